@@ -4,7 +4,7 @@
 
 use std::sync::Mutex;
 
-use gossip_conformance::differential::{Plan, Played, check_plan};
+use gossip_conformance::differential::{Plan, Totals, check_plan};
 use gossip_conformance::testscript::{
     ScriptBackend, WorldSettings, check_scripts, is_for_memory_only,
 };
@@ -262,7 +262,7 @@ const _: () = assert!(4 * SEQUENCES * OPERATIONS as u64 >= 100_000);
 fn compare_with_memory(first: u64) {
     let seeds = first..first + SEQUENCES;
     let plan = Plan { seeds, steps: OPERATIONS, list_every: 10 };
-    let played: Played = check_plan(&OverSqlite::sharing(), &plan, |_, _| ());
+    let played: Totals = check_plan(&OverSqlite::sharing(), &plan, |_, _| ());
     println!("{played:?}");
     assert!(played.granted > 1_000, "{played:?}");
 }

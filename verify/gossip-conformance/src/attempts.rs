@@ -1,4 +1,4 @@
-//! Attempts: a shard that never gets anywhere is parked, and only that one (DESIGN Q13).
+//! Attempts: a shard that makes no progress is parked, and no other shard (DESIGN Q13).
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::ShardKey;
@@ -28,7 +28,7 @@ topic!("attempts":
     a_live_lease_speaks_before_the_count,
 );
 
-/// The number comes with every grant, and stands in listings.
+/// Every grant returns the number of attempts, and listings show it.
 pub fn every_grant_counts_an_attempt<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(5)));
     for attempt in 1..=3 {
@@ -47,12 +47,16 @@ pub fn a_shard_is_parked_at_the_acquire_after_its_last_attempt<T: ConformanceTar
     let row = world.row(1_001, shard(0));
     assert_eq!(row.park_reason, Some(ParkReason::TooManyErrors));
     assert_eq!((row.status, row.leased), (ShardStatus::Parked, false));
-    assert_eq!(row.acquire_count, 3, "the parking was no grant");
+    assert_eq!(row.acquire_count, 3, "the park is not a grant");
     world.assert_all_refused(1_002, &last.lease, "ShardTerminal");
-    assert_eq!(world.row(1_003, shard(1)).status, ShardStatus::Active, "the neighbour is innocent");
+    assert_eq!(
+        world.row(1_003, shard(1)).status,
+        ShardStatus::Active,
+        "the other shard is unaffected"
+    );
 }
 
-/// `None` means for ever.
+/// `None` means no limit.
 pub fn without_a_limit_nothing_is_parked<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     for attempt in 1..=20 {
@@ -60,7 +64,7 @@ pub fn without_a_limit_nothing_is_parked<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// Progress, however small, pays for all that was tried.
+/// Any progress resets the count.
 pub fn a_strict_advance_starts_the_count_anew<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(1)));
     expire(&mut world, 1);
@@ -70,7 +74,7 @@ pub fn a_strict_advance_starts_the_count_anew<T: ConformanceTarget>(target: &T) 
     assert_eq!(expire(&mut world, 3).attempts, 1);
 }
 
-/// A worker that only repeats itself is stuck.
+/// Repeating the same key is no progress.
 pub fn a_checkpoint_at_the_same_key_is_no_progress<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(9)));
     let held = expire(&mut world, 1);
@@ -81,7 +85,7 @@ pub fn a_checkpoint_at_the_same_key_is_no_progress<T: ConformanceTarget>(target:
     assert_eq!(expire(&mut world, 3).attempts, 2, "the repetition did not");
 }
 
-/// An offer that moves the cursor is a checkpoint too.
+/// An offer that advances the cursor is a checkpoint, too.
 pub fn a_final_cursor_in_an_offer_is_progress<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(9)));
     expire(&mut world, 1);
@@ -94,7 +98,7 @@ pub fn a_final_cursor_in_an_offer_is_progress<T: ConformanceTarget>(target: &T) 
     assert_eq!(moved.attempts, 0, "an accept adds none");
 }
 
-/// Giving a shard back on purpose is no failure.
+/// A voluntary release is not a failure.
 pub fn a_clean_release_gives_the_attempt_back<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(1)));
     for number in 0..10 {
@@ -108,7 +112,7 @@ pub fn a_clean_release_gives_the_attempt_back<T: ConformanceTarget>(target: &T) 
     assert_eq!(world.acquire(33, key(0), 1).attempts, 1, "never below zero");
 }
 
-/// A failure counts; moving house does not.
+/// A failure counts; a handoff does not.
 pub fn a_failed_release_and_a_planned_move_leave_the_count<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(9)));
     let held = world.acquire(10, key(0), 1);
@@ -119,7 +123,7 @@ pub fn a_failed_release_and_a_planned_move_leave_the_count<T: ConformanceTarget>
     assert_eq!(world.accept(14, key(0), 2, 1).expect("offered").attempts, 2);
 }
 
-/// The administrator vouches for it.
+/// An administrator's unpark resets the count.
 pub fn unparking_starts_the_count_anew<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(0)));
     expire(&mut world, 1);
@@ -128,7 +132,7 @@ pub fn unparking_starts_the_count_anew<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.acquire(902, key(0), 1).attempts, 1);
 }
 
-/// Bisection goes on, and the innocent half is not parked for its parent.
+/// Bisection continues, and the healthy half is not parked because of its parent's attempts.
 pub fn children_have_one_try_each<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(2)));
     let held = (1..=3).map(|attempt| expire(&mut world, attempt)).last().expect("three grants");
@@ -144,7 +148,7 @@ pub fn children_have_one_try_each<T: ConformanceTarget>(target: &T) {
     refused!(refusal, AcquireError::ShardTerminal { status: ShardStatus::Parked, .. });
 }
 
-/// The same for the part that is given away, also where the limit is as low as it can be.
+/// The same holds for a residual, also with the lowest limit.
 pub fn a_residual_has_one_try<T: ConformanceTarget>(target: &T) {
     for (retries, inherited) in [(Some(0), 0), (Some(1), 0), (Some(5), 1), (None, 1)] {
         let mut world = World::with_config(target, config(retries));
@@ -156,17 +160,17 @@ pub fn a_residual_has_one_try<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// The worker that claims gets something to do, not the news.
+/// The claim returns a usable shard instead of a park notice.
 pub fn a_claim_parks_what_is_exhausted_and_goes_on<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(0)));
     expire(&mut world, 1);
-    let claimed = world.claim(900, 5).expect("the neighbour is free");
+    let claimed = world.claim(900, 5).expect("the other shard is free");
     assert_eq!(claimed.key(), key(1));
     refused!(world.claim(900, 6), ClaimError::NoneAvailable { .. });
     assert_eq!(world.row(901, shard(0)).status, ShardStatus::Parked);
 }
 
-/// An exhausted shard whose owner still works is not parked under its hands.
+/// An exhausted shard is not parked while its lease is live.
 pub fn a_live_lease_speaks_before_the_count<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(0)));
     let held = world.acquire(10, key(0), 1);
@@ -174,7 +178,7 @@ pub fn a_live_lease_speaks_before_the_count<T: ConformanceTarget>(target: &T) {
     world.checkpoint(12, &held.lease, b"b", 1).expect("still the owner");
 }
 
-/// Acquires shard 0 for the `number`-th time, each time right when the last lease ran out.
+/// Acquires shard 0 for the `number`-th time, at the deadline of the previous lease.
 fn expire<T: ConformanceTarget>(world: &mut World<'_, T>, number: u64) -> Held {
     world.acquire(number * LEASE, key(0), 1)
 }

@@ -1,4 +1,4 @@
-//! Claims: a worker without a shard finds one, quickly, and not always the same as its neighbour.
+//! Claims: a worker finds a free shard, and concurrent workers find different ones.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ topic!("claims":
     racing_workers_share_the_shards_and_never_one_shard,
 );
 
-/// Two shards, two workers, and nothing for the third.
+/// Two shards for two workers, and none for the third.
 pub fn claims_hand_out_every_shard_once<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let claimed: BTreeSet<ShardId> =
@@ -40,10 +40,10 @@ pub fn claims_hand_out_every_shard_once<T: ConformanceTarget>(target: &T) {
     refused!(world.claim(10, 3), ClaimError::NoneAvailable { .. });
 }
 
-/// Lease, snapshot and count are those of an acquire.
+/// Lease, snapshot and attempt count equal those of an acquire.
 pub fn a_claim_is_an_acquire<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
-    world.make_run(config(None), &ROOTS[..1], 1).expect("a good manifest");
+    world.make_run(config(None), &ROOTS[..1], 1).expect("a valid manifest");
     let held = world.acquire(10, key(0), 1);
     world.checkpoint(11, &held.lease, b"c", 1).expect("live");
     let claimed = world.claim(110, 2).expect("free");
@@ -54,7 +54,7 @@ pub fn a_claim_is_an_acquire<T: ConformanceTarget>(target: &T) {
     world.checkpoint(111, &claimed.lease, b"d", 2).expect("a lease like any other");
 }
 
-/// The soonest deadline of a live lease.
+/// The refusal reports the earliest deadline of a live lease.
 pub fn nothing_left_says_when_to_come_back<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let left = world.acquire(10, key(0), 1);
@@ -100,7 +100,7 @@ pub fn children_are_claimed_too<T: ConformanceTarget>(target: &T) {
     assert_eq!(claimed, children.into_iter().collect());
 }
 
-/// Done and parked are out of the question.
+/// Done and parked shards are never claimed.
 pub fn finished_shards_are_not_claimed<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.finish(10, key(0), 1);
@@ -110,7 +110,7 @@ pub fn finished_shards_are_not_claimed<T: ConformanceTarget>(target: &T) {
     assert_eq!(nothing, ClaimError::NoneAvailable { earliest_deadline: None });
 }
 
-/// From its last successful claim on, to the tick.
+/// The cooldown starts at the last successful claim and is exact to the tick.
 pub fn a_worker_waits_between_claims<T: ConformanceTarget>(target: &T) {
     let mut world = with_cooldown(target, 20);
     world.claim(10, 1).expect("free");
@@ -121,7 +121,7 @@ pub fn a_worker_waits_between_claims<T: ConformanceTarget>(target: &T) {
     world.claim(30, 1).expect("free again");
 }
 
-/// Finding nothing costs no waiting.
+/// A claim that finds nothing starts no cooldown.
 pub fn a_failed_claim_is_not_waited_for<T: ConformanceTarget>(target: &T) {
     let mut world = with_cooldown(target, 20);
     let left = world.acquire(10, key(0), 8);
@@ -131,7 +131,7 @@ pub fn a_failed_claim_is_not_waited_for<T: ConformanceTarget>(target: &T) {
     world.claim(12, 1).expect("no cooldown");
 }
 
-/// A cooldown is one worker's.
+/// A cooldown applies to one worker.
 pub fn workers_wait_for_themselves_only<T: ConformanceTarget>(target: &T) {
     let mut world = with_cooldown(target, 20);
     world.claim(10, 1).expect("free");
@@ -140,14 +140,14 @@ pub fn workers_wait_for_themselves_only<T: ConformanceTarget>(target: &T) {
     refused!(world.claim(12, 2), ClaimError::Throttled { retry_after } if retry_after == at(31));
 }
 
-/// Zero disables it.
+/// A cooldown of zero disables it.
 pub fn without_a_cooldown_nobody_waits<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.claim(10, 1).expect("free");
     world.claim(10, 1).expect("free");
 }
 
-/// The cheapest answer first.
+/// The cooldown is checked first because it is the cheapest check.
 pub fn a_cooldown_speaks_before_the_run<T: ConformanceTarget>(target: &T) {
     let mut world = with_cooldown(target, 20);
     world.claim(10, 1).expect("free");
@@ -157,7 +157,7 @@ pub fn a_cooldown_speaks_before_the_run<T: ConformanceTarget>(target: &T) {
     assert_eq!(over, ClaimError::RunTerminal { status: RunStatus::Cancelled });
 }
 
-/// Sixteen workers that look at the same time do not all try the same shard.
+/// Sixteen concurrent workers do not all try the same shard first.
 pub fn workers_spread_out<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     many_shards(&mut world, 16);
@@ -167,26 +167,26 @@ pub fn workers_spread_out<T: ConformanceTarget>(target: &T) {
         let (tenant, by) = (world.tenant, worker(by));
         let look =
             world.backend.collect_claim_candidates_into(at(10), tenant, RUN, by, 1, &mut found);
-        look.expect("the run is there");
+        look.expect("the run exists");
         firsts.extend(found.first().copied());
     }
     assert!(firsts.len() >= 4, "only {} different first choices", firsts.len());
 }
 
-/// Whatever the limit.
+/// Holds for every limit.
 pub fn candidates_are_free_limited_and_never_twice<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     many_shards(&mut world, 16);
     world.acquire(10, key(3), 1);
     world.acquire(20, key(4), 1);
-    // At 110 the lease of shard 3 has run out and that of shard 4 has not.
+    // At 110 the lease of shard 3 has expired and that of shard 4 has not.
     for limit in [1, 5, CLAIM_CANDIDATES_MAX] {
         let mut found = ClaimCandidates::new();
         let (tenant, by) = (world.tenant, worker(7));
         let look = world
             .backend
             .collect_claim_candidates_into(at(110), tenant, RUN, by, limit, &mut found)
-            .expect("the run is there");
+            .expect("the run exists");
         let distinct: BTreeSet<ShardId> = found.iter().copied().collect();
         assert_eq!((distinct.len(), found.len()), (limit.min(15), limit.min(15)));
         assert!(!distinct.contains(&shard(4)), "it is taken");
@@ -195,7 +195,7 @@ pub fn candidates_are_free_limited_and_never_twice<T: ConformanceTarget>(target:
     }
 }
 
-/// Free and run out, up to a cap; the soonest live deadline.
+/// Counts free and expired shards up to a cap, and reports the earliest live deadline.
 pub fn the_capacity_hint_counts_what_is_free<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     many_shards(&mut world, 5);
@@ -214,7 +214,7 @@ pub fn the_capacity_hint_counts_what_is_free<T: ConformanceTarget>(target: &T) {
     assert_eq!(held.capacity.available_count as usize, CAPACITY_COUNT_MAX, "it saturates");
 }
 
-/// As many claims as shards, from several handles at once: each shard once.
+/// As many concurrent claims as shards, from several handles: each shard is granted once.
 pub fn racing_workers_share_the_shards_and_never_one_shard<T: ConformanceTarget>(target: &T) {
     const RACERS: usize = 4;
     const SHARDS: usize = 16;
@@ -230,12 +230,15 @@ pub fn racing_workers_share_the_shards_and_never_one_shard<T: ConformanceTarget>
             while let Ok(found) =
                 handle.claim_next_available(at(10), tenant, RUN, worker(by), &mut scratch)
             {
-                claimed.lock().expect("nobody panics with it").push(found.lease.shard());
+                claimed
+                    .lock()
+                    .expect("no thread panics while it holds the lock")
+                    .push(found.lease.shard());
             }
         }) as RaceJob<'_>
     });
     target.race(jobs.collect());
-    let claimed = claimed.into_inner().expect("nobody panics with it");
+    let claimed = claimed.into_inner().expect("no thread panics while it holds the lock");
     let distinct: BTreeSet<ShardId> = claimed.iter().copied().collect();
     assert_eq!(distinct.len(), claimed.len(), "no shard has two owners");
     assert_eq!(world.progress(11).leased as usize, claimed.len());
@@ -243,7 +246,7 @@ pub fn racing_workers_share_the_shards_and_never_one_shard<T: ConformanceTarget>
     assert_eq!(world.progress(12).leased as usize, SHARDS, "and none is lost");
 }
 
-/// `count` more handles on the world's store, if there can be any.
+/// Returns `count` more handles on the world's store, if the target supports several.
 pub(super) fn another_handles<T: ConformanceTarget>(
     target: &T,
     world: &World<'_, T>,
@@ -260,12 +263,12 @@ fn many_shards<T: ConformanceTarget>(world: &mut World<'_, T>, count: u64) {
     let bounds: Vec<[u8; 8]> = (0..=count).map(|n| (n + 1).to_be_bytes()).collect();
     let roots: Vec<_> =
         bounds.windows(2).zip(0..).map(|(pair, id)| root(id, &pair[0], &pair[1])).collect();
-    world.make_run(config(None), &roots, 1).expect("a good manifest");
+    world.make_run(config(None), &roots, 1).expect("a valid manifest");
 }
 
 fn with_cooldown<T: ConformanceTarget>(target: &T, interval: u64) -> World<'_, T> {
     let settings = Settings { claim_cooldown_interval: interval, ..Settings::default() };
     let mut world = World::empty(target, settings);
-    world.make_run(config(None), &ROOTS, 1).expect("a good manifest");
+    world.make_run(config(None), &ROOTS, 1).expect("a valid manifest");
     world
 }

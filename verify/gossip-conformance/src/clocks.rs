@@ -1,4 +1,4 @@
-//! Clocks: time is an argument, may go backwards, and never decides what is safe (DESIGN Q7).
+//! Clocks: time is an argument, may go backwards, and never decides safety (DESIGN Q7).
 
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
@@ -23,12 +23,12 @@ pub fn a_renewal_never_shortens_a_lease<T: ConformanceTarget>(target: &T) {
     let held = world.acquire(50, key(0), 1);
     let mut deadline = |now| world.renew(now, &held.lease).expect("live").new_deadline.as_raw();
     assert_eq!(deadline(80), 80 + LEASE);
-    assert_eq!(deadline(60), 80 + LEASE, "a lagging clock takes nothing away");
+    assert_eq!(deadline(60), 80 + LEASE, "a lagging clock does not shorten the lease");
     assert_eq!(deadline(1), 80 + LEASE);
     assert_eq!(deadline(90), 90 + LEASE);
 }
 
-/// Every operation, an hour before the last one.
+/// Every operation runs at an earlier time than the previous one.
 pub fn a_lagging_clock_breaks_no_operation<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(1_000, key(0), 1);
@@ -48,7 +48,7 @@ pub fn a_lagging_clock_breaks_no_operation<T: ConformanceTarget>(target: &T) {
     assert!(world.checkpoint(1, &held.lease, b"b", 1).expect("known").is_replay());
 }
 
-/// Stored times never fall.
+/// Stored times never decrease.
 pub fn a_lagging_clock_ends_a_run_no_earlier_than_it_began<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     let tenant = world.tenant;
@@ -62,18 +62,18 @@ pub fn a_lagging_clock_ends_a_run_no_earlier_than_it_began<T: ConformanceTarget>
     assert_eq!(run.completed_at(), Some(at(2_000)), "the last time that was stored");
 }
 
-/// However far ahead a claimer's clock is, the owner learns by the fence.
+/// If the clock of a claimer is ahead, the previous owner is fenced out.
 pub fn a_fast_clock_takes_over_only_behind_the_deadline<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     refused!(world.try_acquire(109, key(0), 2), AcquireError::AlreadyLeased { .. });
     let thief = world.acquire(1_000_000, key(0), 2);
     world.assert_all_refused(11, &held.lease, "StaleFence");
-    world.checkpoint(12, &thief.lease, b"c", 1).expect("for whom time went back");
+    world.checkpoint(12, &thief.lease, b"c", 1).expect("its clock went backwards");
     refused!(world.try_acquire(999_999, key(0), 1), AcquireError::AlreadyLeased { .. });
 }
 
-/// Deadlines do not come in the order of the grants; the soonest is still the soonest.
+/// Deadlines need not be in the order of the grants; the earliest one is still reported.
 pub fn a_lease_granted_by_a_lagging_clock_is_found_when_it_runs_out<T: ConformanceTarget>(
     target: &T,
 ) {
@@ -82,11 +82,11 @@ pub fn a_lease_granted_by_a_lagging_clock_is_found_when_it_runs_out<T: Conforman
     world.acquire(10, key(1), 1);
     let nothing = world.claim(20, 2).expect_err("all taken");
     assert_eq!(nothing, ClaimError::NoneAvailable { earliest_deadline: Some(at(110)) });
-    let claimed = world.claim(110, 2).expect("the second lease ran out");
+    let claimed = world.claim(110, 2).expect("the second lease expired");
     assert_eq!(claimed.key(), key(1));
 }
 
-/// Nothing overflows; at the last instant every lease is over.
+/// Nothing overflows; at the last instant every lease has expired.
 pub fn the_end_of_time_is_a_deadline_like_any_other<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(u64::MAX - 1, key(0), 1);
@@ -96,6 +96,6 @@ pub fn the_end_of_time_is_a_deadline_like_any_other<T: ConformanceTarget>(target
     world.renew(u64::MAX - 1, &held.lease).expect("live");
     refused!(world.renew(u64::MAX, &held.lease), RenewError::LeaseExpired { .. });
     let last = world.acquire(u64::MAX, key(0), 2);
-    assert_eq!(last.deadline(), u64::MAX, "over before it began");
+    assert_eq!(last.deadline(), u64::MAX, "expired at the grant");
     assert_eq!(world.row(u64::MAX, shard(0)).status, ShardStatus::Active);
 }

@@ -16,11 +16,11 @@ use crate::blocking::Blocking;
 use crate::conformance_tests::coordinator;
 use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 
-/// A coordinator behind a lock, reached by several handles.
+/// A coordinator behind a lock, shared by several handles.
 #[derive(Clone)]
 struct Shared {
     store: Arc<Mutex<InMemoryCoordinator>>,
-    /// Whether the reply to the next commit of this handle gets lost.
+    /// Whether to lose the reply to the next commit of this handle.
     loses_reply: bool,
 }
 
@@ -115,7 +115,7 @@ impl ConformanceTarget for SharedHandles {
         "handles on a shared coordinator, asynchronous"
     }
 
-    /// Events are those of whoever holds the lock, and not of a handle.
+    /// Events belong to the lock holder, not to a handle.
     fn lacks(&self) -> &'static [Ability] {
         &[Ability::Events]
     }

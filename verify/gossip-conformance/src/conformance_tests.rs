@@ -1,4 +1,4 @@
-//! The coordinator in memory is held to the suite, and the suite to its own rules.
+//! Runs the suite on the in-memory coordinator, and tests the suite itself.
 
 use gossip_coordination::{
     CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent,
@@ -10,13 +10,13 @@ use crate::{
     run_all,
 };
 
-/// The coordinator in memory, called directly.
+/// The in-memory coordinator, called directly.
 struct InMemory;
 
-/// What a coordinator in memory lacks: its only handle is itself, and no reply has far to go.
+/// The in-memory coordinator has one handle and cannot lose replies.
 pub(crate) const ALONE: &[Ability] = &[Ability::Handles, Ability::LostReplies];
 
-/// The coordinator in memory with the limits that a case asks for.
+/// Creates an in-memory coordinator with the limits of a case.
 pub(crate) fn coordinator(settings: Settings) -> InMemoryCoordinator {
     InMemoryCoordinator::new(CoordinatorRuntimeConfig {
         max_shards_per_tenant: settings.max_shards_per_tenant,
@@ -31,7 +31,7 @@ impl ConformanceTarget for InMemory {
     type Backend = InMemoryCoordinator;
 
     fn name(&self) -> &str {
-        "the coordinator in memory"
+        "the in-memory coordinator"
     }
 
     fn lacks(&self) -> &'static [Ability] {
@@ -59,7 +59,7 @@ fn the_coordinator_in_memory_conforms() {
     println!("{ran} cases");
 }
 
-/// What sequences meet often enough to be relied on: a test that met less would prove less.
+/// Answers that the sequences must produce; fewer would weaken the test.
 const MET_BY_SEQUENCES: &[(&str, &str)] = &[
     (
         "Accept",
@@ -193,12 +193,12 @@ fn a_failed_case_is_named_with_its_target() {
     assert!(message.contains("limits::a_tenant_may_fill_its_limit_and_not_one_more"), "{message}");
 }
 
-/// A hook that was forgotten, and a lack that is none: cases that need it do not pass by.
+/// A missing hook, and an existing hook that is listed as lacking, both fail the suite.
 #[test]
 fn a_target_that_lacks_more_or_less_than_it_says_fails() {
     let failed = |target: &Lacking| {
         let payload = std::panic::catch_unwind(|| run_all(target, &mut |_| ()));
-        let payload = payload.expect_err("what it lacks is not what it says");
+        let payload = payload.expect_err("the hooks differ from the list");
         payload.downcast_ref::<String>().expect("a message").clone()
     };
     let forgetful = failed(&Lacking(&[Ability::Handles]));
@@ -206,10 +206,10 @@ fn a_target_that_lacks_more_or_less_than_it_says_fails() {
     assert!(forgetful.contains("LostReplies of a lacking one: there is false"), "{forgetful}");
     assert!(!forgetful.contains("Handles of"), "{forgetful}");
     let modest = std::panic::catch_unwind(|| note_ability(&InMemory, Ability::Handles, true));
-    assert!(modest.is_err(), "it says that it has none");
+    assert!(modest.is_err(), "it lists the ability as lacking");
 }
 
-/// A backend without any hooks, which says this of itself.
+/// A backend without hooks, with a configurable list of lacking abilities.
 struct Lacking(&'static [Ability]);
 
 impl ConformanceTarget for Lacking {
@@ -228,7 +228,7 @@ impl ConformanceTarget for Lacking {
     }
 }
 
-/// A backend that ignores limits, to see the suite fail.
+/// A backend that ignores limits, so that the suite must fail.
 struct Broken;
 
 impl ConformanceTarget for Broken {

@@ -1,4 +1,4 @@
-//! Cursors: progress never falls, never leaves the shard, and survives its owner.
+//! Cursors: progress never decreases, stays within the shard, and survives its owner.
 
 use gossip_contracts::coordination::{CursorUpdate, MAX_KEY_SIZE, MAX_TOKEN_SIZE};
 use gossip_coordination::{CheckpointError, CompleteError, CoordinationBackend, ShardStatus};
@@ -22,7 +22,7 @@ topic!("cursors":
     a_shard_may_be_registered_with_progress,
 );
 
-/// Key and token reach the next owner as they were.
+/// The next owner receives key and token unchanged.
 pub fn progress_survives_its_owner<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -46,7 +46,7 @@ pub fn progress_survives_every_owner<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// Neither the owner nor its successor goes back.
+/// Neither the owner nor its successor can move the cursor backwards.
 pub fn progress_never_falls<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -57,7 +57,7 @@ pub fn progress_never_falls<T: ConformanceTarget>(target: &T) {
     refused!(world.checkpoint(112, &next.lease, b"b", 3), CheckpointError::CursorRegression { .. });
 }
 
-/// A worker that did nothing since may say so.
+/// A worker may checkpoint without new progress.
 pub fn an_equal_key_is_no_regression<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -87,7 +87,7 @@ pub fn the_start_of_a_shard_is_inside_and_its_end_outside<T: ConformanceTarget>(
     world.checkpoint(13, &held.lease, b"l\xFF\xFF", 3).expect("right before the end");
 }
 
-/// Progress without a key is no progress.
+/// A checkpoint without a key is refused.
 pub fn a_checkpoint_and_a_completion_need_a_key<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -104,7 +104,7 @@ pub fn a_checkpoint_and_a_completion_need_a_key<T: ConformanceTarget>(target: &T
     }
 }
 
-/// A key that is too long is told so, although it is also out of bounds.
+/// A key that is too long is refused for its size, although it is also out of bounds.
 pub fn oversized_keys_and_tokens_are_refused_before_anything_else<T: ConformanceTarget>(
     target: &T,
 ) {
@@ -123,7 +123,7 @@ pub fn oversized_keys_and_tokens_are_refused_before_anything_else<T: Conformance
         if size == MAX_TOKEN_SIZE + 1 && max == MAX_TOKEN_SIZE);
 }
 
-/// A key both behind the cursor and below the shard is a regression.
+/// A key that is below both the cursor and the shard is a regression.
 pub fn a_regression_speaks_before_the_bounds<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(1), 1);
@@ -131,7 +131,7 @@ pub fn a_regression_speaks_before_the_bounds<T: ConformanceTarget>(target: &T) {
     refused!(world.checkpoint(12, &held.lease, b"b", 2), CheckpointError::CursorRegression { .. });
 }
 
-/// The limits are inclusive, and nothing is cut off on the way.
+/// The limits are inclusive, and nothing is truncated.
 pub fn the_largest_key_and_token_are_kept_whole<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -143,14 +143,14 @@ pub fn the_largest_key_and_token_are_kept_whole<T: ConformanceTarget>(target: &T
     assert_eq!(next.token.as_deref(), Some(&long_token[..]));
 }
 
-/// There was nothing to do, and the start key is in bounds.
+/// The start key is in bounds, so an empty shard needs no special case.
 pub fn an_empty_shard_completes_at_its_start_key<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.finish(10, key(0), 1);
     assert_eq!(world.row(11, shard(0)).status, ShardStatus::Done);
 }
 
-/// The last position is a position.
+/// The final cursor obeys the same rules.
 pub fn a_completion_obeys_the_rules_of_cursors<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -162,12 +162,12 @@ pub fn a_completion_obeys_the_rules_of_cursors<T: ConformanceTarget>(target: &T)
     assert_eq!(row.last_key.as_deref(), Some(b"g".as_slice()));
 }
 
-/// A root may begin in the middle.
+/// A root may start with a cursor.
 pub fn a_shard_may_be_registered_with_progress<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, super::Settings::default());
     let mut started = super::world::root(0, b"a", b"m");
     started.cursor = CursorUpdate::new(b"c", b"page 3");
-    world.make_run(super::world::config(None), &[started], 1).expect("a good manifest");
+    world.make_run(super::world::config(None), &[started], 1).expect("a valid manifest");
     let held = world.acquire(10, key(0), 1);
     assert_eq!(held.last_key.as_deref(), Some(b"c".as_slice()));
     assert_eq!(held.token.as_deref(), Some(b"page 3".as_slice()));

@@ -1,9 +1,9 @@
-//! The same random operations on the coordinator in memory and on a backend under test.
+//! Runs the same random operations on the in-memory coordinator and on a backend under test.
 //!
 //! Answers, errors, events, listings and progress must be equal. A target that emits no events is
-//! compared in everything else. Claims are not played: which of several free shards a claim takes
-//! is the backend's choice, and the cases of [`claims`](super::claims) hold it to the rest. Each
-//! seed has a tenant of its own, so one backend plays them all and grows as a real store does.
+//! compared in everything else. Claims are excluded: the choice between several free shards is the
+//! backend's, and the cases of [`claims`](super::claims) test the other properties. Each seed has a
+//! tenant of its own, so all seeds run on one backend, which grows as a real store does.
 
 use std::ops::Range;
 
@@ -22,41 +22,41 @@ use gossip_coordination::{
 use super::{ConformanceTarget, Settings};
 
 const RUN: RunId = RunId::from_raw(8);
-/// Short, so that leases run out within a few steps.
+/// Short, so that leases expire within a few steps.
 const LEASE: u64 = 30;
-/// Few enough that sequences meet them.
+/// Low, so that sequences reach the limit.
 const SHARDS_MAX: usize = 12;
 /// Kinds of steps.
 const KINDS: u64 = 28;
-/// The kind that renews many leases. Its events come in the order of the commits, and a renewal
-/// that had to try again commits after its neighbours.
+/// The kind that renews many leases. Its events are in commit order, and a retried renewal commits
+/// after the others.
 const RENEW_MANY: u64 = 12;
-/// Leases that a renewal of many names.
+/// Number of leases in one `renew_many`.
 const RENEWED_TOGETHER: usize = 3;
 
-/// How much is played, and how closely it is looked at.
+/// Size of a comparison, and interval of the full listings.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// One sequence each.
     pub seeds: Range<u64>,
     /// Operations of one sequence.
     pub steps: usize,
-    /// After how many operations the whole run is listed on both sides; at least one. It is listed
-    /// at the end of every sequence as well.
+    /// Number of operations between listings of the whole run on both sides; at least one. The run
+    /// is also listed at the end of every sequence.
     pub list_every: usize,
 }
 
-/// What was played.
+/// Totals of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Played {
+pub struct Totals {
     /// Operations on each side.
     pub operations: usize,
     /// Leases granted by each side.
     pub granted: usize,
 }
 
-/// Plays `plan` on `target` and in memory. `prepare` is called before each operation with a number
-/// drawn from the seed, to tell the backend what goes wrong next.
+/// Runs `plan` on `target` and on the in-memory coordinator. `prepare` is called before each
+/// operation with a number drawn from the seed, for example to inject a fault.
 ///
 /// # Panics
 ///
@@ -65,14 +65,14 @@ pub fn check_plan<T: ConformanceTarget>(
     target: &T,
     plan: &Plan,
     mut prepare: impl FnMut(&mut T::Backend, u64),
-) -> Played {
+) -> Totals {
     let limits = Settings { max_shards_per_tenant: SHARDS_MAX, ..Settings::default() };
     let mut backend = target.fresh(limits);
     let mut memory = InMemoryCoordinator::new(CoordinatorRuntimeConfig {
         max_shards_per_tenant: SHARDS_MAX,
         ..CoordinatorRuntimeConfig::default()
     });
-    let mut played = Played::default();
+    let mut totals = Totals::default();
     for seed in plan.seeds.clone() {
         let pair = Pair {
             seed,
@@ -82,11 +82,11 @@ pub fn check_plan<T: ConformanceTarget>(
             ours: Side::new(seed, &mut backend),
             theirs: Side::new(seed, &mut memory),
         };
-        let granted = pair.play(plan, &mut prepare);
-        played.operations += plan.steps;
-        played.granted += granted;
+        let granted = pair.run(plan, &mut prepare);
+        totals.operations += plan.steps;
+        totals.granted += granted;
     }
-    played
+    totals
 }
 
 /// One sequence on both sides.
@@ -100,8 +100,8 @@ struct Pair<'p, T: ConformanceTarget> {
 }
 
 impl<T: ConformanceTarget> Pair<'_, T> {
-    /// Answers how many leases were granted.
-    fn play(mut self, plan: &Plan, prepare: &mut impl FnMut(&mut T::Backend, u64)) -> usize {
+    /// Returns the number of granted leases.
+    fn run(mut self, plan: &Plan, prepare: &mut impl FnMut(&mut T::Backend, u64)) -> usize {
         let mut ids = vec![ShardId::from_raw(0), ShardId::from_raw(1)];
         for step in 0..plan.steps {
             let drawn = self.draw(&ids);
@@ -165,17 +165,17 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         theirs.leases.extend(expected.1);
     }
 
-    /// Answers which shards there are.
+    /// Compares the listings and returns the shards.
     fn compare_lists(&mut self, step: usize, now: LogicalTime) -> Vec<ShardId> {
         let (ours, theirs) = (self.ours.list(now), self.theirs.list(now));
         assert_eq!(ours, theirs, "seed {}, after step {step}", self.seed);
         let ids: Vec<ShardId> = ours.rows.iter().map(|row| row.shard).collect();
-        // A deleted run has none, and is still asked for.
+        // A deleted run has no shards, and later steps still address it.
         if ids.is_empty() { vec![ShardId::from_raw(0)] } else { ids }
     }
 }
 
-/// One backend, with the leases it gave out.
+/// One backend with the leases it granted.
 struct Side<'b, B> {
     tenant: TenantId,
     backend: &'b mut B,
@@ -183,7 +183,7 @@ struct Side<'b, B> {
     scratch: Box<AcquireScratch>,
 }
 
-/// Everything that can be asked about a run.
+/// The results of all queries about a run.
 #[derive(Debug, PartialEq)]
 struct Listing {
     rows: Vec<ShardSummary>,
@@ -198,7 +198,7 @@ struct Listing {
 struct Draw {
     kind: u64,
     now: LogicalTime,
-    /// Which shard, of those that were listed.
+    /// Index of the shard in the listing.
     shard: ShardId,
     lease: usize,
     worker: WorkerId,
@@ -207,7 +207,7 @@ struct Draw {
 }
 
 impl<'b, B: CoordinationFacade> Side<'b, B> {
-    /// A run of two shards, of a tenant that only this seed has.
+    /// Creates a run of two shards for the tenant of this seed.
     fn new(seed: u64, backend: &'b mut B) -> Self {
         let mut name = [5; 32];
         name[..8].copy_from_slice(&seed.to_be_bytes());
@@ -220,9 +220,9 @@ impl<'b, B: CoordinationFacade> Side<'b, B> {
         };
         let roots = [root(0, b"a", b"m"), root(1, b"m", b"z")];
         let (now, op) = (LogicalTime::from_raw(1), OpId::from_raw(1_000));
-        let config = config.expect("a lease that lasts");
+        let config = config.expect("a valid lease duration");
         let made = backend.create_run_with_shards(now, tenant, RUN, config, &roots, op);
-        made.expect("a tenant that is not there yet");
+        made.expect("a new tenant");
         Self { tenant, backend, leases: Vec::new(), scratch: Box::default() }
     }
 
@@ -244,7 +244,7 @@ impl<'b, B: CoordinationFacade> Side<'b, B> {
     }
 }
 
-/// Does one step; answers what was said, and the lease that was granted.
+/// Executes one step and returns its answer and the granted lease.
 fn perform<B: CoordinationFacade>(
     backend: &mut B,
     tenant: TenantId,
@@ -279,18 +279,18 @@ fn grant<B: CoordinationFacade>(
     let key = ShardKey::new(RUN, draw.shard);
     let (now, worker) = (draw.now, draw.worker);
     match draw.kind {
-        0 => told(backend.accept(now, tenant, key, worker, handoff(draw.op), scratch)),
-        _ => told(backend.acquire_and_restore_into(now, tenant, key, worker, scratch)),
+        0 => describe(backend.accept(now, tenant, key, worker, handoff(draw.op), scratch)),
+        _ => describe(backend.acquire_and_restore_into(now, tenant, key, worker, scratch)),
     }
 }
 
-fn told<E: std::fmt::Debug>(view: Result<AcquireResultView<'_>, E>) -> (String, Option<Lease>) {
-    // The view shows lengths only, so the bytes are written out beside it.
+fn describe<E: std::fmt::Debug>(view: Result<AcquireResultView<'_>, E>) -> (String, Option<Lease>) {
+    // The `Debug` output of the view has lengths only, so the bytes are appended.
     let bytes = view.as_ref().ok().map(|view| {
         (view.snapshot.cursor().last_key().map(<[u8]>::to_vec), view.snapshot.spec().end.to_vec())
     });
-    let said = format!("{view:?} {bytes:?}");
-    (said, view.ok().map(|view| view.lease))
+    let answer = format!("{view:?} {bytes:?}");
+    (answer, view.ok().map(|view| view.lease))
 }
 
 fn handoff(op: OpId) -> HandoffId {
@@ -316,7 +316,7 @@ fn administer(backend: &mut impl CoordinationFacade, tenant: TenantId, draw: Dra
             (0 | 1, _) => format!("{:?}", backend.pause_run(now, tenant, RUN, op)),
             (2..6, _) => format!("{:?}", backend.resume_run(now, tenant, RUN, op)),
             (6, _) => format!("{:?}", backend.complete_run(now, tenant, RUN, op)),
-            // Seldom: what is over can only be looked at.
+            // Rare, because a terminal run can only be read.
             (_, 1..3) => format!("{:?}", backend.cancel_run(now, tenant, RUN, op)),
             (_, 3..15) => format!("{:?}", backend.delete_run(now, tenant, RUN, op)),
             _ => format!("{:?}", backend.get_run(tenant, RUN)),
@@ -324,7 +324,7 @@ fn administer(backend: &mut impl CoordinationFacade, tenant: TenantId, draw: Dra
     }
 }
 
-/// Steps of somebody who holds, or held, a lease.
+/// Steps of a current or former lease holder.
 fn hold(
     backend: &mut impl CoordinationFacade,
     tenant: TenantId,

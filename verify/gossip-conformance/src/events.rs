@@ -1,6 +1,6 @@
-//! Events: one for every change, none for a replay or a refusal, in the order of the commits.
+//! Events: one for every change, none for a replay or a refusal, in commit order.
 //!
-//! A target that collects no events runs these cases without looking.
+//! For a target that collects no events, these cases run without comparing.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{Redacted, RunId};
@@ -17,24 +17,24 @@ use super::world::{
 use super::{Ability, ConformanceTarget, Settings, note_ability, topic};
 
 topic!("events":
-    the_life_of_a_run_is_told,
-    the_work_on_a_shard_is_told,
+    run_transitions_emit_events,
+    shard_operations_emit_events,
     splits_name_their_parts,
-    planned_moves_and_administrators_are_told,
+    handoffs_and_admin_operations_emit_events,
     a_replay_and_a_refusal_are_silent,
-    a_parking_inside_an_acquire_is_told,
+    a_park_inside_an_acquire_emits_an_event,
     an_event_carries_its_address,
 );
 
 /// Created, activated, paused, resumed, ended, deleted.
-pub fn the_life_of_a_run_is_told<T: ConformanceTarget>(target: &T) {
+pub fn run_transitions_emit_events<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     let tenant = world.tenant;
-    let told = world.events_of(|backend| {
+    let events = world.events_of(|backend| {
         let made = backend.create_run_with_shards(at(1), tenant, RUN, config(None), &ROOTS, op(1));
         made.expect("new");
         backend.pause_run(at(2), tenant, RUN, op(2)).expect("active");
-        backend.pause_run(at(3), tenant, RUN, op(3)).expect("already so, and silent");
+        backend.pause_run(at(3), tenant, RUN, op(3)).expect("already paused, no event");
         backend.resume_run(at(4), tenant, RUN, op(4)).expect("active");
         backend.fail_run(at(5), tenant, RUN, op(5)).expect("active");
         backend.delete_run(at(6), tenant, RUN, op(6)).expect("over");
@@ -42,7 +42,7 @@ pub fn the_life_of_a_run_is_told<T: ConformanceTarget>(target: &T) {
         backend.create_run(at(7), tenant, other, config(None)).expect("new");
         backend.cancel_run(at(8), tenant, other, op(1)).expect("not over");
     });
-    let Some(told) = told else { return };
+    let Some(events) = events else { return };
     let expected = [
         EventKind::RunCreated,
         EventKind::RunActivated { shard_count: 2 },
@@ -53,14 +53,14 @@ pub fn the_life_of_a_run_is_told<T: ConformanceTarget>(target: &T) {
         EventKind::RunCreated,
         EventKind::RunCancelled,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
 /// Acquired, renewed, checkpointed, completed, parked, unparked, released; and the run's end.
-pub fn the_work_on_a_shard_is_told<T: ConformanceTarget>(target: &T) {
+pub fn shard_operations_emit_events<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let tenant = world.tenant;
-    let told = world.events_of(|backend| {
+    let events = world.events_of(|backend| {
         let left = acquire(backend, 10, 0, 1);
         backend.renew(at(11), tenant, &left).expect("live");
         backend.checkpoint(at(12), tenant, &left, to(b"c"), op(1)).expect("live");
@@ -75,7 +75,7 @@ pub fn the_work_on_a_shard_is_told<T: ConformanceTarget>(target: &T) {
         backend.complete(at(20), tenant, &right, to(b"m"), op(6)).expect("live");
         backend.complete_run(at(21), tenant, RUN, op(7)).expect("everything is done");
     });
-    let Some(told) = told else { return };
+    let Some(events) = events else { return };
     let (left, right) = (shard(0), shard(1));
     let expected = [
         acquired(0, 1, 2),
@@ -91,7 +91,7 @@ pub fn the_work_on_a_shard_is_told<T: ConformanceTarget>(target: &T) {
         EventKind::ShardCompleted { shard: right },
         EventKind::RunCompleted,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
 /// Parent, residual and children.
@@ -99,28 +99,28 @@ pub fn splits_name_their_parts<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     let (tenant, mut made) = (world.tenant, None);
-    let told = world.events_of(|backend| {
+    let events = world.events_of(|backend| {
         let cut = residual_at(b"a", b"f", b"m");
         let shrunk = backend.split_residual(at(11), tenant, &held.lease, &cut, op(1));
         let cuts = replace_at(&[b"a", b"c", b"f"]);
         let replaced = backend.split_replace(at(12), tenant, &held.lease, &cuts, op(2));
         made = Some((shrunk.expect("live").into_inner(), replaced.expect("live").into_inner()));
     });
-    let (Some(told), Some((shrunk, replaced))) = (told, made) else { return };
+    let (Some(events), Some((shrunk, replaced))) = (events, made) else { return };
     let parent = shard(0);
     let expected = [
         EventKind::ShardResidualCreated { parent, residual: shrunk.residual },
         EventKind::ShardSplit { parent, children: replaced.children.to_vec() },
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
 /// Offered, withdrawn, accepted, requested, revoked.
-pub fn planned_moves_and_administrators_are_told<T: ConformanceTarget>(target: &T) {
+pub fn handoffs_and_admin_operations_emit_events<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1).lease;
     let tenant = world.tenant;
-    let told = world.events_of(|backend| {
+    let events = world.events_of(|backend| {
         let (keep, mut scratch) = (CursorUpdate::initial(), AcquireScratch::new());
         let terms =
             |id| OfferTerms { handoff: handoff(id), destination: worker(2), deadline: at(50) };
@@ -133,7 +133,7 @@ pub fn planned_moves_and_administrators_are_told<T: ConformanceTarget>(target: &
         backend.request_action(at(15), tenant, key(0), &action, at(90), op(4)).expect("leased");
         backend.revoke_lease(at(16), tenant, key(0), op(5)).expect("leased");
     });
-    let Some(told) = told else { return };
+    let Some(events) = events else { return };
     let shard = shard(0);
     let expected = [
         EventKind::ShardOffered { shard, handoff: handoff(1) },
@@ -143,16 +143,16 @@ pub fn planned_moves_and_administrators_are_told<T: ConformanceTarget>(target: &
         EventKind::ShardActionRequested { shard, action: "hand-off" },
         EventKind::ShardLeaseRevoked { shard, new_fence_epoch: fence(4) },
     ];
-    assert_eq!(told, expected);
+    assert_eq!(events, expected);
 }
 
-/// Nothing happened, so nothing is told.
+/// Without a change there is no event.
 pub fn a_replay_and_a_refusal_are_silent<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     world.checkpoint(11, &held.lease, b"c", 1).expect("live");
     let tenant = world.tenant;
-    let told = world.events_of(|backend| {
+    let events = world.events_of(|backend| {
         let again = backend.checkpoint(at(12), tenant, &held.lease, to(b"c"), op(1));
         assert!(again.expect("known").is_replay());
         backend.checkpoint(at(12), tenant, &held.lease, to(b"b"), op(2)).expect_err("back");
@@ -164,15 +164,15 @@ pub fn a_replay_and_a_refusal_are_silent<T: ConformanceTarget>(target: &T) {
             backend.acquire_and_restore_into(at(12), tenant, key(0), worker(2), &mut scratch);
         assert!(taken.is_err());
     });
-    assert_eq!(told.unwrap_or_default(), []);
+    assert_eq!(events.unwrap_or_default(), []);
 }
 
-/// The acquire is refused, and yet something happened.
-pub fn a_parking_inside_an_acquire_is_told<T: ConformanceTarget>(target: &T) {
+/// The acquire is refused, but it commits the park.
+pub fn a_park_inside_an_acquire_emits_an_event<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(0)));
     world.acquire(10, key(0), 1);
     let tenant = world.tenant;
-    let told = world.events_of(|backend| {
+    let events = world.events_of(|backend| {
         let mut scratch = AcquireScratch::new();
         let refused =
             backend.acquire_and_restore_into(at(110), tenant, key(0), worker(2), &mut scratch);
@@ -180,21 +180,21 @@ pub fn a_parking_inside_an_acquire_is_told<T: ConformanceTarget>(target: &T) {
         let claimed = backend.claim_next_available(at(111), tenant, RUN, worker(3), &mut scratch);
         assert!(claimed.is_ok());
     });
-    let Some(told) = told else { return };
+    let Some(events) = events else { return };
     let parked = EventKind::ShardParked { shard: shard(0), reason: ParkReason::TooManyErrors };
-    assert_eq!(told, [parked, acquired(1, 3, 2)]);
+    assert_eq!(events, [parked, acquired(1, 3, 2)]);
 }
 
 /// Tenant, run and time.
 pub fn an_event_carries_its_address<T: ConformanceTarget>(target: &T) {
     let mut backend = target.fresh(Settings::default());
-    let (_, told) = target.with_events(&mut backend, |backend| {
+    let (_, events) = target.with_events(&mut backend, |backend| {
         backend.create_run(at(3), STRANGER, RUN, config(None)).expect("new");
     });
-    note_ability(target, Ability::Events, told.is_some());
-    let Some(told) = told else { return };
-    assert_eq!(told.len(), 1);
-    assert_eq!((told[0].tenant, told[0].run, told[0].at), (STRANGER, RUN, at(3)));
+    note_ability(target, Ability::Events, events.is_some());
+    let Some(events) = events else { return };
+    assert_eq!(events.len(), 1);
+    assert_eq!((events[0].tenant, events[0].run, events[0].at), (STRANGER, RUN, at(3)));
 }
 
 fn to(last_key: &[u8]) -> CursorUpdate<'_> {

@@ -1,4 +1,4 @@
-//! Fences and leases: who may write, from when, until when.
+//! Fences and leases: which worker may write, and for how long.
 
 use gossip_contracts::identity::ShardKey;
 use gossip_coordination::protocol::ReleaseMode;
@@ -14,7 +14,7 @@ topic!("fencing":
     the_fence_rises_with_every_change_of_owner,
     the_fence_stays_while_the_owner_stays,
     a_stale_fence_is_refused_by_every_operation,
-    a_stale_fence_is_told_what_it_presented_and_what_counts,
+    a_stale_fence_refusal_names_both_fences,
     a_forged_owner_with_the_right_fence_is_refused,
     a_forged_fence_from_the_future_is_refused,
     a_lease_is_live_until_just_before_its_deadline,
@@ -50,7 +50,7 @@ pub fn the_fence_rises_with_every_change_of_owner<T: ConformanceTarget>(target: 
     assert_eq!(fences, [2, 3, 4, 6, 8, 9], "unpark and revoke raise the fence too");
 }
 
-/// Renewals, checkpoints, a residual split and a withdrawn offer leave the fence alone.
+/// Renewals, checkpoints, a residual split and a withdrawn offer do not change the fence.
 pub fn the_fence_stays_while_the_owner_stays<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -63,17 +63,17 @@ pub fn the_fence_stays_while_the_owner_stays<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.acquire(300, key(0), 2).fence(), held.fence() + 1);
 }
 
-/// A zombie gets nowhere, whatever it tries.
+/// Every operation of a zombie is refused.
 pub fn a_stale_fence_is_refused_by_every_operation<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let zombie = world.acquire(10, key(0), 1);
     let owner = world.acquire(110, key(0), 2);
     world.assert_all_refused(111, &zombie.lease, "StaleFence");
-    world.checkpoint(112, &owner.lease, b"b", 1).expect("the owner is not disturbed");
+    world.checkpoint(112, &owner.lease, b"b", 1).expect("the owner is unaffected");
 }
 
 /// The refusal names both fences.
-pub fn a_stale_fence_is_told_what_it_presented_and_what_counts<T: ConformanceTarget>(target: &T) {
+pub fn a_stale_fence_refusal_names_both_fences<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let zombie = world.acquire(10, key(0), 1);
     world.acquire(110, key(0), 2);
@@ -82,7 +82,7 @@ pub fn a_stale_fence_is_told_what_it_presented_and_what_counts<T: ConformanceTar
         if presented == fence(2) && current == fence(3));
 }
 
-/// The name of another worker does not help, even with the fence of today.
+/// A lease under another worker's id is refused, even with the current fence.
 pub fn a_forged_owner_with_the_right_fence_is_refused<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -90,10 +90,10 @@ pub fn a_forged_owner_with_the_right_fence_is_refused<T: ConformanceTarget>(targ
     world.assert_all_refused(11, &forged, "StaleFence");
     let refusal = world.renew(11, &forged);
     refused!(refusal, RenewError::StaleFence { presented, current } if presented == current);
-    world.checkpoint(12, &held.lease, b"b", 1).expect("the owner is not disturbed");
+    world.checkpoint(12, &held.lease, b"b", 1).expect("the owner is unaffected");
 }
 
-/// A fence that was never given out is as bad as an old one.
+/// A fence that was never granted is refused like an old one.
 pub fn a_forged_fence_from_the_future_is_refused<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -112,7 +112,7 @@ pub fn a_lease_is_live_until_just_before_its_deadline<T: ConformanceTarget>(targ
     }
 }
 
-/// At the deadline it is too late for everything.
+/// At the deadline every operation is refused.
 pub fn a_lease_is_over_at_its_deadline<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -121,10 +121,10 @@ pub fn a_lease_is_over_at_its_deadline<T: ConformanceTarget>(target: &T) {
     refused!(refusal, RenewError::LeaseExpired { deadline, now }
         if deadline == held.lease.deadline() && now == at(500));
     let row = world.row(held.deadline(), shard(0));
-    assert!(!row.leased && row.lease_deadline.is_none(), "a listing agrees");
+    assert!(!row.leased && row.lease_deadline.is_none(), "the listing shows no lease");
 }
 
-/// The other side of the deadline: one tick earlier the shard is taken.
+/// At the deadline the shard can be acquired; one tick earlier it cannot.
 pub fn a_shard_can_be_taken_over_at_the_deadline_and_not_before<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -135,7 +135,7 @@ pub fn a_shard_can_be_taken_over_at_the_deadline_and_not_before<T: ConformanceTa
     assert_eq!(taken.deadline(), held.deadline() + LEASE);
 }
 
-/// Two processes may share a name by mistake, so a name is no reason to grant.
+/// Two processes may share a worker id by mistake, so the same id is not granted twice.
 pub fn the_same_worker_cannot_hold_a_shard_twice<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -143,36 +143,37 @@ pub fn the_same_worker_cannot_hold_a_shard_twice<T: ConformanceTarget>(target: &
     world.renew(12, &held.lease).expect("the first grant still counts");
 }
 
-/// A worker that comes back is a new owner; its old lease is a zombie's.
+/// A worker that acquires again is a new owner; its old lease is stale.
 pub fn the_same_worker_gets_a_new_fence_after_its_lease_ran_out<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let old = world.acquire(10, key(0), 1);
     world.checkpoint(11, &old.lease, b"c", 1).expect("live");
     let new = world.acquire(110, key(0), 1);
     assert_eq!(new.fence(), old.fence() + 1);
-    assert_eq!(new.last_key.as_deref(), Some(b"c".as_slice()), "it goes on where it stopped");
+    assert_eq!(new.last_key.as_deref(), Some(b"c".as_slice()), "it resumes from its cursor");
     refused!(world.checkpoint(111, &old.lease, b"d", 2), CheckpointError::StaleFence { .. });
-    assert_ne!(new.lease.token(), old.lease.token(), "every grant has a number of its own");
+    assert_ne!(new.lease.token(), old.lease.token(), "every grant has its own token");
 }
 
-/// Done, split and parked shards are nobody's.
+/// Done, split and parked shards have no lease.
 pub fn terminal_operations_clear_the_lease<T: ConformanceTarget>(target: &T) {
     let ends = ["complete", "park_shard", "split_replace"];
     let statuses = [ShardStatus::Done, ShardStatus::Parked, ShardStatus::Split];
     for (end, status) in ends.into_iter().zip(statuses) {
         let mut world = World::two_shards(target);
         let held = world.acquire(10, key(0), 1);
-        let index = LEASE_GATED.iter().position(|name| *name == end).expect("it is in the list");
+        let index =
+            LEASE_GATED.iter().position(|name| *name == end).expect("the operation is in the list");
         world.call_each(index, 11, &held.lease);
         let row = world.row(12, shard(0));
         assert_eq!((row.status, row.leased, row.lease_deadline), (status, false, None), "{end}");
         assert_eq!(world.progress(12).leased, 0, "{end}");
-        let refusal = world.try_acquire(500, key(0), 2).expect_err("it is over");
+        let refusal = world.try_acquire(500, key(0), 2).expect_err("the shard is terminal");
         assert_eq!(refusal, AcquireError::ShardTerminal { shard: key(0), status });
     }
 }
 
-/// A zombie of a finished shard learns that it is finished, not who finished it.
+/// A zombie's call on a finished shard is refused because the shard is finished.
 pub fn a_terminal_status_speaks_before_a_stale_fence<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let zombie = world.acquire(10, key(0), 1);
@@ -181,7 +182,7 @@ pub fn a_terminal_status_speaks_before_a_stale_fence<T: ConformanceTarget>(targe
     world.assert_all_refused(900, &zombie.lease, "ShardTerminal");
 }
 
-/// A zombie whose lease also ran out must stop for good, so the fence speaks first.
+/// A zombie whose lease has also expired must stop, so the fence is checked first.
 pub fn a_stale_fence_speaks_before_an_expired_lease<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let zombie = world.acquire(10, key(0), 1);
@@ -189,7 +190,7 @@ pub fn a_stale_fence_speaks_before_an_expired_lease<T: ConformanceTarget>(target
     world.assert_all_refused(900, &zombie.lease, "StaleFence");
 }
 
-/// After a release the fence is the same, but nobody holds the shard.
+/// After a release the fence is the same, but the shard has no owner.
 pub fn a_released_lease_is_no_longer_good<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -199,7 +200,7 @@ pub fn a_released_lease_is_no_longer_good<T: ConformanceTarget>(target: &T) {
     assert_eq!(again.fence(), held.fence() + 1, "at once, without waiting for the deadline");
 }
 
-/// A sink can order a zombie parent against a child.
+/// A sink can order writes of a zombie parent and of a child by their fences.
 pub fn derived_shards_start_at_their_parents_fence<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.acquire(10, key(0), 1);
@@ -214,7 +215,7 @@ pub fn derived_shards_start_at_their_parents_fence<T: ConformanceTarget>(target:
     }
 }
 
-/// Nobody invents shards.
+/// Every operation on an unknown shard is refused.
 pub fn a_shard_that_is_not_there_is_not_found<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     refused!(world.try_acquire(10, key(5), 1), AcquireError::ShardNotFound { shard }
@@ -227,7 +228,7 @@ pub fn a_shard_that_is_not_there_is_not_found<T: ConformanceTarget>(target: &T) 
     assert_eq!(word(&accept), "ShardNotFound");
 }
 
-/// The same shard and deadline under another name or fence.
+/// Returns a lease on the same shard with the same deadline and another owner or fence.
 fn forge(lease: &Lease, owner: u64, fence_number: u64) -> Lease {
     let token = GrantToken::from_raw(lease.token().as_raw());
     let (tenant, deadline) = (lease.tenant(), lease.deadline());

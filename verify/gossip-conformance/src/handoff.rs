@@ -1,4 +1,4 @@
-//! Release and planned moves: the fence decides who owns a shard at every instant.
+//! Releases and handoffs: the fence decides which worker owns a shard at every instant.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_coordination::protocol::{OFFER_LEASES_MAX, OfferTerms, ReleaseMode};
@@ -17,7 +17,7 @@ topic!("handoff":
     the_final_cursor_obeys_the_rules_of_cursors,
     an_offered_shard_is_frozen,
     a_frozen_owner_may_renew_up_to_one_lease_behind_the_offer,
-    a_renewal_tells_the_owner_of_its_offer,
+    a_renewal_returns_the_open_offer,
     only_the_named_destination_may_accept,
     an_offer_is_accepted_by_its_own_id,
     an_offer_expires_for_the_destination_only,
@@ -25,10 +25,10 @@ topic!("handoff":
     an_offer_ends_ahead_and_within_four_leases,
     the_same_offer_again_is_the_same_offer,
     another_offer_must_wait,
-    a_withdrawn_offer_cannot_be_accepted_and_the_source_goes_on,
+    a_withdrawn_offer_cannot_be_accepted_and_the_source_continues,
     a_withdrawn_shard_can_be_offered_again,
     an_offer_that_comes_after_its_withdrawal_is_shut_out,
-    a_shard_tells_which_move_raised_its_fence,
+    a_shard_records_the_handoff_that_raised_its_fence,
     a_withdrawal_without_an_offer_succeeds,
     a_withdrawal_of_another_offer_is_refused,
     a_withdrawal_after_the_accept_comes_too_late,
@@ -40,7 +40,7 @@ topic!("handoff":
     a_finished_shard_cannot_be_accepted,
 );
 
-/// No waiting for the deadline, no work done twice.
+/// The next owner need not wait for the deadline and repeats no work.
 pub fn a_release_frees_the_shard_at_once_and_keeps_its_progress<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -62,12 +62,12 @@ pub fn an_accepted_offer_moves_the_shard_in_one_step<T: ConformanceTarget>(targe
     let moved = world.accept(14, key(0), 2, 1).expect("offered, although the lease is live");
     assert_eq!(moved.fence(), source.fence() + 1);
     assert_eq!((moved.deadline(), moved.lease.owner()), (14 + LEASE, worker(2)));
-    assert_eq!(moved.last_key.as_deref(), Some(b"c".as_slice()), "no key is done twice");
+    assert_eq!(moved.last_key.as_deref(), Some(b"c".as_slice()), "no key is processed twice");
     world.assert_all_refused(15, &source.lease, "StaleFence");
     world.checkpoint(15, &moved.lease, b"d", 3).expect("the destination owns it, unfrozen");
 }
 
-/// Offer and last checkpoint in one commit.
+/// An offer and the last checkpoint are one commit.
 pub fn an_offer_may_bring_the_final_cursor<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -80,7 +80,7 @@ pub fn an_offer_may_bring_the_final_cursor<T: ConformanceTarget>(target: &T) {
     assert_eq!(moved.token.as_deref(), Some(b"page 5".as_slice()));
 }
 
-/// A final position is a position; a refused offer freezes nobody.
+/// The final cursor obeys the same rules; a refused offer does not freeze the shard.
 pub fn the_final_cursor_obeys_the_rules_of_cursors<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -95,7 +95,7 @@ pub fn the_final_cursor_obeys_the_rules_of_cursors<T: ConformanceTarget>(target:
     world.checkpoint(13, &source.lease, b"f", 3).expect("not frozen");
 }
 
-/// Whatever would change the shard must wait for a withdrawal, also behind the offer's deadline.
+/// Changes of the shard are refused until a withdrawal, also after the offer's deadline.
 pub fn an_offered_shard_is_frozen<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -104,7 +104,7 @@ pub fn an_offered_shard_is_frozen<T: ConformanceTarget>(target: &T) {
         for (index, operation) in super::world::LEASE_GATED.iter().enumerate() {
             let expected = match *operation {
                 "renew" => "RenewResult",
-                // Its id is that of another offer, and it is refused as such.
+                // It names another offer and is refused for that.
                 "withdraw" => "NoOffer",
                 _ => "Offered",
             };
@@ -116,7 +116,7 @@ pub fn an_offered_shard_is_frozen<T: ConformanceTarget>(target: &T) {
         if id == handoff(1) && deadline == at(50));
 }
 
-/// An owner that never withdraws cannot keep a frozen shard for ever.
+/// An owner that never withdraws cannot keep a frozen shard.
 pub fn a_frozen_owner_may_renew_up_to_one_lease_behind_the_offer<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -127,12 +127,12 @@ pub fn a_frozen_owner_may_renew_up_to_one_lease_behind_the_offer<T: ConformanceT
     assert_eq!(renewed(&mut world, 20), Ok(20 + LEASE));
     assert_eq!(renewed(&mut world, 100), Ok(50 + LEASE), "capped");
     assert_eq!(renewed(&mut world, 149), Ok(50 + LEASE));
-    assert!(renewed(&mut world, 150).is_err(), "and then it is over");
+    assert!(renewed(&mut world, 150).is_err(), "and then the lease expires");
     assert_eq!(world.acquire(150, key(0), 3).fence(), source.fence() + 1);
 }
 
-/// A restarted owner can find out and withdraw.
-pub fn a_renewal_tells_the_owner_of_its_offer<T: ConformanceTarget>(target: &T) {
+/// A restarted owner can detect its offer and withdraw it.
+pub fn a_renewal_returns_the_open_offer<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
     assert_eq!(world.renew(11, &source.lease).expect("live").offer, None);
@@ -144,7 +144,7 @@ pub fn a_renewal_tells_the_owner_of_its_offer<T: ConformanceTarget>(target: &T) 
     assert_eq!(world.renew(62, &source.lease).expect("live").offer, None);
 }
 
-/// The offer is to one worker.
+/// An offer names one worker.
 pub fn only_the_named_destination_may_accept<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -152,7 +152,7 @@ pub fn only_the_named_destination_may_accept<T: ConformanceTarget>(target: &T) {
     for other in [1, 3] {
         refused!(world.accept(12, key(0), other, 1), AcceptError::NotDestination);
     }
-    // Who it is speaks before when.
+    // The destination is checked before the deadline.
     refused!(world.accept(60, key(0), 3, 1), AcceptError::NotDestination);
     world.accept(13, key(0), 2, 1).expect("the destination may");
 }
@@ -168,7 +168,7 @@ pub fn an_offer_is_accepted_by_its_own_id<T: ConformanceTarget>(target: &T) {
     refused!(world.accept(13, key(1), 2, 1), AcceptError::NoOffer);
 }
 
-/// At its deadline the offer is over for the destination; the source still has to withdraw.
+/// At its deadline the offer expires for the destination; the source still has to withdraw.
 pub fn an_offer_expires_for_the_destination_only<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -179,31 +179,31 @@ pub fn an_offer_expires_for_the_destination_only<T: ConformanceTarget>(target: &
     let frozen = world.checkpoint(51, &source.lease, b"c", 2);
     refused!(frozen, CheckpointError::Offered { .. });
     world.withdraw(52, &source.lease, 1, 3).expect("live");
-    world.checkpoint(53, &source.lease, b"c", 2).expect("it goes on");
+    world.checkpoint(53, &source.lease, b"c", 2).expect("no longer frozen");
 
     world.offer(54, &source.lease, (2, 2, 90), 4).expect("live");
     world.accept(89, key(0), 2, 2).expect("one tick before");
 }
 
-/// Nobody moves house to where he lives.
+/// A shard cannot be offered to its owner.
 pub fn an_offer_names_another_worker<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
     refused!(world.offer(11, &source.lease, (1, 1, 50), 1), OfferError::InvalidDestination);
-    // Where to speaks before when.
+    // The destination is checked before the deadline.
     refused!(world.offer(11, &source.lease, (1, 1, 11), 1), OfferError::InvalidDestination);
     world.checkpoint(12, &source.lease, b"c", 2).expect("not frozen");
 }
 
-/// Both ends of the window.
+/// Checks both ends of the allowed window.
 pub fn an_offer_ends_ahead_and_within_four_leases<T: ConformanceTarget>(target: &T) {
     let latest = 11 + OFFER_LEASES_MAX * LEASE;
     for deadline in [0, 10, 11, latest + 1] {
         let mut world = World::two_shards(target);
         let source = world.acquire(10, key(0), 1);
         let refusal = world.offer(11, &source.lease, (1, 2, deadline), 1);
-        refused!(refusal, OfferError::InvalidOfferDeadline { latest: told, .. }
-            if told == at(latest));
+        refused!(refusal, OfferError::InvalidOfferDeadline { latest: reported, .. }
+            if reported == at(latest));
         world.checkpoint(12, &source.lease, b"c", 2).expect("not frozen");
     }
     for deadline in [12, latest] {
@@ -213,7 +213,7 @@ pub fn an_offer_ends_ahead_and_within_four_leases<T: ConformanceTarget>(target: 
     }
 }
 
-/// A restarted source repeats its offer under a new operation id, and is answered.
+/// A restarted source repeats its offer under a new operation id, and it is replayed.
 pub fn the_same_offer_again_is_the_same_offer<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -225,7 +225,7 @@ pub fn the_same_offer_again_is_the_same_offer<T: ConformanceTarget>(target: &T) 
     }
 }
 
-/// One offer at a time, whatever differs.
+/// At most one offer is open, whatever differs.
 pub fn another_offer_must_wait<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -237,8 +237,8 @@ pub fn another_offer_must_wait<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// The source owns the shard, and works again.
-pub fn a_withdrawn_offer_cannot_be_accepted_and_the_source_goes_on<T: ConformanceTarget>(
+/// The source still owns the shard and can continue.
+pub fn a_withdrawn_offer_cannot_be_accepted_and_the_source_continues<T: ConformanceTarget>(
     target: &T,
 ) {
     let mut world = World::two_shards(target);
@@ -262,7 +262,7 @@ pub fn a_withdrawn_shard_can_be_offered_again<T: ConformanceTarget>(target: &T) 
     assert_eq!(world.accept(14, key(0), 3, 2).expect("offered").fence(), source.fence() + 1);
 }
 
-/// Its sender has gone on working: accepting now would redo what it does meanwhile.
+/// The source has continued: an accept of the late offer would repeat its later work.
 pub fn an_offer_that_comes_after_its_withdrawal_is_shut_out<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -272,8 +272,8 @@ pub fn an_offer_that_comes_after_its_withdrawal_is_shut_out<T: ConformanceTarget
     world.checkpoint(13, &source.lease, b"c", 3).expect("not frozen");
 }
 
-/// Recovery of a move asks the shard which move raised its fence last.
-pub fn a_shard_tells_which_move_raised_its_fence<T: ConformanceTarget>(target: &T) {
+/// Recovery of a handoff reads which handoff raised the shard's fence last.
+pub fn a_shard_records_the_handoff_that_raised_its_fence<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
     assert_eq!(world.row(10, key(0).shard()).last_handoff, None);
@@ -283,10 +283,10 @@ pub fn a_shard_tells_which_move_raised_its_fence<T: ConformanceTarget>(target: &
     assert_eq!(moved.last_handoff, Some(HandoffId::from_raw(1)));
     assert_eq!(moved.fence_epoch.as_raw(), source.fence() + 1);
     world.acquire(500, key(0), 3);
-    assert_eq!(world.row(500, key(0).shard()).last_handoff, None, "an acquire is no move");
+    assert_eq!(world.row(500, key(0).shard()).last_handoff, None, "an acquire is not a handoff");
 }
 
-/// A source that does not know whether its offer arrived makes sure.
+/// A source withdraws an offer of which it does not know whether it was committed.
 pub fn a_withdrawal_without_an_offer_succeeds<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -297,13 +297,13 @@ pub fn a_withdrawal_without_an_offer_succeeds<T: ConformanceTarget>(target: &T) 
     refused!(conflict, WithdrawError::OpIdConflict { .. });
 }
 
-/// The offer that stands is another one.
+/// The open offer is another one.
 pub fn a_withdrawal_of_another_offer_is_refused<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
     world.offer(11, &source.lease, (1, 2, 50), 1).expect("live");
     refused!(world.withdraw(12, &source.lease, 9, 2), WithdrawError::NoOffer);
-    world.accept(13, key(0), 2, 1).expect("the offer stood");
+    world.accept(13, key(0), 2, 1).expect("the offer was open");
 }
 
 /// The accept was the commit point.
@@ -315,7 +315,7 @@ pub fn a_withdrawal_after_the_accept_comes_too_late<T: ConformanceTarget>(target
     refused!(world.withdraw(13, &source.lease, 1, 2), WithdrawError::StaleFence { .. });
 }
 
-/// The source's lease ran out while its offer stood: whoever acquires owns the shard, unfrozen.
+/// The source's lease expired while its offer was open: the next owner acquires it unfrozen.
 pub fn a_takeover_ends_the_offer<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -326,7 +326,7 @@ pub fn a_takeover_ends_the_offer<T: ConformanceTarget>(target: &T) {
     refused!(world.withdraw(113, &source.lease, 1, 3), WithdrawError::StaleFence { .. });
 }
 
-/// Any bump of the fence ends an offer.
+/// Any new fence ends an offer.
 pub fn a_revocation_ends_the_offer<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -335,7 +335,7 @@ pub fn a_revocation_ends_the_offer<T: ConformanceTarget>(target: &T) {
     refused!(world.accept(13, key(0), 2, 1), AcceptError::NoOffer);
 }
 
-/// A second accept finds nothing; moving back is a new offer.
+/// A second accept is refused; a handoff back needs a new offer.
 pub fn an_accepted_move_can_be_repeated_only_by_a_new_offer<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -347,7 +347,7 @@ pub fn an_accepted_move_can_be_repeated_only_by_a_new_offer<T: ConformanceTarget
     assert_eq!(back.fence(), source.fence() + 2);
 }
 
-/// Offer and accept ask the run; withdrawing and releasing is always allowed.
+/// Offer and accept check the run; withdraw and release are always allowed.
 pub fn a_run_that_is_over_moves_nothing<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let offered = world.acquire(10, key(0), 1);
@@ -360,7 +360,7 @@ pub fn a_run_that_is_over_moves_nothing<T: ConformanceTarget>(target: &T) {
     world.release(15, &offered.lease, ReleaseMode::Clean, 5).expect("live");
 }
 
-/// Nobody starts a shard of a paused run; owners give theirs back.
+/// No shard of a paused run is granted; owners may release theirs.
 pub fn a_paused_run_refuses_accept_and_allows_withdraw<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let source = world.acquire(10, key(0), 1);
@@ -372,7 +372,7 @@ pub fn a_paused_run_refuses_accept_and_allows_withdraw<T: ConformanceTarget>(tar
     world.release(16, &source.lease, ReleaseMode::Clean, 4).expect("live");
 }
 
-/// The status speaks before the offer.
+/// The status is checked before the offer.
 pub fn a_finished_shard_cannot_be_accepted<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.finish(10, key(0), 1);

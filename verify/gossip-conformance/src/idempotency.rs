@@ -1,4 +1,4 @@
-//! Idempotency: an operation that happened is answered, whatever became of the lease since.
+//! Idempotency: a committed operation is replayed, whatever the state of the lease since.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::ShardKey;
@@ -32,7 +32,7 @@ topic!("idempotency":
     a_forgotten_residual_split_with_another_cut_is_a_conflict,
 );
 
-/// Twice the same call: once executed, once replayed, one effect.
+/// The same call twice is executed once, replayed once, and has one effect.
 pub fn a_repeated_operation_is_replayed_and_changes_nothing<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -42,7 +42,7 @@ pub fn a_repeated_operation_is_replayed_and_changes_nothing<T: ConformanceTarget
     assert_eq!(world.row(12, shard(0)), before);
 }
 
-/// A worker that crashed before it heard of its success hears of it later.
+/// A worker that crashed before it received the reply can retry later.
 pub fn a_completion_is_replayed_after_the_shard_is_done<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -54,7 +54,7 @@ pub fn a_completion_is_replayed_after_the_shard_is_done<T: ConformanceTarget>(ta
     refused!(other, CompleteError::ShardTerminal { status: ShardStatus::Done, .. });
 }
 
-/// The clock has no say in what already happened.
+/// The clock does not affect a replay.
 pub fn a_checkpoint_is_replayed_after_the_lease_ran_out<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -63,7 +63,7 @@ pub fn a_checkpoint_is_replayed_after_the_lease_ran_out<T: ConformanceTarget>(ta
     refused!(world.checkpoint(900, &held.lease, b"d", 2), CheckpointError::LeaseExpired { .. });
 }
 
-/// A zombie may learn what it did itself, and nothing more.
+/// A zombie may replay its own operation, and nothing else.
 pub fn a_checkpoint_is_replayed_after_another_worker_took_over<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let zombie = world.acquire(10, key(0), 1);
@@ -72,10 +72,10 @@ pub fn a_checkpoint_is_replayed_after_another_worker_took_over<T: ConformanceTar
     world.checkpoint(111, &owner.lease, b"e", 2).expect("live");
     assert!(world.checkpoint(112, &zombie.lease, b"c", 1).expect("known").is_replay());
     let row = world.row(113, shard(0));
-    assert_eq!(row.last_key.as_deref(), Some(b"e".as_slice()), "progress did not fall");
+    assert_eq!(row.last_key.as_deref(), Some(b"e".as_slice()), "progress did not decrease");
 }
 
-/// Unparking does not make the shard forget who parked it.
+/// Unparking keeps the park operation in the log.
 pub fn a_parking_is_replayed_after_the_shard_was_unparked<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -98,10 +98,10 @@ pub fn a_replacing_split_is_replayed_for_ever_with_the_same_children<T: Conforma
     }
     let again = world.replace(900, &held.lease, &plan, 1).expect("known");
     assert_eq!(again, IdempotentOutcome::Replayed(children));
-    assert_eq!(world.progress(900).total, 5, "nothing was born twice");
+    assert_eq!(world.progress(900).total, 5, "no shard was created twice");
 }
 
-/// A late copy of a release must not take the shard from the next owner.
+/// A delayed duplicate of a release must not free the shard of the next owner.
 pub fn a_release_is_replayed_and_does_not_free_the_next_owner<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let first = world.acquire(10, key(0), 1);
@@ -112,7 +112,7 @@ pub fn a_release_is_replayed_and_does_not_free_the_next_owner<T: ConformanceTarg
     world.renew(14, &next.lease).expect("the next owner keeps the shard");
 }
 
-/// A reused id is a bug of the caller, and is told so.
+/// A reused id is a bug of the caller and is reported as a conflict.
 pub fn an_operation_id_with_other_parameters_is_a_conflict<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -131,7 +131,7 @@ pub fn an_operation_id_with_other_parameters_is_a_conflict<T: ConformanceTarget>
     refused!(other, ParkError::OpIdConflict { .. });
 }
 
-/// The name of the operation is part of what is compared.
+/// The kind of the operation is part of the comparison.
 pub fn an_operation_id_of_another_operation_is_a_conflict<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -143,7 +143,7 @@ pub fn an_operation_id_of_another_operation_is_a_conflict<T: ConformanceTarget>(
     assert_eq!(world.row(13, shard(0)).status, ShardStatus::Active);
 }
 
-/// A conflict is reported even where the lease is long over.
+/// A conflict is reported even if the lease has expired.
 pub fn a_conflict_speaks_before_the_lease_ladder<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -151,7 +151,7 @@ pub fn a_conflict_speaks_before_the_lease_ladder<T: ConformanceTarget>(target: &
     refused!(world.complete(900, &held.lease, b"d", 1), CompleteError::OpIdConflict { .. });
 }
 
-/// Every shard has a memory of its own.
+/// Every shard has its own operation log.
 pub fn the_same_operation_id_is_another_operation_on_another_shard<T: ConformanceTarget>(
     target: &T,
 ) {
@@ -177,7 +177,7 @@ pub fn the_token_of_a_cursor_is_part_of_the_operation<T: ConformanceTarget>(targ
     assert_eq!(next.token.as_deref(), Some(b"two".as_slice()));
 }
 
-/// A refusal leaves no trace: the same id may be used for what is right.
+/// A refusal is not recorded: the same id may be used for a corrected call.
 pub fn a_refused_operation_is_not_remembered<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -185,24 +185,24 @@ pub fn a_refused_operation_is_not_remembered<T: ConformanceTarget>(target: &T) {
     assert!(world.checkpoint(12, &held.lease, b"c", 1).expect("live").is_executed());
 }
 
-/// Sixteen operations are replayed; the seventeenth pushes the first out.
+/// Sixteen operations are replayed; the seventeenth evicts the first.
 pub fn the_log_remembers_its_capacity_and_forgets_the_oldest<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     fill_log(&mut world, &held, b"c");
     for id in 1..=OP_LOG_CAP as u64 {
-        let known = world.checkpoint(12, &held.lease, b"c", id).expect("remembered");
+        let known = world.checkpoint(12, &held.lease, b"c", id).expect("in the log");
         assert!(known.is_replay(), "operation {id} of {OP_LOG_CAP}");
     }
     world.checkpoint(13, &held.lease, b"c", 100).expect("live");
     for id in 2..=OP_LOG_CAP as u64 {
-        assert!(world.checkpoint(14, &held.lease, b"c", id).expect("remembered").is_replay());
+        assert!(world.checkpoint(14, &held.lease, b"c", id).expect("in the log").is_replay());
     }
     let oldest = world.checkpoint(14, &held.lease, b"c", 1).expect("executed again");
-    assert!(oldest.is_executed(), "the oldest was forgotten");
+    assert!(oldest.is_executed(), "the oldest was evicted");
 }
 
-/// What the log forgot is a new operation: a late one is refused by the rules.
+/// An evicted operation counts as new: a late retry is checked by the rules.
 pub fn a_forgotten_checkpoint_is_judged_anew<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -212,7 +212,7 @@ pub fn a_forgotten_checkpoint_is_judged_anew<T: ConformanceTarget>(target: &T) {
     refused!(late, CheckpointError::CursorRegression { .. });
 }
 
-/// The list of spawned shards never forgets.
+/// The list of spawned shards is never evicted.
 pub fn a_residual_split_is_replayed_by_its_child_when_the_log_forgot_it<T: ConformanceTarget>(
     target: &T,
 ) {
@@ -223,12 +223,12 @@ pub fn a_residual_split_is_replayed_by_its_child_when_the_log_forgot_it<T: Confo
     fill_log(&mut world, &held, b"c");
     let again = world.shrink(12, &held.lease, &plan, 900).expect("known");
     assert_eq!(again, IdempotentOutcome::Replayed(residual));
-    assert_eq!(world.progress(12).total, 3, "nothing was born twice");
+    assert_eq!(world.progress(12).total, 3, "no shard was created twice");
     let late = world.shrink(900, &held.lease, &plan, 900).expect("also after the lease");
     assert!(late.is_replay());
 }
 
-/// The child keeps the fingerprint of its split, whatever becomes of its range.
+/// The child keeps the fingerprint of its split, whatever happens to its range.
 pub fn a_residual_split_is_replayed_after_the_child_was_split_itself<T: ConformanceTarget>(
     target: &T,
 ) {
@@ -244,7 +244,7 @@ pub fn a_residual_split_is_replayed_after_the_child_was_split_itself<T: Conforma
     assert_eq!(again, IdempotentOutcome::Replayed(residual));
 }
 
-/// The child's fingerprint also tells a reused id from a repeated operation.
+/// The child's fingerprint distinguishes a reused id from a repeated operation.
 pub fn a_forgotten_residual_split_with_another_cut_is_a_conflict<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);

@@ -1,20 +1,62 @@
-//! One suite for every backend: the same cases, the same answers.
+//! Conformance suite: every backend runs the same cases and must give the same answers.
 //!
-//! A backend is held to the protocol by its public face alone: a [`ConformanceTarget`] makes
-//! handles, the cases call them through [`CoordinationFacade`] and look at what comes back. A case
-//! never looks into a store, a record or a simulation, so a server in another process can be tested
-//! as well as the coordinator in memory.
+//! A [`ConformanceTarget`] creates handles of a backend. The cases call them through
+//! [`CoordinationFacade`] and check the results. A case never reads a store, a record or a
+//! simulation directly, so the suite can test a server in another process as well as the in-memory
+//! coordinator.
 //!
-//! Each topic is a file, each case a function whose name is the sentence it states. [`run_all`]
-//! runs them all and panics with the names of those that failed. [`check_sequences`] adds random
-//! sequences of operations, whose answers must equal those of a naive model written apart, and
-//! [`differential`] compares a backend with the coordinator in memory.
+//! | part | checks |
+//! |---|---|
+//! | [`run_all`] | the cases, one function per statement, one file per topic |
+//! | [`check_sequences`] | random sequences against a naive model |
+//! | [`differential`] | random operations against the in-memory coordinator |
+//! | [`testscript`] | golden scripts in `testscripts/` |
+//!
+//! # Running it
+//!
+//! `cargo test -p gossip-conformance` runs everything on the in-memory coordinator and on the
+//! coordinator over the model store. The store crates run the suite on their stores.
+//!
+//! # Example
+//!
+//! ```
+//! use gossip_conformance::{Ability, ConformanceTarget, Settings, run_all};
+//! use gossip_coordination::{CoordinatorRuntimeConfig, InMemoryCoordinator};
+//!
+//! struct InMemory;
+//!
+//! impl ConformanceTarget for InMemory {
+//!     type Backend = InMemoryCoordinator;
+//!
+//!     fn name(&self) -> &str {
+//!         "the in-memory coordinator"
+//!     }
+//!
+//!     fn lacks(&self) -> &'static [Ability] {
+//!         &[Ability::Events, Ability::Handles, Ability::LostReplies]
+//!     }
+//!
+//!     fn fresh(&self, settings: Settings) -> InMemoryCoordinator {
+//!         InMemoryCoordinator::new(CoordinatorRuntimeConfig {
+//!             max_shards_per_tenant: settings.max_shards_per_tenant,
+//!             max_total_shards: settings.max_total_shards,
+//!             claim_cooldown_interval: settings.claim_cooldown_interval,
+//!             ..CoordinatorRuntimeConfig::default()
+//!         })
+//!     }
+//! }
+//!
+//! let cases = run_all(&InMemory, &mut |case| println!("{}::{}", case.topic, case.name));
+//! assert!(cases > 150);
+//! ```
+//!
+//! # Several handles
 //!
 //! [`round_robin`] makes several handles act as one, each operation by the next of them, and [`remote`]
 //! lets their stores stand in processes of their own.
 //!
-//! What the suite never does: read a clock, start a thread, sleep. Time is an argument; a target
-//! that can race its handles says how ([`ConformanceTarget::race`]).
+//! The suite reads no clock, starts no thread and does not sleep. Time is an argument; a target
+//! that can run its handles concurrently implements [`ConformanceTarget::race`].
 #![forbid(unsafe_code)]
 
 pub mod attempts;
@@ -60,19 +102,19 @@ use gossip_coordination::{
 
 pub use self::sequences::{Tally, check_sequence, check_sequences};
 
-/// Limits that a case asks its backend to have.
+/// Limits that a case needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Shards one tenant may have.
+    /// Maximum number of shards per tenant.
     pub max_shards_per_tenant: usize,
-    /// Shards there may be in all.
+    /// Maximum number of shards in total.
     pub max_total_shards: usize,
-    /// Ticks that a worker waits between claims; zero for none.
+    /// Claim cooldown of a worker in ticks; zero for none.
     pub claim_cooldown_interval: u64,
 }
 
 impl Settings {
-    /// The settings of a handle, with these limits.
+    /// Returns the configuration of a handle with these limits.
     #[must_use]
     pub const fn limit(self, handle: StoreConfig) -> StoreConfig {
         StoreConfig { claim_cooldown_interval: self.claim_cooldown_interval, ..handle }
@@ -85,7 +127,8 @@ impl Settings {
     /// If the store fails.
     pub fn allot<S: Store>(self, store: &mut S) {
         for (tenant, allotment) in self.allotments() {
-            fly(store, set_allotment(tenant, Some(allotment))).expect("an empty store takes it");
+            fly(store, set_allotment(tenant, Some(allotment)))
+                .expect("an empty store accepts the allotment");
         }
     }
 
@@ -97,11 +140,11 @@ impl Settings {
     pub async fn allot_async<S: AsyncStore>(self, store: &mut S) {
         for (tenant, allotment) in self.allotments() {
             let allotted = fly_async(store, set_allotment(tenant, Some(allotment))).await;
-            allotted.expect("an empty store takes it");
+            allotted.expect("an empty store accepts the allotment");
         }
     }
 
-    /// None if the default limit applies, so that cases run without allotments, too.
+    /// Returns no allotments if the default limit applies, so that cases also run without them.
     fn allotments(self) -> impl Iterator<Item = (TenantId, Allotment)> {
         let allotment = Allotment::of_shards(self.max_shards_per_tenant as u64);
         let tenants = [world::TENANT, world::STRANGER].into_iter();
@@ -119,44 +162,44 @@ impl Default for Settings {
     }
 }
 
-/// What a target may be unable to do, because of what it is.
+/// Optional abilities of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a target names what it lacks and matches nothing")]
+#[expect(clippy::exhaustive_enums, reason = "a target lists variants and matches none")]
 pub enum Ability {
-    /// To tell the events of its operations: [`ConformanceTarget::with_events`].
+    /// Returns the events of its operations: [`ConformanceTarget::with_events`].
     Events,
-    /// To have several handles on one store: [`ConformanceTarget::another_handle`].
+    /// Has several handles on one store: [`ConformanceTarget::another_handle`].
     Handles,
-    /// To lose a reply when told to: [`ConformanceTarget::lose_next_reply`].
+    /// Loses a reply on request: [`ConformanceTarget::lose_next_reply`].
     LostReplies,
-    /// To limit the shards of all tenants together. Stores have an allotment for each tenant
-    /// instead (DESIGN Q31), so that tenants share no counter.
+    /// Limits the total number of shards. Stores have an allotment for each tenant instead (DESIGN
+    /// Q31), so that tenants share no counter.
     TotalLimit,
 }
 
-/// Work for [`ConformanceTarget::race`], with a handle of its own in it.
+/// A job for [`ConformanceTarget::race`], which owns a handle.
 pub type RaceJob<'j> = Box<dyn FnOnce() + Send + 'j>;
 
-/// A backend under test: how to make it, and what it can do beyond the traits.
+/// A backend under test, with its abilities beyond the traits.
 ///
 /// Owner keys, where a backend has them, are configured without clock skew (DESIGN Q7).
 pub trait ConformanceTarget {
     /// A handle of the backend.
     type Backend: CoordinationFacade + Send;
 
-    /// What reports call the backend.
+    /// Name of the backend in reports.
     fn name(&self) -> &str;
 
-    /// What the target cannot do by its nature. It says so here, and cases that need it pass by;
-    /// a hook that is merely missing fails them.
+    /// Abilities that the backend cannot have. Cases that need them are skipped; a hook that is
+    /// missing without being listed here fails them.
     fn lacks(&self) -> &'static [Ability] {
         &[]
     }
 
-    /// A handle on an empty store of its own: cases use the same ids and must not meet.
+    /// Returns a handle on a new, empty store, because cases use the same ids.
     fn fresh(&self, settings: Settings) -> Self::Backend;
 
-    /// Runs `call` and gives the events of its operations, if the backend collects any.
+    /// Runs `call` and returns the events of its operations, if the backend collects any.
     fn with_events<R>(
         &self,
         backend: &mut Self::Backend,
@@ -165,32 +208,33 @@ pub trait ConformanceTarget {
         (call(backend), None)
     }
 
-    /// Another handle on the same store, if the backend allows several.
+    /// Returns another handle on the same store, if the backend supports several.
     fn another_handle(&self, _backend: &Self::Backend) -> Option<Self::Backend> {
         None
     }
 
-    /// Runs `jobs`, at the same time if the target can; returns when all have ended.
+    /// Runs `jobs`, concurrently if the target can, and returns when all have ended.
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         jobs.into_iter().for_each(|job| job());
     }
 
-    /// Makes the next commit of `backend` happen and its reply get lost. Answers whether it can.
+    /// Loses the reply of the next commit of `backend`, which is applied. Returns whether the target
+    /// can do this.
     fn lose_next_reply(&self, _backend: &mut Self::Backend) -> bool {
         false
     }
 
-    /// The most children that the backend can publish in one split.
+    /// Maximum number of children in one split of the backend.
     fn split_children_max(&self) -> usize {
         MAX_SPLIT_CHILDREN
     }
 }
 
-/// Holds a target to what it says it lacks, so that no case passes by silently.
+/// Checks a hook against [`ConformanceTarget::lacks`], so that no case is skipped silently.
 ///
 /// # Panics
 ///
-/// If a hook is missing that the target does not list, or there although it is listed.
+/// If a hook is missing and not listed, or present and listed.
 pub(crate) fn note_ability<T: ConformanceTarget>(target: &T, ability: Ability, is_there: bool) {
     let is_listed = target.lacks().contains(&ability);
     assert!(is_there != is_listed, "{ability:?} of {}: there is {is_there}", target.name());
@@ -199,9 +243,9 @@ pub(crate) fn note_ability<T: ConformanceTarget>(target: &T, ability: Ability, i
 /// One case of the suite.
 #[expect(missing_debug_implementations, reason = "a function pointer shows nothing of use")]
 pub struct Case<T> {
-    /// The file it is in.
+    /// The topic, which is the name of its file.
     pub topic: &'static str,
-    /// What it states.
+    /// The statement that it tests.
     pub name: &'static str,
     /// Panics unless the statement holds.
     pub run: fn(&T),
@@ -215,10 +259,10 @@ impl<T> Clone for Case<T> {
 
 impl<T> Copy for Case<T> {}
 
-/// Lists the cases of a topic, each under the name of its function.
+/// Lists the cases of a topic by the names of their functions.
 macro_rules! topic {
     ($topic:literal: $($case:ident),+ $(,)?) => {
-        /// The cases of this topic.
+        /// Returns the cases of this topic.
         #[must_use]
         pub fn cases<T: $crate::ConformanceTarget>()
             -> Vec<$crate::Case<T>> {
@@ -232,7 +276,7 @@ macro_rules! topic {
 }
 use topic;
 
-/// Asserts that a result is the refusal it should be, and shows the result if not.
+/// Asserts that a result is the expected refusal.
 macro_rules! refused {
     ($result:expr, $pattern:pat $(if $guard:expr)?) => {
         match $result {
@@ -243,7 +287,7 @@ macro_rules! refused {
 }
 use refused;
 
-/// Every case, topic by topic.
+/// Returns every case, by topic.
 #[must_use]
 pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
     let topics = [
@@ -269,7 +313,7 @@ pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
     topics.into_iter().flatten().collect()
 }
 
-/// Runs every case, tells `report` the name of each before it runs, and answers how many ran.
+/// Runs every case, calls `report` before each, and returns the number of cases.
 ///
 /// # Panics
 ///
@@ -279,7 +323,7 @@ pub fn run_all<T: ConformanceTarget>(target: &T, report: &mut dyn FnMut(&Case<T>
     let mut failures = Vec::new();
     for case in &cases {
         report(case);
-        // A failed case leaves a store that nobody uses again, so its state does not matter.
+        // Each case has its own store, so the state after a panic does not matter.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| (case.run)(target))) {
             failures.push(format!("{}::{}: {}", case.topic, case.name, message(&*payload)));
         }

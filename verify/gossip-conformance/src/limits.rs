@@ -15,7 +15,7 @@ topic!("limits":
     all_tenants_together_may_fill_the_limit_and_not_one_more,
     the_limit_of_one_tenant_leaves_the_others_theirs,
     the_tenants_own_limit_speaks_first,
-    a_global_refusal_tells_nothing_of_others,
+    a_global_refusal_reveals_nothing_about_others,
     splits_are_counted_to_the_shard,
     a_refused_registration_leaves_the_run_as_it_was,
     a_replay_is_not_counted,
@@ -24,7 +24,7 @@ topic!("limits":
     racing_registrations_never_exceed_the_limit,
 );
 
-/// Exactly to the limit; the refusal tells the numbers.
+/// The limit is exact, and the refusal reports the numbers.
 pub fn a_tenant_may_fill_its_limit_and_not_one_more<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 3, 100);
     world.make_run(config(None), &ROOTS, 1).expect("two of three");
@@ -38,7 +38,7 @@ pub fn a_tenant_may_fill_its_limit_and_not_one_more<T: ConformanceTarget>(target
     assert_eq!(limit_of(refusal), (3, 1, 3, ShardLimitScope::PerTenant));
 }
 
-/// The sum over tenants.
+/// The limit applies to the sum over tenants.
 pub fn all_tenants_together_may_fill_the_limit_and_not_one_more<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 100, 3);
     world.make_run(config(None), &ROOTS, 1).expect("two of three");
@@ -52,7 +52,7 @@ pub fn all_tenants_together_may_fill_the_limit_and_not_one_more<T: ConformanceTa
     world.register(3, &ROOTS[..1], 1).expect("three of three");
 }
 
-/// A tenant that is full stops no other.
+/// A tenant at its limit does not block another.
 pub fn the_limit_of_one_tenant_leaves_the_others_theirs<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 2, 100);
     world.make_run(config(None), &ROOTS, 1).expect("two of two");
@@ -63,7 +63,7 @@ pub fn the_limit_of_one_tenant_leaves_the_others_theirs<T: ConformanceTarget>(ta
     assert_eq!(limit_of(refusal), (2, 1, 2, ShardLimitScope::PerTenant));
 }
 
-/// Where both would be exceeded.
+/// Both limits would be exceeded.
 pub fn the_tenants_own_limit_speaks_first<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 1, 1);
     let refusal = world.make_run(config(None), &ROOTS, 1).expect_err("two of one");
@@ -71,7 +71,7 @@ pub fn the_tenants_own_limit_speaks_first<T: ConformanceTarget>(target: &T) {
 }
 
 /// Current is reported as the maximum, however many shards others have.
-pub fn a_global_refusal_tells_nothing_of_others<T: ConformanceTarget>(target: &T) {
+pub fn a_global_refusal_reveals_nothing_about_others<T: ConformanceTarget>(target: &T) {
     if target.lacks().contains(&Ability::TotalLimit) {
         return;
     }
@@ -85,7 +85,7 @@ pub fn a_global_refusal_tells_nothing_of_others<T: ConformanceTarget>(target: &T
     }
 }
 
-/// A residual is one more, children are all more: the parent still counts.
+/// A residual adds one shard, a replacement adds all children: the parent still counts.
 pub fn splits_are_counted_to_the_shard<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 5, 100);
     world.make_run(config(None), &ROOTS, 1).expect("two of five");
@@ -102,10 +102,10 @@ pub fn splits_are_counted_to_the_shard<T: ConformanceTarget>(target: &T) {
     let refusal = world.shrink(15, &right.lease, &residual_at(b"m", b"p", b"z"), 4);
     refused!(refusal, SplitError::SplitInvalid(SplitValidationError::ShardLimitExceeded { .. }));
     let row = world.row(16, key(1).shard());
-    assert_eq!((&*row.end, row.spawned_count), (b"z".as_slice(), 0), "nothing happened");
+    assert_eq!((&*row.end, row.spawned_count), (b"z".as_slice(), 0), "nothing has changed");
 }
 
-/// It can be tried again with fewer shards.
+/// The call can be retried with fewer shards.
 pub fn a_refused_registration_leaves_the_run_as_it_was<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 1, 100);
     world.make_run(config(None), &ROOTS, 1).expect_err("two of one");
@@ -113,7 +113,7 @@ pub fn a_refused_registration_leaves_the_run_as_it_was<T: ConformanceTarget>(tar
     world.register(2, &ROOTS[..1], 1).expect("the same operation id is free");
 }
 
-/// A full store still answers what happened.
+/// A store at its limit still replays.
 pub fn a_replay_is_not_counted<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 3, 3);
     world.make_run(config(None), &ROOTS, 1).expect("two of three");
@@ -124,7 +124,7 @@ pub fn a_replay_is_not_counted<T: ConformanceTarget>(target: &T) {
     assert!(world.register(13, &ROOTS, 1).expect("known").is_replay());
 }
 
-/// To the tenant and to all.
+/// Both the tenant's limit and the total are freed.
 pub fn deleting_a_run_gives_its_shards_back<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 3, 3);
     world.make_run(config(None), &ROOTS, 1).expect("two of three");
@@ -132,17 +132,17 @@ pub fn deleting_a_run_gives_its_shards_back<T: ConformanceTarget>(target: &T) {
     world.shrink(11, &held.lease, &residual_at(b"a", b"f", b"m"), 1).expect("three of three");
     world.backend.cancel_run(at(12), world.tenant, RUN, op(2)).expect("active");
     world.run = OTHER_RUN;
-    world.make_run(config(None), &ROOTS, 1).expect_err("a run that is over still counts");
+    world.make_run(config(None), &ROOTS, 1).expect_err("a terminal run still counts");
     world.backend.delete_run(at(13), world.tenant, RUN, op(3)).expect("over");
     world.backend.delete_run(at(14), world.tenant, RUN, op(3)).expect("known");
     let roots = [root(0, b"a", b"f"), root(1, b"f", b"m"), root(2, b"m", b"z")];
     world.register(15, &roots, 4).expect("three of three");
     world.run = RunId::from_raw(3);
     let refusal = world.make_run(config(None), &ROOTS[..1], 5).expect_err("full again");
-    assert_eq!(limit_of(refusal).3, ShardLimitScope::PerTenant, "given back once, not twice");
+    assert_eq!(limit_of(refusal).3, ShardLimitScope::PerTenant, "freed once, not twice");
 }
 
-/// Records of finished work take room too.
+/// Records of finished shards count, too.
 pub fn ended_shards_still_count<T: ConformanceTarget>(target: &T) {
     let mut world = limited(target, 2, 100);
     world.make_run(config(None), &ROOTS, 1).expect("two of two");
@@ -152,7 +152,7 @@ pub fn ended_shards_still_count<T: ConformanceTarget>(target: &T) {
     refused!(refusal, SplitError::SplitInvalid(SplitValidationError::ShardLimitExceeded { .. }));
 }
 
-/// Several handles fill the same limit at once: it holds, and it is filled.
+/// Several handles fill the same limit concurrently: it is reached and not exceeded.
 pub fn racing_registrations_never_exceed_the_limit<T: ConformanceTarget>(target: &T) {
     const RACERS: usize = 4;
     const LIMIT: usize = 5;
@@ -162,7 +162,7 @@ pub fn racing_registrations_never_exceed_the_limit<T: ConformanceTarget>(target:
     let jobs = handles.into_iter().zip(1..).map(|(mut handle, number)| {
         Box::new(move || {
             let (run, config) = (RunId::from_raw(number), config(None));
-            // Some of these must be refused; which ones is the race's business.
+            // Some of these must be refused; which ones depends on the race.
             let _ = handle.create_run_with_shards(at(1), tenant, run, config, &ROOTS, op(1));
         }) as RaceJob<'_>
     });

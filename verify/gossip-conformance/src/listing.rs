@@ -1,4 +1,4 @@
-//! Listings and progress: what an operator sees.
+//! Listings and progress, as an operator sees them.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{ShardId, ShardKey};
@@ -14,8 +14,8 @@ topic!("listing":
     a_listing_is_sorted_by_range_and_id,
     a_listing_is_appended,
     filters_combine,
-    a_row_tells_everything_of_a_shard,
-    a_row_of_a_done_shard_tells_its_token,
+    a_row_has_every_field_of_a_shard,
+    a_row_of_a_done_shard_has_its_token,
     a_lease_that_ran_out_is_not_shown,
     progress_counts_every_status,
     the_watermark_is_the_smallest_key_of_an_active_shard,
@@ -23,11 +23,11 @@ topic!("listing":
     a_run_is_judged_by_its_progress,
 );
 
-/// Whatever the order of registration and of ids.
+/// Holds for any order of registration and of ids.
 pub fn a_listing_is_sorted_by_range_and_id<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     let roots = [root(1, b"t", b"z"), root(9, b"a", b"f"), root(4, b"g", b"m")];
-    world.make_run(config(None), &roots, 1).expect("a good manifest");
+    world.make_run(config(None), &roots, 1).expect("a valid manifest");
     assert_eq!(world.ids(2, ShardFilter::all()), [shard(9), shard(4), shard(1)]);
     let held = world.acquire(3, key(9), 1);
     let plan = replace_at(&[b"a", b"c", b"f"]);
@@ -37,7 +37,7 @@ pub fn a_listing_is_sorted_by_range_and_id<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.ids(5, ShardFilter::all()), sorted);
 }
 
-/// The caller's rows stay.
+/// Rows that the caller already has are kept.
 pub fn a_listing_is_appended<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let mut rows = Vec::new();
@@ -49,7 +49,7 @@ pub fn a_listing_is_appended<T: ConformanceTarget>(target: &T) {
             ShardFilter::all(),
             &mut rows,
         );
-        listed.expect("the run is there");
+        listed.expect("the run exists");
     }
     let ids: Vec<ShardId> = rows.iter().map(|row| row.shard).collect();
     assert_eq!(ids, [shard(0), shard(1), shard(0), shard(1)]);
@@ -84,7 +84,7 @@ pub fn filters_combine<T: ConformanceTarget>(target: &T) {
 }
 
 /// Every field of a summary.
-pub fn a_row_tells_everything_of_a_shard<T: ConformanceTarget>(target: &T) {
+pub fn a_row_has_every_field_of_a_shard<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.acquire(10, key(0), 1);
     let held = world.acquire(110, key(0), 2);
@@ -104,8 +104,8 @@ pub fn a_row_tells_everything_of_a_shard<T: ConformanceTarget>(target: &T) {
     assert_eq!((row.token, &*row.metadata), (None, b"meta".as_slice()));
 }
 
-/// What a certificate is made from: a done shard cannot be acquired any more.
-pub fn a_row_of_a_done_shard_tells_its_token<T: ConformanceTarget>(target: &T) {
+/// A certificate needs the token, and a done shard cannot be acquired any more.
+pub fn a_row_of_a_done_shard_has_its_token<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     let cursor = CursorUpdate::new(b"c", b"token");
@@ -116,7 +116,7 @@ pub fn a_row_of_a_done_shard_tells_its_token<T: ConformanceTarget>(target: &T) {
     assert_eq!(row.token.as_deref(), Some(b"token".as_slice()));
 }
 
-/// Half-open here too.
+/// Deadlines are half-open here, too.
 pub fn a_lease_that_ran_out_is_not_shown<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -128,7 +128,7 @@ pub fn a_lease_that_ran_out_is_not_shown<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.progress(held.deadline()).leased, 0);
 }
 
-/// The numbers of a listing, without the listing.
+/// Progress equals the totals of a listing.
 pub fn progress_counts_every_status<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -151,7 +151,7 @@ pub fn progress_counts_every_status<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.progress(900), RunProgress { leased: 0, ..expected });
 }
 
-/// Shards without progress and shards that ended do not count.
+/// Shards without progress and terminal shards do not count.
 pub fn the_watermark_is_the_smallest_key_of_an_active_shard<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     assert_eq!(world.progress(2).watermark, None);
@@ -165,7 +165,7 @@ pub fn the_watermark_is_the_smallest_key_of_an_active_shard<T: ConformanceTarget
     assert_eq!(world.progress(16).watermark, Some(Watermark::new(b"q")));
 }
 
-/// None when none is active.
+/// There is no watermark if no shard is active.
 pub fn a_settled_run_has_no_watermark<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.finish(10, key(0), 1);
@@ -173,7 +173,7 @@ pub fn a_settled_run_has_no_watermark<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.progress(11).watermark, None);
 }
 
-/// Still active, failures, all done.
+/// In progress, with failures, all done.
 pub fn a_run_is_judged_by_its_progress<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let judge = |world: &mut World<'_, T>| {

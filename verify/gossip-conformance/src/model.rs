@@ -1,9 +1,9 @@
-//! A naive coordinator: maps of plain structs and the rules as the design tells them.
+//! A naive coordinator: maps of plain structs and the rules as the design states them.
 //!
-//! It is written apart from the kernel on purpose and shares none of its code: operations are
-//! remembered as sentences instead of hashes, ranges are copied, everything is searched from the
-//! front. Slow and obvious. It answers in words, the names of outcomes and refusals; the ids of
-//! new shards it takes from the backend, since it cannot derive them.
+//! It is written independently of the kernel on purpose and shares none of its code: the operation
+//! log holds strings instead of hashes, ranges are copied, and every search is linear. Answers are
+//! strings, the names of outcomes and refusals. The model takes the ids of new shards from the
+//! backend, since it cannot derive them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use gossip_coordination::{Lease, OP_LOG_CAP, ParkReason, RunConfig, RunStatus, S
 
 use super::Settings;
 
-/// What an operation comes to: what it says, or the name of its refusal.
+/// Result of an operation: its answer, or the name of its refusal.
 pub(super) type Answer = Result<String, &'static str>;
 
-/// All that there is.
+/// The state of the model.
 pub(super) struct Model {
     pub(super) limits: Settings,
     pub(super) homes: BTreeMap<TenantId, Home>,
 }
 
-/// What belongs to one tenant.
+/// The state of one tenant.
 #[derive(Default)]
 pub(super) struct Home {
     pub(super) runs: BTreeMap<RunId, Run>,
@@ -34,7 +34,7 @@ pub(super) struct Run {
     pub(super) config: RunConfig,
     pub(super) status: RunStatus,
     pub(super) paused: bool,
-    /// Remembered operations, oldest first.
+    /// Operation log, oldest first.
     pub(super) log: Vec<(u64, String)>,
     pub(super) registration: Option<(u64, String)>,
     pub(super) roots: Vec<ShardId>,
@@ -50,7 +50,7 @@ pub(super) struct Shard {
     pub(super) status: ShardStatus,
     pub(super) reason: Option<ParkReason>,
     pub(super) fence: u64,
-    /// The move behind the last bump of the fence.
+    /// The handoff that raised the fence last, if the last change was a handoff.
     pub(super) moved_by: Option<u64>,
     /// Owner and deadline.
     pub(super) lease: Option<(u64, u64)>,
@@ -58,15 +58,15 @@ pub(super) struct Shard {
     pub(super) grants: u32,
     pub(super) parent: Option<ShardId>,
     pub(super) spawned: Vec<ShardId>,
-    /// The split that made it.
+    /// The split that created the shard.
     pub(super) made_by: Option<(u64, String)>,
-    /// Remembered operations, oldest first.
+    /// Operation log, oldest first.
     pub(super) log: Vec<(u64, String)>,
     pub(super) offer: Option<StandingOffer>,
     pub(super) request: Option<Request>,
 }
 
-/// An offer that stands.
+/// An open offer.
 #[derive(Clone)]
 pub(super) struct StandingOffer {
     pub(super) id: u64,
@@ -75,7 +75,7 @@ pub(super) struct StandingOffer {
     pub(super) what: String,
 }
 
-/// A request that waits.
+/// A pending request.
 #[derive(Clone)]
 pub(super) struct Request {
     pub(super) op: u64,
@@ -83,7 +83,7 @@ pub(super) struct Request {
     pub(super) until: u64,
 }
 
-/// A split of `[start, end)` at a key between.
+/// A split of `[start, end)` at a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut<'c> {
     pub(super) start: &'c [u8],
@@ -92,7 +92,7 @@ pub(super) struct Cut<'c> {
     pub(super) parts: Parts<'c>,
 }
 
-/// What a split makes.
+/// The parts that a split creates.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Parts<'c> {
     /// The parent keeps the left part.
@@ -102,7 +102,7 @@ pub(super) enum Parts<'c> {
 }
 
 impl Cut<'_> {
-    /// Whether the parts tile the shard, and its progress is carried on.
+    /// Checks that the parts tile the shard and that its cursor is inherited.
     fn fits(&self, shard: &Shard) -> bool {
         let reached = shard.cursor.as_deref();
         let carries = match self.parts {
@@ -141,7 +141,7 @@ impl Shard {
         self.lease.is_some_and(|(_, deadline)| now < deadline)
     }
 
-    /// `Replayed` if `op` did the same before, a conflict if it did something else.
+    /// Returns `Replayed` if `op` is in the log, a conflict if it has another payload there.
     fn known(&self, op: u64, what: &str) -> Option<Answer> {
         let (_, done) = self.log.iter().find(|(known, _)| *known == op)?;
         Some(if done == what { Ok("Replayed".into()) } else { Err("OpIdConflict") })
@@ -221,7 +221,7 @@ impl Shard {
     }
 }
 
-/// What a grant says. The backend's grant is put into the same words.
+/// Formats a grant; the backend's grant is formatted the same way.
 pub(super) fn grant_words(fence: u64, deadline: u64, attempts: u32, shard: &Shard) -> String {
     let Shard { start, end, cursor, parent, spawned, .. } = shard;
     format!(
@@ -486,7 +486,7 @@ impl Model {
         Ok("Executed".into())
     }
 
-    /// `made` is what the backend called the new shards.
+    /// `made` are the ids that the backend gave the new shards.
     pub(super) fn split(
         &mut self,
         now: u64,
@@ -517,7 +517,7 @@ impl Model {
         if !cut.fits(&parent) || !self.room_for(tenant, count) {
             return Err("SplitInvalid");
         }
-        assert_eq!(made.len(), count, "the backend names the shards it made");
+        assert_eq!(made.len(), count, "the backend returns the ids of the new shards");
         self.make_parts(tenant, lease.key(), cut, op, made);
         Ok(format!("Executed {made:?}"))
     }
@@ -530,10 +530,10 @@ impl Model {
         op: u64,
         made: &[ShardId],
     ) {
-        let home = self.homes.get_mut(&tenant).expect("the shard was found");
-        let run = home.runs.get_mut(&key.run()).expect("the shard was found");
+        let home = self.homes.get_mut(&tenant).expect("the shard was found above");
+        let run = home.runs.get_mut(&key.run()).expect("the shard was found above");
         let limit = run.config.max_shard_retries().map_or(u32::MAX, |max| max.saturating_sub(1));
-        let shard = run.shards.get_mut(&key.shard()).expect("the shard was found");
+        let shard = run.shards.get_mut(&key.shard()).expect("the shard was found above");
         let mut parts = vec![Shard::new(cut.at, cut.end)];
         match cut.parts {
             Parts::Residual => {
@@ -553,11 +553,11 @@ impl Model {
         for (id, part) in made.iter().zip(parts) {
             let (parent, made_by) = (Some(key.shard()), Some(made_by.clone()));
             let twin = run.shards.insert(*id, Shard { fence, attempts, parent, made_by, ..part });
-            assert!(twin.is_none() && id.is_derived(), "a new shard has a new, derived name");
+            assert!(twin.is_none() && id.is_derived(), "a new shard has a new, derived id");
         }
     }
 
-    /// The shards that an operation on `key` made.
+    /// Returns the shards that an operation on `key` created.
     fn made_by(&self, tenant: TenantId, key: ShardKey, op: u64, what: &str) -> Vec<ShardId> {
         let Some(shard) = self.shard(tenant, key) else { return Vec::new() };
         let is_of = |id: &&ShardId| {
@@ -568,7 +568,7 @@ impl Model {
         shard.spawned.iter().filter(is_of).copied().collect()
     }
 
-    /// Whether a residual split by `op` is known from its child.
+    /// Looks up a residual split by `op` in the child that it created.
     fn probe(&self, tenant: TenantId, key: ShardKey, op: u64, what: &str) -> Option<Answer> {
         let shard = self.shard(tenant, key)?;
         let children = shard.spawned.iter();

@@ -132,8 +132,8 @@ impl Model {
         Ok("Executed".into())
     }
 
-    /// A claim may pick any candidate: `picked` is the backend's choice, and `parked` are the
-    /// shards that the backend shows as parked afterwards.
+    /// A claim may take any candidate: `picked` is the backend's choice, and `parked` are the
+    /// shards that the backend lists as parked afterwards.
     pub(super) fn claim(
         &mut self,
         now: u64,
@@ -152,7 +152,7 @@ impl Model {
         }
         let max = run.config.max_shard_retries().unwrap_or(u32::MAX);
         let free = |shard: &Shard| shard.status == ShardStatus::Active && !shard.live(now);
-        // Exhausted shards that were tried on the way are parked; which were tried is free.
+        // A claim parks the exhausted shards that it tries; which ones it tries is its choice.
         for (id, shard) in &mut run.shards {
             if free(shard) && shard.attempts > max && (picked.is_none() || parked.contains(id)) {
                 shard.end(ShardStatus::Parked);
@@ -164,8 +164,8 @@ impl Model {
             Some(id) if run.shards.get(&id).is_some_and(good) => {
                 self.acquire(now, tenant, ShardKey::new(run_id, id), by)
             }
-            Some(_) => Err("a shard that was not to be had"),
-            None if run.shards.values().any(good) => Ok("something was to be had".into()),
+            Some(_) => Err("a shard that was not available"),
+            None if run.shards.values().any(good) => Ok("a shard was available".into()),
             None => Err("NoneAvailable"),
         }
     }

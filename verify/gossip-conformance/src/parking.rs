@@ -1,4 +1,4 @@
-//! Parking and unparking: set aside by the owner, brought back by an administrator.
+//! Parking by the owner and unparking by an administrator.
 
 use gossip_coordination::{
     AcquireError, CheckpointError, CoordinationBackend, IdempotentOutcome, ParkReason,
@@ -22,7 +22,7 @@ topic!("parking":
     a_run_with_parked_shards_stays_active_until_they_are_done,
 );
 
-/// Terminal, with a reason, and nothing forgotten.
+/// A parked shard is terminal, has a reason and keeps its progress.
 pub fn a_parked_shard_keeps_its_reason_and_its_progress<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -36,7 +36,7 @@ pub fn a_parked_shard_keeps_its_reason_and_its_progress<T: ConformanceTarget>(ta
     refused!(refusal, AcquireError::ShardTerminal { status: ShardStatus::Parked, .. });
 }
 
-/// Each of the five.
+/// Each of the five reasons is stored.
 pub fn every_reason_is_kept<T: ConformanceTarget>(target: &T) {
     for reason in ParkReason::ALL {
         let mut world = World::two_shards(target);
@@ -47,7 +47,7 @@ pub fn every_reason_is_kept<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// The zombie from before the parking stays out, and progress is where it was.
+/// The owner from before the park is fenced out, and progress is kept.
 pub fn an_unparked_shard_is_active_again_under_a_new_fence<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -63,7 +63,7 @@ pub fn an_unparked_shard_is_active_again_under_a_new_fence<T: ConformanceTarget>
     assert_eq!(again.last_key.as_deref(), Some(b"c".as_slice()));
 }
 
-/// Active, done and split shards are not brought back.
+/// Active, done and split shards cannot be unparked.
 pub fn only_a_parked_shard_can_be_unparked<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let refusal = world.backend.unpark_shard(at(10), world.tenant, key(0), op(1));
@@ -73,26 +73,26 @@ pub fn only_a_parked_shard_can_be_unparked<T: ConformanceTarget>(target: &T) {
     refused!(refusal, UnparkError::NotParked { status: ShardStatus::Done });
 }
 
-/// Neither in this run nor in a run that does not exist.
+/// Unknown shards are refused, in this run and in an unknown run.
 pub fn a_shard_that_is_not_there_cannot_be_unparked<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let refusal = world.backend.unpark_shard(at(10), world.tenant, key(5), op(1));
     refused!(refusal, UnparkError::ShardNotFound);
 }
 
-/// Twice the same call raises the fence once.
+/// The same call twice raises the fence once.
 pub fn an_unparking_is_replayed<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     world.park(11, &held.lease, 1).expect("live");
     for (now, expected) in [(12, false), (13, true)] {
         let done = world.backend.unpark_shard(at(now), world.tenant, key(0), op(2));
-        assert_eq!(done.expect("parked or known").is_replay(), expected);
+        assert_eq!(done.expect("parked or replayed").is_replay(), expected);
     }
     assert_eq!(world.acquire(14, key(0), 1).fence(), held.fence() + 2);
 }
 
-/// One memory for the owner and the administrator.
+/// The owner and the administrator share one operation log.
 pub fn an_operation_id_of_the_owner_is_a_conflict_for_unpark<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -101,7 +101,7 @@ pub fn an_operation_id_of_the_owner_is_a_conflict_for_unpark<T: ConformanceTarge
     refused!(refusal, UnparkError::OpIdConflict(conflict) if conflict.op_id() == op(1));
 }
 
-/// The run speaks before the shard's status.
+/// The run is checked before the shard's status.
 pub fn a_run_that_is_over_unparks_nothing<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -113,7 +113,7 @@ pub fn a_run_that_is_over_unparks_nothing<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// Idempotency first, as everywhere.
+/// Idempotency is checked first, as in every operation.
 pub fn an_unparking_is_replayed_after_the_run_ended<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);

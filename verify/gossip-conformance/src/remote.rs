@@ -1,14 +1,14 @@
-//! A store at the other end of a line: requests and replies as bytes.
+//! A store in another process: requests and replies as bytes.
 //!
-//! [`RemoteStore`] turns what it is asked into bytes, has them carried, and reads the reply;
-//! [`serve`] is the other end. So the store of a handle can stand in another process, and a suite
-//! that runs in one process holds several to the same.
+//! [`RemoteStore`] encodes each request, sends it through a [`Carrier`] and decodes the reply;
+//! [`serve`] is the other end. The store of a handle can thus run in another process, and a suite
+//! in one process can test several processes.
 //!
-//! Both ends are of one build, and there are no versions: these bytes are never stored.
+//! Both ends are built from the same sources, and the encoding has no version: it is never stored.
 //!
-//! # Never
-//! - remembers anything between two requests;
-//! - reserves memory by a number that it read.
+//! # Invariants
+//! - No state is kept between two requests.
+//! - No allocation is sized by a decoded number.
 
 use gossip_coordination::store::{
     Answer, CommitOutcome, Compare, Conflict, Key, KeyRange, Page, Read, Store, StoreLimits, Txn,
@@ -16,37 +16,37 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{InfraError, StoreRefusal};
 
-/// The step that errors of a remote store name; that of the other end is in its message.
+/// Operation name in errors of a remote store; the message has the operation of the other end.
 const STEP: &str = "remote";
 
-/// The line to a store.
+/// Transport to a store.
 pub trait Carrier {
-    /// Carries a request to [`serve`] and brings its reply.
+    /// Sends a request to [`serve`] and returns its reply.
     fn carry(&mut self, request: Vec<u8>) -> Vec<u8>;
 
     /// See [`Store::wait`].
     fn wait(&mut self, ticks: u64);
 
-    /// Of the store at the other end.
+    /// The limits of the store at the other end.
     fn limits(&self) -> StoreLimits;
 
-    /// Whether the reply to this commit gets lost. It has happened all the same.
+    /// Returns whether to lose the reply to this commit, which is applied all the same.
     fn loses_reply(&mut self) -> bool {
         false
     }
 }
 
-/// A store whose requests are carried elsewhere.
+/// A store that sends its requests through a [`Carrier`].
 #[derive(Debug)]
 pub struct RemoteStore<C>(C);
 
 impl<C: Carrier> RemoteStore<C> {
-    /// The store that `carrier` reaches.
+    /// Creates a store over `carrier`.
     pub const fn new(carrier: C) -> Self {
         Self(carrier)
     }
 
-    /// The line to it.
+    /// Returns the carrier.
     pub const fn carrier(&self) -> &C {
         &self.0
     }
@@ -55,7 +55,7 @@ impl<C: Carrier> RemoteStore<C> {
 impl<C: Carrier> Store for RemoteStore<C> {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         let reply = self.0.carry(encoded(&Request::Read(reads)));
-        decoded::<Result<Vec<Answer>, InfraError>>(&reply).expect("the other end replies in kind")
+        decoded::<Result<Vec<Answer>, InfraError>>(&reply).expect("the reply matches the request")
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
@@ -65,7 +65,7 @@ impl<C: Carrier> Store for RemoteStore<C> {
             return vec![Ok(CommitOutcome::Unknown); count];
         }
         decoded::<Vec<Result<CommitOutcome, InfraError>>>(&reply)
-            .expect("the other end replies in kind")
+            .expect("the reply matches the request")
     }
 
     fn wait(&mut self, ticks: u64) {
@@ -77,7 +77,7 @@ impl<C: Carrier> Store for RemoteStore<C> {
     }
 }
 
-/// Does what `request` asks of `store`, and answers the reply; `None` if it is no request.
+/// Runs `request` on `store` and returns the reply; `None` if the request is invalid.
 pub fn serve(store: &mut impl Store, request: &[u8]) -> Option<Vec<u8>> {
     Some(match decoded(request)? {
         Request::Read(reads) => encoded(&store.read(reads)),
@@ -85,7 +85,7 @@ pub fn serve(store: &mut impl Store, request: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Bytes as one line of text, for lines that carry text.
+/// Encodes bytes as one line of text.
 #[must_use]
 pub fn to_line(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut line, byte| {
@@ -94,7 +94,7 @@ pub fn to_line(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes of a line; `None` if it is none of [`to_line`].
+/// Decodes a line of [`to_line`]; `None` if it is invalid.
 #[must_use]
 pub fn from_line(line: &str) -> Option<Vec<u8>> {
     let half = |digit: u8| DIGITS.iter().position(|known| *known == digit);
@@ -104,17 +104,17 @@ pub fn from_line(line: &str) -> Option<Vec<u8>> {
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// What the other end is asked.
+/// A request.
 enum Request {
     Read(Vec<Read>),
     Commit(Vec<Txn>),
 }
 
-/// What can be carried.
+/// A value that can be encoded.
 trait Wire: Sized {
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Takes its bytes off the front of `bytes`.
+    /// Decodes a value from the front of `bytes`.
     fn read(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -129,7 +129,7 @@ fn decoded<T: Wire>(mut bytes: &[u8]) -> Option<T> {
     bytes.is_empty().then_some(value)
 }
 
-/// Takes a number that says which of several things follows.
+/// Decodes the tag of a variant.
 fn tag(bytes: &mut &[u8]) -> Option<u8> {
     let (tag, rest) = bytes.split_first()?;
     *bytes = rest;
@@ -158,7 +158,7 @@ impl Wire for usize {
     }
 }
 
-/// Bytes with their number in front. It has no impl: `Vec<T>` stands for lists.
+/// Encodes bytes with a length prefix. A function, because `Vec<T>` implements lists.
 fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     bytes.len().write(out);
     out.extend(bytes);
@@ -215,7 +215,7 @@ impl<T: Wire> Wire for Option<T> {
 
 impl<T: Wire> Wire for Result<T, InfraError> {
     fn write(&self, out: &mut Vec<u8>) {
-        let (tag, told) = match self {
+        let (tag, reason) = match self {
             Ok(value) => {
                 out.push(0);
                 return value.write(out);
@@ -226,7 +226,7 @@ impl<T: Wire> Wire for Result<T, InfraError> {
             Err(other) => unreachable!("{other:?} has no tag"),
         };
         out.push(tag);
-        out.extend(told.map(|why| why as u8));
+        out.extend(reason.map(|why| why as u8));
         let message = self.as_ref().err().map(ToString::to_string).unwrap_or_default();
         write_bytes(message.as_bytes(), out);
     }
@@ -247,7 +247,7 @@ impl<T: Wire> Wire for Result<T, InfraError> {
     }
 }
 
-/// The refusal of a number.
+/// Decodes a refusal by its number.
 fn refusal(number: u8) -> Option<StoreRefusal> {
     let all = [
         StoreRefusal::TooLarge,

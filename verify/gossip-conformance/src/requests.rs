@@ -1,4 +1,4 @@
-//! Administrators: asking something of an owner, taking a lease away, pausing a run.
+//! Administration: requests to an owner, lease revocation, pausing a run.
 
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
@@ -30,7 +30,7 @@ topic!("requests":
     many_leases_are_renewed_one_by_one,
 );
 
-/// Both ways bring it, as often as the owner asks.
+/// Renewals and checkpoints return the request, each time.
 pub fn a_request_reaches_the_owner_by_renew_and_by_checkpoint<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -43,7 +43,7 @@ pub fn a_request_reaches_the_owner_by_renew_and_by_checkpoint<T: ConformanceTarg
     assert_eq!(progress.request.expect("delivered").action(), &action);
 }
 
-/// Other work of the owner does not clear it.
+/// Other operations of the owner do not clear it.
 pub fn a_request_waits_until_it_is_fulfilled<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -51,7 +51,7 @@ pub fn a_request_waits_until_it_is_fulfilled<T: ConformanceTarget>(target: &T) {
     world.checkpoint(12, &held.lease, b"b", 2).expect("live");
     world.shrink(13, &held.lease, &residual_at(b"a", b"f", b"m"), 3).expect("live");
     world.withdraw(14, &held.lease, 9, 4).expect("live");
-    assert!(pending(&mut world, 15, &held.lease), "none of these is a hand-off");
+    assert!(pending(&mut world, 15, &held.lease), "none of these fulfils a hand-off");
     world.offer(16, &held.lease, (1, 2, 50), 5).expect("live");
     assert!(!pending(&mut world, 17, &held.lease));
 }
@@ -91,11 +91,11 @@ pub fn every_action_is_cleared_by_the_operation_that_fulfils_it<T: ConformanceTa
             other => unreachable!("{} is not in the list above", other.label()),
         };
         assert!(!pending(&mut world, 15, &lease), "{action:?}");
-        ask(&mut world, 16, &action, 500, 4).expect("there is room for the next request");
+        ask(&mut world, 16, &action, 500, 4).expect("no request is pending");
     }
 }
 
-/// At its expiry it no longer counts, and makes room.
+/// An expired request no longer counts and can be replaced.
 pub fn a_request_expires<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -104,10 +104,10 @@ pub fn a_request_expires<T: ConformanceTarget>(target: &T) {
     assert!(!pending(&mut world, 50, &held.lease));
     let progress = world.checkpoint(51, &held.lease, b"c", 2).expect("live").into_inner();
     assert_eq!(progress.request, None);
-    ask(&mut world, 52, &ShardAction::Release, 90, 3).expect("the old one is gone");
+    ask(&mut world, 52, &ShardAction::Release, 90, 3).expect("the old one has expired");
 }
 
-/// It was asked of the last owner, not of the next.
+/// The request was for the last owner, not for the next.
 pub fn a_bump_of_the_fence_ends_a_request<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.acquire(10, key(0), 1);
@@ -121,7 +121,7 @@ pub fn a_bump_of_the_fence_ends_a_request<T: ConformanceTarget>(target: &T) {
     assert!(!pending(&mut world, 115, &moved.lease));
 }
 
-/// A second administrator waits.
+/// A second request is refused while one is pending.
 pub fn one_request_at_a_time<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.acquire(10, key(0), 1);
@@ -130,7 +130,7 @@ pub fn one_request_at_a_time<T: ConformanceTarget>(target: &T) {
     refused!(second, RequestActionError::RequestPending);
 }
 
-/// Idempotency lives with the request itself.
+/// The request stores its own operation id.
 pub fn a_repeated_request_is_replayed<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.acquire(10, key(0), 1);
@@ -144,7 +144,7 @@ pub fn a_repeated_request_is_replayed<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// Nobody there, nobody to ask; a lease that ran out is nobody.
+/// A request needs an owner; an expired lease is no owner.
 pub fn a_request_needs_an_owner<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let asked = ask(&mut world, 5, &ShardAction::Release, 500, 1);
@@ -156,7 +156,7 @@ pub fn a_request_needs_an_owner<T: ConformanceTarget>(target: &T) {
     assert!(before.is_ok());
 }
 
-/// Run, then status, then lease.
+/// The checks are run, then status, then lease.
 pub fn a_request_is_refused_where_nothing_can_be_done<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.finish(10, key(0), 1);
@@ -170,7 +170,7 @@ pub fn a_request_is_refused_where_nothing_can_be_done<T: ConformanceTarget>(targ
     refused!(missing, RequestActionError::ShardNotFound);
 }
 
-/// Asking costs the owner nothing.
+/// A request does not affect the owner's lease.
 pub fn a_request_does_not_push_the_owners_operations_out_of_the_log<T: ConformanceTarget>(
     target: &T,
 ) {
@@ -184,7 +184,7 @@ pub fn a_request_does_not_push_the_owners_operations_out_of_the_log<T: Conforman
     assert!(world.checkpoint(50, &held.lease, b"c", 1).expect("remembered").is_replay());
 }
 
-/// The owner, should it live after all, is fenced out.
+/// The owner is fenced out if it is still alive.
 pub fn a_revoked_lease_is_worth_nothing_and_the_shard_is_free<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -197,7 +197,7 @@ pub fn a_revoked_lease_is_worth_nothing_and_the_shard_is_free<T: ConformanceTarg
     assert_eq!((next.fence(), next.last_key.as_deref()), (4, Some(b"c".as_slice())));
 }
 
-/// A late copy must not hit whoever came after.
+/// A delayed duplicate must not revoke the next owner's lease.
 pub fn a_revocation_is_replayed_and_spares_the_next_owner<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.acquire(10, key(0), 1);
@@ -209,7 +209,7 @@ pub fn a_revocation_is_replayed_and_spares_the_next_owner<T: ConformanceTarget>(
     refused!(world.revoke(16, key(0), 2), RevokeLeaseError::OpIdConflict(_));
 }
 
-/// Nothing to revoke, nothing happens.
+/// Without a lease nothing changes.
 pub fn a_revocation_needs_a_lease<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     refused!(world.revoke(5, key(0), 1), RevokeLeaseError::NotLeased);
@@ -218,7 +218,7 @@ pub fn a_revocation_needs_a_lease<T: ConformanceTarget>(target: &T) {
     refused!(world.revoke(11, key(5), 1), RevokeLeaseError::ShardNotFound);
 }
 
-/// Starting is refused; what is under way goes on and is told.
+/// Grants are refused; current owners continue and see the pause.
 pub fn a_paused_run_starts_nothing_and_lets_owners_work<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -226,7 +226,7 @@ pub fn a_paused_run_starts_nothing_and_lets_owners_work<T: ConformanceTarget>(ta
     world.backend.pause_run(at(12), world.tenant, RUN, op(1)).expect("active");
     assert!(world.run_record().expect("there").is_paused());
     refused!(world.try_acquire(13, key(1), 2), AcquireError::RunPaused);
-    // A pause speaks before the lease of another.
+    // A pause is checked before another worker's lease.
     refused!(world.try_acquire(13, key(0), 2), AcquireError::RunPaused);
     refused!(world.claim(13, 2), ClaimError::RunPaused);
     assert!(world.renew(14, &held.lease).expect("live").run_paused);
@@ -235,19 +235,19 @@ pub fn a_paused_run_starts_nothing_and_lets_owners_work<T: ConformanceTarget>(ta
     world.complete(17, &held.lease, b"d", 4).expect("live");
 }
 
-/// As if nothing had been.
+/// After a resume, all operations work as before.
 pub fn a_resumed_run_starts_shards_again<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.backend.pause_run(at(10), world.tenant, RUN, op(1)).expect("active");
     world.backend.resume_run(at(11), world.tenant, RUN, op(2)).expect("active");
     assert!(!world.run_record().expect("there").is_paused());
-    world.claim(12, 1).expect("something is free");
+    world.claim(12, 1).expect("a shard is free");
     let again = world.backend.pause_run(at(13), world.tenant, RUN, op(1)).expect("known");
     assert!(again.is_replay());
-    assert!(!world.run_record().expect("there").is_paused(), "a late copy pauses nothing");
+    assert!(!world.run_record().expect("there").is_paused(), "a delayed duplicate does not pause");
 }
 
-/// Already so is fine; the run's memory works as for the other transitions.
+/// Repeating is allowed; the run's operation log works as for the other transitions.
 pub fn pausing_twice_is_no_error<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.backend.resume_run(at(10), world.tenant, RUN, op(1)).expect("was never paused");
@@ -258,7 +258,7 @@ pub fn pausing_twice_is_no_error<T: ConformanceTarget>(target: &T) {
     refused!(conflict, RunTransitionError::OpIdConflict(_));
 }
 
-/// Not to one that has no shards yet, and not to one that is over.
+/// Neither a run without shards nor a terminal run can be paused.
 pub fn a_pause_belongs_to_an_active_run<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, super::Settings::default());
     let (tenant, config) = (world.tenant, super::world::config(None));
@@ -276,7 +276,7 @@ pub fn a_pause_belongs_to_an_active_run<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// One answer for each lease, in their order; one bad lease spoils nothing.
+/// One answer for each lease, in their order; an invalid lease does not affect the others.
 pub fn many_leases_are_renewed_one_by_one<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let zombie = world.acquire(10, key(0), 1).lease;
@@ -290,10 +290,10 @@ pub fn many_leases_are_renewed_one_by_one<T: ConformanceTarget>(target: &T) {
     assert_eq!((&deadlines[0], &deadlines[2]), (&Ok(at(120 + LEASE)), &Ok(at(120 + LEASE))));
     assert_eq!(super::world::answer(&deadlines[1]), "StaleFence");
     world.backend.renew_many(at(121), world.tenant, &[], &mut answers);
-    assert!(answers.is_empty(), "answers of the last call are not kept");
+    assert!(answers.is_empty(), "answers of the previous call are dropped");
 }
 
-/// Asks the owner of shard 0.
+/// Requests an action of the owner of shard 0.
 fn ask<T: ConformanceTarget>(
     world: &mut World<'_, T>,
     now: u64,
@@ -305,7 +305,7 @@ fn ask<T: ConformanceTarget>(
     world.backend.request_action(at(now), tenant, key(0), action, expires_at, op(op_id))
 }
 
-/// Whether the owner hears of a request.
+/// Returns whether the owner receives a request.
 fn pending<T: ConformanceTarget>(world: &mut World<'_, T>, now: u64, lease: &Lease) -> bool {
     world.renew(now, lease).expect("live").request.is_some()
 }

@@ -1,4 +1,4 @@
-//! Runs: made in two steps, ended once, deleted for good.
+//! Runs: created in two steps, ended once, deleted for good.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_TOKEN_SIZE,
@@ -47,7 +47,7 @@ topic!("runs":
     a_deletion_is_replayed,
 );
 
-/// Phase one.
+/// The first phase creates the run without shards.
 pub fn a_new_run_has_no_shards<T: ConformanceTarget>(target: &T) {
     let mut world = created(target);
     let run = world.run_record().expect("there");
@@ -59,7 +59,7 @@ pub fn a_new_run_has_no_shards<T: ConformanceTarget>(target: &T) {
     refused!(world.try_acquire(2, key(0), 1), AcquireError::ShardNotFound { .. });
 }
 
-/// A second run of the same name is refused, whatever its settings.
+/// A second run with the same id is refused, whatever its settings.
 pub fn a_run_is_made_once<T: ConformanceTarget>(target: &T) {
     let mut world = created(target);
     let again = world.backend.create_run(at(2), world.tenant, RUN, config(None));
@@ -67,10 +67,10 @@ pub fn a_run_is_made_once<T: ConformanceTarget>(target: &T) {
     world.backend.create_run(at(2), world.tenant, OTHER_RUN, config(None)).expect("another one");
 }
 
-/// Phase two.
+/// The second phase registers the shards.
 pub fn registration_makes_a_run_active<T: ConformanceTarget>(target: &T) {
     let mut world = created(target);
-    let done = world.register(2, &ROOTS, 1).expect("a good manifest");
+    let done = world.register(2, &ROOTS, 1).expect("a valid manifest");
     assert_eq!(done, IdempotentOutcome::Executed(ids(&[0, 1])));
     let run = world.run_record().expect("there");
     assert_eq!((run.status(), run.root_shards()), (RunStatus::Active, &[shard(0), shard(1)][..]));
@@ -79,16 +79,16 @@ pub fn registration_makes_a_run_active<T: ConformanceTarget>(target: &T) {
     assert_eq!((progress.total, progress.active, progress.leased), (2, 2, 0));
 }
 
-/// The same call again.
+/// The same call is replayed.
 pub fn a_registration_is_replayed_on_an_active_run<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.finish(10, key(0), 1);
     let again = world.register(11, &ROOTS, REGISTRATION).expect("known");
     assert_eq!(again, IdempotentOutcome::Replayed(ids(&[0, 1])));
-    assert_eq!(world.progress(12).done, 1, "nothing was made anew");
+    assert_eq!(world.progress(12).done, 1, "no shard was created again");
     world.backend.cancel_run(at(13), world.tenant, RUN, op(2)).expect("active");
     let late = world.register(14, &ROOTS, REGISTRATION).expect("known");
-    assert!(late.is_replay(), "idempotency first, as everywhere");
+    assert!(late.is_replay(), "idempotency is checked first");
 }
 
 /// A restarted runtime draws a new id for the same work.
@@ -101,7 +101,7 @@ pub fn another_operation_with_the_same_shards_is_a_replay<T: ConformanceTarget>(
     refused!(late, RegisterShardsError::WrongStatus { status: RunStatus::Cancelled });
 }
 
-/// A bug of the caller.
+/// A reused operation id is a bug of the caller.
 pub fn the_same_operation_with_other_shards_is_a_conflict<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let other = world.register(10, &ROOTS[..1], REGISTRATION);
@@ -121,15 +121,15 @@ pub fn another_operation_with_other_shards_is_refused<T: ConformanceTarget>(targ
     assert_eq!(world.progress(11).total, 2);
 }
 
-/// A registration is a set.
+/// The order of the shards does not matter.
 pub fn the_order_of_the_shards_is_not_part_of_a_registration<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let backwards = [ROOTS[1], ROOTS[0]];
     let again = world.register(10, &backwards, REGISTRATION).expect("the same shards");
-    assert_eq!(again, IdempotentOutcome::Replayed(ids(&[0, 1])), "in the order of the first time");
+    assert_eq!(again, IdempotentOutcome::Replayed(ids(&[0, 1])), "in the order of the first call");
 }
 
-/// It is a field of the run, not an entry of its log.
+/// The registration is a field of the run, not a log entry that can be evicted.
 pub fn a_registration_is_never_forgotten<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     for number in 0..=RUN_OP_LOG_CAP as u64 {
@@ -142,15 +142,15 @@ pub fn a_registration_is_never_forgotten<T: ConformanceTarget>(target: &T) {
     refused!(reused, RegisterShardsError::OpIdConflict(_));
 }
 
-/// First the run.
+/// The run must exist.
 pub fn a_registration_needs_a_run<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     refused!(world.register(1, &ROOTS, 1), RegisterShardsError::RunNotFound);
-    // The run speaks before the manifest.
+    // The run is checked before the manifest.
     refused!(world.register(1, &[], 1), RegisterShardsError::RunNotFound);
 }
 
-/// Each rule of manifests, and the run stays as it was.
+/// Checks each manifest rule; the run stays unchanged.
 pub fn a_bad_manifest_registers_nothing<T: ConformanceTarget>(target: &T) {
     use ManifestValidationError as Wrong;
     let mut world = created(target);
@@ -178,7 +178,7 @@ pub fn a_bad_manifest_registers_nothing<T: ConformanceTarget>(target: &T) {
     world.register(3, &[root(0, b"a", b"c"), root(1, b"m", b"z")], 1).expect("gaps are allowed");
 }
 
-/// What is hashed is bounded, whoever asks and for whatever run.
+/// The hashed input is bounded before any lookup, for every caller and run.
 pub fn sizes_are_checked_before_anything_is_looked_up<T: ConformanceTarget>(target: &T) {
     use ManifestValidationError as Wrong;
     let mut world = World::empty(target, Settings::default());
@@ -199,10 +199,10 @@ pub fn sizes_are_checked_before_anything_is_looked_up<T: ConformanceTarget>(targ
     assert!(matches!(register(&[heavy]), Wrong::CursorTokenTooLarge { .. }));
 }
 
-/// The whole call is idempotent, wherever it stopped.
+/// The whole call is idempotent, wherever it was interrupted.
 pub fn making_a_run_with_shards_can_be_repeated<T: ConformanceTarget>(target: &T) {
     let mut world = created(target);
-    let first = world.make_run(config(None), &ROOTS, 1).expect("the run waits for its shards");
+    let first = world.make_run(config(None), &ROOTS, 1).expect("the run has no shards yet");
     assert!(first.is_executed());
     let again = world.make_run(config(None), &ROOTS, 1).expect("known");
     assert_eq!(again, IdempotentOutcome::Replayed(ids(&[0, 1])));
@@ -210,7 +210,7 @@ pub fn making_a_run_with_shards_can_be_repeated<T: ConformanceTarget>(target: &T
     refused!(other, CreateRunError::RegisterShardsFailed(RegisterShardsError::OpIdConflict(_)));
 }
 
-/// Somebody else's run of the same name.
+/// A run with the same id and other settings is refused.
 pub fn making_a_run_with_other_settings_is_refused<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let semantics = CursorSemantics::Dispatched;
@@ -221,7 +221,7 @@ pub fn making_a_run_with_other_settings_is_refused<T: ConformanceTarget>(target:
     }
 }
 
-/// Active to Done.
+/// The status changes from active to done.
 pub fn a_run_completes_when_everything_is_done<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.finish(10, key(0), 1);
@@ -232,7 +232,7 @@ pub fn a_run_completes_when_everything_is_done<T: ConformanceTarget>(target: &T)
     assert_eq!((run.status(), run.completed_at()), (RunStatus::Done, Some(at(12))));
 }
 
-/// Active and parked shards both count, and are told.
+/// Active and parked shards both block completion, and the refusal reports their numbers.
 pub fn a_run_with_work_left_does_not_complete<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let refusal = world.backend.complete_run(at(10), world.tenant, RUN, op(1));
@@ -244,7 +244,7 @@ pub fn a_run_with_work_left_does_not_complete<T: ConformanceTarget>(target: &T) 
     assert_eq!(world.run_record().expect("there").status(), RunStatus::Active);
 }
 
-/// Failing and cancelling ask nobody.
+/// Failing and cancelling need no settled shards.
 pub fn a_run_can_be_given_up_at_any_time<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.acquire(10, key(0), 1);
@@ -257,7 +257,7 @@ pub fn a_run_can_be_given_up_at_any_time<T: ConformanceTarget>(target: &T) {
     assert_eq!((run.status(), run.completed_at()), (RunStatus::Cancelled, Some(at(11))));
 }
 
-/// A run without shards is not done, and did not fail.
+/// A run without shards can be neither completed nor failed.
 pub fn only_an_active_run_completes_or_fails<T: ConformanceTarget>(target: &T) {
     let mut world = created(target);
     let complete = world.backend.complete_run(at(2), world.tenant, RUN, op(1));
@@ -268,7 +268,7 @@ pub fn only_an_active_run_completes_or_fails<T: ConformanceTarget>(target: &T) {
         if status == RunStatus::Initializing && target == RunStatus::Failed);
 }
 
-/// And then it gets none.
+/// A cancelled run accepts no shards.
 pub fn a_run_without_shards_can_be_cancelled<T: ConformanceTarget>(target: &T) {
     let mut world = created(target);
     world.backend.cancel_run(at(2), world.tenant, RUN, op(1)).expect("not over");
@@ -276,7 +276,7 @@ pub fn a_run_without_shards_can_be_cancelled<T: ConformanceTarget>(target: &T) {
     refused!(late, RegisterShardsError::WrongStatus { status: RunStatus::Cancelled });
 }
 
-/// Whatever the end was, no other follows.
+/// A terminal status is final.
 pub fn a_run_ends_once<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.backend.fail_run(at(10), world.tenant, RUN, op(1)).expect("active");
@@ -292,7 +292,7 @@ pub fn a_run_ends_once<T: ConformanceTarget>(target: &T) {
     assert_eq!((run.status(), run.completed_at()), (RunStatus::Failed, Some(at(10))));
 }
 
-/// The same call again, after the end it made.
+/// The transition is replayed after the run has ended.
 pub fn the_end_of_a_run_is_replayed<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.backend.cancel_run(at(10), world.tenant, RUN, op(1)).expect("active");
@@ -301,7 +301,7 @@ pub fn the_end_of_a_run_is_replayed<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.run_record().expect("there").completed_at(), Some(at(10)));
 }
 
-/// The name of the transition is part of what is compared.
+/// The kind of the transition is part of the comparison.
 pub fn an_operation_id_of_another_transition_is_a_conflict<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.backend.cancel_run(at(10), world.tenant, RUN, op(1)).expect("active");
@@ -309,7 +309,7 @@ pub fn an_operation_id_of_another_transition_is_a_conflict<T: ConformanceTarget>
     refused!(other, RunTransitionError::OpIdConflict(conflict) if conflict.op_id() == op(1));
 }
 
-/// Eight operations are remembered.
+/// The log has eight operations.
 pub fn the_runs_log_forgets_the_oldest<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let mut pause = |number| {
@@ -318,13 +318,13 @@ pub fn the_runs_log_forgets_the_oldest<T: ConformanceTarget>(target: &T) {
     };
     let cap = RUN_OP_LOG_CAP as u64;
     assert!((0..cap).all(|number| !pause(number)));
-    assert!((0..cap).all(&mut pause), "all of them are remembered");
+    assert!((0..cap).all(&mut pause), "all of them are in the log");
     assert!(!pause(cap), "one more is new");
-    assert!((1..=cap).all(&mut pause), "and pushes out only the oldest");
+    assert!((1..=cap).all(&mut pause), "and evicts only the oldest");
     assert!(!pause(0), "which is executed again");
 }
 
-/// Acquire, claim and renew ask the run, so a cancelled run stops within one renewal.
+/// Acquire, claim and renew check the run, so a cancelled run stops within one renewal.
 pub fn a_run_that_is_over_grants_nothing<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -332,16 +332,16 @@ pub fn a_run_that_is_over_grants_nothing<T: ConformanceTarget>(target: &T) {
     let status = RunStatus::Cancelled;
     let acquire = world.try_acquire(12, key(1), 2).expect_err("over");
     assert_eq!(acquire, AcquireError::RunTerminal { status });
-    // The run speaks before the lease of another.
+    // The run is checked before another worker's lease.
     let taken = world.try_acquire(12, key(0), 2).expect_err("over");
     assert_eq!(taken, AcquireError::RunTerminal { status });
     assert_eq!(world.claim(12, 2).expect_err("over"), ClaimError::RunTerminal { status });
     assert_eq!(world.renew(12, &held.lease), Err(RenewError::RunTerminal { status }));
-    // The lease ladder speaks before the run.
+    // The lease is checked before the run.
     refused!(world.renew(900, &held.lease), RenewError::LeaseExpired { .. });
 }
 
-/// Finished work is not thrown away.
+/// The progress of current owners is still recorded.
 pub fn a_run_that_is_over_keeps_what_was_done<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let left = world.acquire(10, key(0), 1);
@@ -354,7 +354,7 @@ pub fn a_run_that_is_over_keeps_what_was_done<T: ConformanceTarget>(target: &T) 
     assert_eq!((progress.done, progress.parked, progress.active), (1, 1, 0));
 }
 
-/// Every question about it.
+/// Checks every query.
 pub fn a_run_that_is_not_there_is_not_found<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     let tenant = world.tenant;
@@ -370,19 +370,19 @@ pub fn a_run_that_is_not_there_is_not_found<T: ConformanceTarget>(target: &T) {
     refused!(deleted, DeleteRunError::RunNotFound);
 }
 
-/// Nothing that might still be worked on disappears.
+/// Only a terminal run can be deleted.
 pub fn only_a_run_that_is_over_is_deleted<T: ConformanceTarget>(target: &T) {
     let mut world = created(target);
     let early = world.backend.delete_run(at(2), world.tenant, RUN, op(1));
     refused!(early, DeleteRunError::NotTerminal { status: RunStatus::Initializing });
-    world.register(2, &ROOTS, 2).expect("a good manifest");
+    world.register(2, &ROOTS, 2).expect("a valid manifest");
     let early = world.backend.delete_run(at(3), world.tenant, RUN, op(1));
     refused!(early, DeleteRunError::NotTerminal { status: RunStatus::Active });
     let reused = world.backend.delete_run(at(3), world.tenant, RUN, op(2));
     refused!(reused, DeleteRunError::OpIdConflict(_));
 }
 
-/// Also for those who still hold a lease.
+/// Lease holders find no shard either.
 pub fn a_deleted_run_is_gone_with_its_shards<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -398,7 +398,7 @@ pub fn a_deleted_run_is_gone_with_its_shards<T: ConformanceTarget>(target: &T) {
     refused!(late, RunTransitionError::RunNotFound);
 }
 
-/// Fences never start anew.
+/// The id stays reserved, so that fences never restart.
 pub fn the_id_of_a_deleted_run_is_never_used_again<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.backend.cancel_run(at(10), world.tenant, RUN, op(1)).expect("active");
@@ -412,7 +412,7 @@ pub fn the_id_of_a_deleted_run_is_never_used_again<T: ConformanceTarget>(target:
     world.make_run(config(None), &ROOTS, 3).expect("other ids are free");
 }
 
-/// By the same operation and by another: it is gone either way.
+/// The run is deleted for the same operation and for any other.
 pub fn a_deletion_is_replayed<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.backend.cancel_run(at(10), world.tenant, RUN, op(1)).expect("active");
@@ -423,7 +423,7 @@ pub fn a_deletion_is_replayed<T: ConformanceTarget>(target: &T) {
     }
 }
 
-/// A run without shards, made at time 1.
+/// Creates a run without shards at time 1.
 fn created<T: ConformanceTarget>(target: &T) -> World<'_, T> {
     let mut world = World::empty(target, Settings::default());
     world.backend.create_run(at(1), world.tenant, RUN, config(None)).expect("new");

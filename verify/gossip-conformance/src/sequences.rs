@@ -1,8 +1,8 @@
-//! Random sequences: a backend and the naive model do the same and must answer the same.
+//! Random sequences: a backend and the naive model must give the same answers.
 //!
-//! A sequence is a list of numbers. Each number is one step: its bytes choose the operation and
-//! its arguments, and every list of numbers is a legal sequence. So a seed names a sequence, and a
-//! shrinker can drop and lower numbers as it likes.
+//! A sequence is a list of numbers. Each number is one step: its bytes select the operation and
+//! its arguments, and every list of numbers is a valid sequence. A seed thus identifies a sequence,
+//! and a shrinker can remove and decrease numbers freely.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ use super::world::{
 };
 use super::{Ability, ConformanceTarget, Settings};
 
-/// Few enough that sequences meet them.
+/// Low, so that sequences reach the limits.
 const LIMITS: Settings =
     Settings { max_shards_per_tenant: 7, max_total_shards: 9, claim_cooldown_interval: 0 };
-/// Short, so that leases run out within a few steps.
+/// Short, so that leases expire within a few steps.
 const LASTS: u64 = 20;
-/// How far back a step may be repeated.
+/// Number of recent steps that can be repeated.
 const REPEAT_WINDOW: usize = 24;
 
-/// How often each operation got each answer, by their names.
+/// Number of occurrences of each answer of each operation.
 pub type Tally = BTreeMap<(String, String), u64>;
 
-/// Runs the sequences of `seeds`, each of `steps` steps, and answers what they met.
+/// Runs the sequences of `seeds`, each of `steps` steps, and returns the counted answers.
 ///
 /// # Panics
 ///
@@ -53,7 +53,7 @@ pub fn check_sequences<T: ConformanceTarget>(
     met
 }
 
-/// The limits that a target is to keep, of those that it is asked to have.
+/// Returns the requested limits that the target supports.
 fn limits_of<T: ConformanceTarget>(target: &T) -> Settings {
     match target.lacks().contains(&Ability::TotalLimit) {
         true => Settings { max_total_shards: usize::MAX, ..LIMITS },
@@ -61,7 +61,7 @@ fn limits_of<T: ConformanceTarget>(target: &T) -> Settings {
     }
 }
 
-/// Runs one sequence, called `name` in the message of a failure, and answers what it met.
+/// Runs one sequence and returns the counted answers. A failure message contains `name`.
 ///
 /// # Panics
 ///
@@ -77,7 +77,7 @@ pub fn check_sequence<T: ConformanceTarget>(
         now: 100,
         next_op: 1,
         leases: Vec::new(),
-        told: Vec::new(),
+        trace: Vec::new(),
         met: Tally::new(),
     };
     let mut steps: Vec<Step> = Vec::new();
@@ -99,7 +99,7 @@ pub fn check_sequence<T: ConformanceTarget>(
     pair.met
 }
 
-/// One call, complete: doing it again is asking for the same again.
+/// One call with all its arguments, so that it can be repeated.
 #[derive(Clone, Debug)]
 enum Step {
     Create { tenant: TenantId, run: RunId },
@@ -115,7 +115,7 @@ enum Step {
     Leased { tenant: TenantId, lease: Lease, act: Act, op: u64 },
 }
 
-/// What an owner does.
+/// Operations of a lease holder.
 #[derive(Clone, Debug)]
 enum Act {
     Renew,
@@ -129,7 +129,7 @@ enum Act {
     Replace { bounds: [Vec<u8>; 3], carried: Option<Vec<u8>> },
 }
 
-/// What administrators ask in sequences, by the name that events give it.
+/// Requested actions, by their event names.
 const ACTIONS: [(ShardAction, &str); 4] = [
     (ShardAction::Split(None), "split"),
     (ShardAction::Release, "release"),
@@ -141,10 +141,10 @@ const ACTIONS: [(ShardAction, &str); 4] = [
 struct Dice(u64);
 
 impl Dice {
-    /// A number below `sides`.
+    /// Returns a number below `sides`.
     fn roll(&mut self, sides: u64) -> u64 {
         let rolled = self.0 % sides;
-        // A fresh number from the rest, so that any count of rolls can be made.
+        // Derive a fresh number from the rest, so that any number of rolls is possible.
         self.0 = (self.0 / sides) ^ self.0.rotate_right(17).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         rolled
     }
@@ -170,7 +170,7 @@ impl Dice {
     }
 }
 
-/// A backend and the model beside it.
+/// A backend and its model.
 struct Pair<'t, T: ConformanceTarget> {
     world: World<'t, T>,
     model: Model,
@@ -178,13 +178,13 @@ struct Pair<'t, T: ConformanceTarget> {
     next_op: u64,
     /// Every lease ever granted, oldest first.
     leases: Vec<Lease>,
-    /// What was done and said, for the message of a failure.
-    told: Vec<String>,
+    /// Steps and answers, for the failure message.
+    trace: Vec<String>,
     met: Tally,
 }
 
 impl<T: ConformanceTarget> Pair<'_, T> {
-    /// Time mostly creeps, sometimes leaps over a lease, and sometimes falls.
+    /// Advances time: mostly a little, sometimes past a lease, sometimes backwards.
     fn tick(&mut self, dice: &mut Dice) {
         self.now = match dice.roll(12) {
             0 => self.now + LASTS,
@@ -207,7 +207,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         }
     }
 
-    /// Mostly a fresh id, sometimes one that was used a moment ago.
+    /// Returns a fresh id mostly, a recently used one sometimes.
     fn operation(&mut self, dice: &mut Dice) -> u64 {
         if dice.roll(12) == 0 {
             return self.next_op.saturating_sub(1 + dice.roll(8)).max(1);
@@ -223,7 +223,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
             0 | 1 => Step::Create { tenant, run },
             2 | 3 => Step::Register { tenant, run, count: 1 + dice.index(2), op },
             4 => Step::Delete { tenant, run, op },
-            // Ends are rarer than pauses: they leave a sequence little to do.
+            // Terminal transitions are rarer than pauses: few steps are possible after them.
             5 => Step::Transition { tenant, run, kind: kinds[dice.index(kinds.len())], op },
             6 => Step::Transition { tenant, run, kind: RunTransitionKind::Pause, op },
             _ => Step::Transition { tenant, run, kind: RunTransitionKind::Resume, op },
@@ -250,7 +250,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         }
     }
 
-    /// Mostly what was offered to whom it was offered.
+    /// Mostly accepts an open offer as its destination.
     fn choose_accept(&self, dice: &mut Dice, tenant: TenantId, key: ShardKey) -> Step {
         let shards = self.model.run(tenant, key.run()).into_iter().flat_map(|run| &run.shards);
         let offered = shards.filter_map(|(id, shard)| Some((*id, shard.offer.as_ref()?)));
@@ -262,7 +262,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         Step::Accept { tenant, key: ShardKey::new(key.run(), id), by: offer.to, id: offer.id }
     }
 
-    /// Mostly a lease that still counts, and mostly by its own tenant.
+    /// Mostly presents a live lease, and mostly as its own tenant.
     fn choose_for_owner(&self, dice: &mut Dice, op: u64) -> Step {
         let any = dice.roll(4) == 0;
         let leases: Vec<&Lease> =
@@ -307,18 +307,18 @@ impl<T: ConformanceTarget> Pair<'_, T> {
     }
 
     fn perform(&mut self, name: &str, step: &Step) {
-        let (said, expected) = self.ask_both(step);
-        let said = said.unwrap_or_else(str::to_owned);
+        let (actual, expected) = self.ask_both(step);
+        let actual = actual.unwrap_or_else(str::to_owned);
         let expected = expected.unwrap_or_else(str::to_owned);
-        self.told.push(format!("at {}: {step:?} => {said}", self.now));
-        assert_eq!(said, expected, "{name}, {}", self.story());
-        let met = said.chars().take_while(|c| c.is_alphanumeric()).collect();
+        self.trace.push(format!("at {}: {step:?} => {actual}", self.now));
+        assert_eq!(actual, expected, "{name}, {}", self.story());
+        let met = actual.chars().take_while(|c| c.is_alphanumeric()).collect();
         *self.met.entry((step.operation(), met)).or_default() += 1;
         let (tenant, run) = step.place();
         self.compare(name, tenant, run);
     }
 
-    /// The backend's answer and the model's, in the same words.
+    /// Returns the backend's answer and the model's answer in the same format.
     fn ask_both(&mut self, step: &Step) -> (Result<String, &'static str>, Answer) {
         let now = self.now;
         match step {
@@ -326,29 +326,29 @@ impl<T: ConformanceTarget> Pair<'_, T> {
             Step::Leased { tenant, lease, act, op } => self.ask_owner(*tenant, lease, act, *op),
             Step::Acquire { tenant, key, by } => {
                 self.world.tenant = *tenant;
-                let said = self.world.try_acquire(now, *key, *by);
-                (self.granted(said), self.model.acquire(now, *tenant, *key, *by))
+                let result = self.world.try_acquire(now, *key, *by);
+                (self.granted(result), self.model.acquire(now, *tenant, *key, *by))
             }
             Step::Accept { tenant, key, by, id } => {
                 self.world.tenant = *tenant;
-                let said = self.world.accept(now, *key, *by, *id);
-                (self.granted(said), self.model.accept(now, *tenant, *key, *by, *id))
+                let result = self.world.accept(now, *key, *by, *id);
+                (self.granted(result), self.model.accept(now, *tenant, *key, *by, *id))
             }
             Step::Unpark { tenant, key, op: id } => {
-                let said = self.world.backend.unpark_shard(at(now), *tenant, *key, op(*id));
-                (Ok(answer(&said)), self.model.unpark(*tenant, *key, *id))
+                let result = self.world.backend.unpark_shard(at(now), *tenant, *key, op(*id));
+                (Ok(answer(&result)), self.model.unpark(*tenant, *key, *id))
             }
             Step::Revoke { tenant, key, op: id } => {
-                let said = self.world.backend.revoke_lease(at(now), *tenant, *key, op(*id));
-                (Ok(answer(&said)), self.model.revoke(*tenant, *key, *id))
+                let result = self.world.backend.revoke_lease(at(now), *tenant, *key, op(*id));
+                (Ok(answer(&result)), self.model.revoke(*tenant, *key, *id))
             }
             Step::Request { tenant, key, action, until, op: id } => {
                 let (asked, label) = &ACTIONS[*action];
                 let backend = &mut self.world.backend;
-                let said =
+                let result =
                     backend.request_action(at(now), *tenant, *key, asked, at(*until), op(*id));
                 let expected = self.model.request(now, *tenant, *key, (label, *until), *id);
-                (Ok(answer(&said)), expected)
+                (Ok(answer(&result)), expected)
             }
             Step::Create { .. }
             | Step::Register { .. }
@@ -361,22 +361,22 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         let (now, backend) = (at(self.now), &mut self.world.backend);
         match step {
             Step::Create { tenant, run } => {
-                let said = backend.create_run(now, *tenant, *run, config_of(*run));
-                let said =
-                    said.map_or_else(|error| answer::<(), _>(&Err(error)), |()| "Created".into());
-                (Ok(said), self.model.create(*tenant, *run, config_of(*run)))
+                let result = backend.create_run(now, *tenant, *run, config_of(*run));
+                let result =
+                    result.map_or_else(|error| answer::<(), _>(&Err(error)), |()| "Created".into());
+                (Ok(result), self.model.create(*tenant, *run, config_of(*run)))
             }
             Step::Register { tenant, run, count, op: id } => {
-                let said = backend.register_shards(now, *tenant, *run, &ROOTS[..*count], op(*id));
+                let result = backend.register_shards(now, *tenant, *run, &ROOTS[..*count], op(*id));
                 let ids = self.world_roots(*tenant, *run);
-                let said = match &said {
-                    Ok(_) => format!("{} {ids:?}", answer(&said)),
-                    Err(_) => answer(&said),
+                let result = match &result {
+                    Ok(_) => format!("{} {ids:?}", answer(&result)),
+                    Err(_) => answer(&result),
                 };
-                (Ok(said), self.model.register(*tenant, *run, *count, *id))
+                (Ok(result), self.model.register(*tenant, *run, *count, *id))
             }
             Step::Transition { tenant, run, kind, op: id } => {
-                let said = match kind {
+                let result = match kind {
                     RunTransitionKind::Complete => {
                         backend.complete_run(now, *tenant, *run, op(*id))
                     }
@@ -386,11 +386,11 @@ impl<T: ConformanceTarget> Pair<'_, T> {
                     RunTransitionKind::Resume => backend.resume_run(now, *tenant, *run, op(*id)),
                     other => unreachable!("no sequence has {other:?}"),
                 };
-                (Ok(answer(&said)), self.model.transition(*tenant, *run, *kind, *id))
+                (Ok(answer(&result)), self.model.transition(*tenant, *run, *kind, *id))
             }
             Step::Delete { tenant, run, op: id } => {
-                let said = backend.delete_run(now, *tenant, *run, op(*id));
-                (Ok(answer(&said)), self.model.delete(*tenant, *run, *id))
+                let result = backend.delete_run(now, *tenant, *run, op(*id));
+                (Ok(answer(&result)), self.model.delete(*tenant, *run, *id))
             }
             other => unreachable!("{other:?} is not about a run"),
         }
@@ -404,14 +404,14 @@ impl<T: ConformanceTarget> Pair<'_, T> {
     ) -> (Result<String, &'static str>, Answer) {
         self.world.tenant = tenant;
         self.world.run = run;
-        let said = self.world.claim(self.now, by);
-        let picked = said.as_ref().ok().map(|held| held.lease.shard());
+        let result = self.world.claim(self.now, by);
+        let picked = result.as_ref().ok().map(|held| held.lease.shard());
         let parked: Vec<ShardId> = match self.model.run(tenant, run) {
             Some(_) => self.world.ids(self.now, ShardFilter::parked()),
             None => Vec::new(),
         };
         let expected = self.model.claim(self.now, tenant, run, by, picked, &parked);
-        (self.granted(said), expected)
+        (self.granted(result), expected)
     }
 
     fn ask_owner(
@@ -425,7 +425,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         let (now, world, model) = (self.now, &mut self.world, &mut self.model);
         match act {
             Act::Renew => {
-                let said = world.renew(now, lease).map(|renewed| {
+                let result = world.renew(now, lease).map(|renewed| {
                     let offer = renewed.offer.map(|o| (o.handoff.as_raw(), o.deadline.as_raw()));
                     let request = renewed.request.as_ref();
                     let request = request.map(|r| (r.action().label(), r.expires_at().as_raw()));
@@ -434,36 +434,36 @@ impl<T: ConformanceTarget> Pair<'_, T> {
                         "Renewed until {until} offer {offer:?} request {request:?} paused {paused}"
                     )
                 });
-                (words(said), model.renew(now, tenant, lease))
+                (words(result), model.renew(now, tenant, lease))
             }
             Act::Checkpoint(key) => {
-                let said = answer(&world.checkpoint(now, lease, key, id));
-                (Ok(said), model.checkpoint(now, tenant, lease, key, id))
+                let result = answer(&world.checkpoint(now, lease, key, id));
+                (Ok(result), model.checkpoint(now, tenant, lease, key, id))
             }
             Act::Complete(key) => {
-                let said = answer(&world.complete(now, lease, key, id));
-                (Ok(said), model.complete(now, tenant, lease, key, id))
+                let result = answer(&world.complete(now, lease, key, id));
+                (Ok(result), model.complete(now, tenant, lease, key, id))
             }
             Act::Park(reason) => {
-                let said = world.backend.park_shard(at(now), tenant, lease, *reason, op(id));
-                (Ok(answer(&said)), model.park(now, tenant, lease, *reason, id))
+                let result = world.backend.park_shard(at(now), tenant, lease, *reason, op(id));
+                (Ok(answer(&result)), model.park(now, tenant, lease, *reason, id))
             }
             Act::Release(mode) => {
-                let said = answer(&world.release(now, lease, *mode, id));
-                (Ok(said), model.release(now, tenant, lease, *mode, id))
+                let result = answer(&world.release(now, lease, *mode, id));
+                (Ok(result), model.release(now, tenant, lease, *mode, id))
             }
             Act::Withdraw(moved) => {
-                let said = answer(&world.withdraw(now, lease, *moved, id));
-                (Ok(said), model.withdraw(now, tenant, lease, *moved, id))
+                let result = answer(&world.withdraw(now, lease, *moved, id));
+                (Ok(result), model.withdraw(now, tenant, lease, *moved, id))
             }
             Act::Offer { id: moved, to, until, at_key } => {
                 let (handoff, destination) = (handoff(*moved), worker(*to));
                 let terms = OfferTerms { handoff, destination, deadline: at(*until) };
                 let key = at_key.as_ref().map(<[u8; 1]>::as_slice);
                 let cursor = key.map_or(CursorUpdate::initial(), CursorUpdate::with_last_key);
-                let said = world.backend.offer(at(now), tenant, lease, terms, cursor, op(id));
+                let result = world.backend.offer(at(now), tenant, lease, terms, cursor, op(id));
                 let terms = (*moved, *to, *until);
-                (Ok(answer(&said)), model.offer(now, tenant, lease, terms, key, id))
+                (Ok(answer(&result)), model.offer(now, tenant, lease, terms, key, id))
             }
             Act::Shrink { bounds } => self.ask_split(tenant, lease, bounds, Parts::Residual, id),
             Act::Replace { bounds, carried } => {
@@ -482,7 +482,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         id: u64,
     ) -> (Result<String, &'static str>, Answer) {
         let [start, cut, end] = bounds.each_ref().map(Vec::as_slice);
-        let said = match parts {
+        let result = match parts {
             Parts::Residual => {
                 let split = self.world.shrink(self.now, lease, &residual_at(start, cut, end), id);
                 split.map(|split| split.map(|residual| vec![residual]))
@@ -494,29 +494,29 @@ impl<T: ConformanceTarget> Pair<'_, T> {
                 self.world.replace(self.now, lease, &plan.expect("two children"), id)
             }
         };
-        let made = said.as_ref().ok().map(|made| made.as_ref().into_inner().clone());
+        let made = result.as_ref().ok().map(|made| made.as_ref().into_inner().clone());
         let made = made.unwrap_or_default();
         let cut = Cut { start, at: cut, end, parts };
         let expected = self.model.split(self.now, tenant, lease, cut, id, &made);
-        let said = said.map(|outcome| match outcome {
+        let result = result.map(|outcome| match outcome {
             IdempotentOutcome::Executed(made) => format!("Executed {made:?}"),
             IdempotentOutcome::Replayed(made) => format!("Replayed {made:?}"),
         });
-        (words(said), expected)
+        (words(result), expected)
     }
 
-    /// A grant in the model's words; its lease is kept for later steps.
+    /// Formats a grant like the model; keeps its lease for later steps.
     fn granted<E: std::fmt::Debug>(
         &mut self,
-        said: Result<Held, E>,
+        result: Result<Held, E>,
     ) -> Result<String, &'static str> {
-        words(said.map(|held| {
+        words(result.map(|held| {
             let mut shard = Shard::new(&held.start, &held.end);
             shard.cursor.clone_from(&held.last_key);
             (shard.parent, shard.spawned) = (held.parent, held.spawned.clone());
-            let said = grant_words(held.fence(), held.deadline(), held.attempts, &shard);
+            let result = grant_words(held.fence(), held.deadline(), held.attempts, &shard);
             self.leases.push(held.lease);
-            said
+            result
         }))
     }
 
@@ -525,12 +525,12 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         found.map(|run| run.root_shards().to_vec()).unwrap_or_default()
     }
 
-    /// The listing, the progress and the run itself are those of the model.
+    /// Checks that listing, progress and run record equal those of the model.
     fn compare(&mut self, name: &str, tenant: TenantId, run_id: RunId) {
         (self.world.tenant, self.world.run) = (tenant, run_id);
         let shown = self.world.run_record().ok();
         let Some(run) = self.model.run(tenant, run_id) else {
-            assert!(shown.is_none(), "{name}: there is no such run; {}", self.story());
+            assert!(shown.is_none(), "{name}: the run does not exist; {}", self.story());
             return;
         };
         let shown = shown.map(|shown| (shown.status(), shown.is_paused()));
@@ -556,15 +556,15 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         }
     }
 
-    /// The last steps, for the message of a failure.
+    /// Returns the last steps, for a failure message.
     fn story(&self) -> String {
-        let first = self.told.len().saturating_sub(REPEAT_WINDOW);
-        format!("after\n{}", self.told[first..].join("\n"))
+        let first = self.trace.len().saturating_sub(REPEAT_WINDOW);
+        format!("after\n{}", self.trace[first..].join("\n"))
     }
 }
 
 impl Step {
-    /// The name of the operation.
+    /// Returns the name of the operation.
     fn operation(&self) -> String {
         match self {
             Self::Leased { act, .. } => super::world::word(act),
@@ -573,7 +573,7 @@ impl Step {
         }
     }
 
-    /// The run that the step is about.
+    /// Returns the run of the step.
     fn place(&self) -> (TenantId, RunId) {
         match self {
             Self::Create { tenant, run }
@@ -591,7 +591,7 @@ impl Step {
     }
 }
 
-/// Mostly a key that the shard would accept, and not far ahead.
+/// Returns mostly a key that the shard accepts, not far ahead of its cursor.
 fn likely_key(dice: &mut Dice, shard: Option<&Shard>) -> [u8; 1] {
     let Some(shard) = shard.filter(|_| dice.roll(6) != 0) else { return dice.letter() };
     let reached = shard.cursor.as_ref().unwrap_or(&shard.start);
@@ -599,7 +599,7 @@ fn likely_key(dice: &mut Dice, shard: Option<&Shard>) -> [u8; 1] {
     [reached.first().copied().unwrap_or(b'a').saturating_add(step)]
 }
 
-/// Mostly a cut of the shard's own range.
+/// Returns mostly a split of the shard's own range.
 fn likely_cut(dice: &mut Dice, shard: Option<&Shard>) -> [Vec<u8>; 3] {
     let cut = dice.letter().to_vec();
     match shard.filter(|_| dice.roll(10) != 0) {
@@ -615,11 +615,11 @@ fn likely_cut(dice: &mut Dice, shard: Option<&Shard>) -> [Vec<u8>; 3] {
 fn config_of(run: RunId) -> RunConfig {
     let retries = (run == RUN).then_some(2);
     let semantics = gossip_contracts::coordination::CursorSemantics::Completed;
-    RunConfig::try_new(semantics, LASTS, retries).expect("a lease that lasts")
+    RunConfig::try_new(semantics, LASTS, retries).expect("a valid lease duration")
 }
 
-fn words<E: std::fmt::Debug>(said: Result<String, E>) -> Result<String, &'static str> {
-    Ok(said.unwrap_or_else(|error| super::world::word(&error)))
+fn words<E: std::fmt::Debug>(result: Result<String, E>) -> Result<String, &'static str> {
+    Ok(result.unwrap_or_else(|error| super::world::word(&error)))
 }
 
 fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
@@ -646,7 +646,7 @@ fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
     }
 }
 
-/// The next number of a well-known generator: enough to choose steps by.
+/// Returns the next number of a simple generator, good enough to select steps.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;

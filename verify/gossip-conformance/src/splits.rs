@@ -1,4 +1,4 @@
-//! Splits: the parts make up the whole, progress is not lost, and every part is a shard.
+//! Splits: the parts tile the range, progress is not lost, and every part is a shard.
 
 use gossip_contracts::coordination::{
     CursorUpdate, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD, SplitReplacePlan,
@@ -35,7 +35,7 @@ topic!("splits":
     a_shard_spawns_at_most_its_cap,
 );
 
-/// The parent stays active, under its lease, with its progress.
+/// The parent stays active and keeps its lease and progress.
 pub fn a_residual_split_narrows_the_parent_and_keeps_its_cursor<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -45,7 +45,7 @@ pub fn a_residual_split_narrows_the_parent_and_keeps_its_cursor<T: ConformanceTa
     assert_eq!((&*row.start, &*row.end), (b"a".as_slice(), b"f".as_slice()));
     assert_eq!(row.last_key.as_deref(), Some(b"c".as_slice()));
     assert_eq!((row.status, row.leased, row.spawned_count), (ShardStatus::Active, true, 1));
-    world.checkpoint(14, &held.lease, b"e", 3).expect("the lease still counts");
+    world.checkpoint(14, &held.lease, b"e", 3).expect("the lease is still valid");
 }
 
 /// The residual is a shard like any other, without a lease.
@@ -64,7 +64,7 @@ pub fn a_residual_starts_from_nothing_and_is_usable<T: ConformanceTarget>(target
     world.complete(14, &new.lease, b"g", 3).expect("live");
 }
 
-/// What was given away is out of bounds.
+/// The keys of the residual are out of the parent's bounds.
 pub fn a_narrowed_parent_no_longer_reaches_what_it_gave_away<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -94,7 +94,7 @@ pub fn a_residual_split_must_tile_the_parent<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.progress(12).total, 2);
 }
 
-/// What the parent has done must stay in its part.
+/// The parent's cursor must stay in its part.
 pub fn a_residual_split_must_not_cut_off_the_cursor<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -104,10 +104,12 @@ pub fn a_residual_split_must_not_cut_off_the_cursor<T: ConformanceTarget>(target
         at_cursor,
         SplitError::SplitInvalid(SplitValidationError::ParentCursorOutOfBounds { .. })
     );
-    world.shrink(13, &held.lease, &residual_at(b"a", b"f\0", b"m"), 3).expect("right behind it");
+    world
+        .shrink(13, &held.lease, &residual_at(b"a", b"f\0", b"m"), 3)
+        .expect("right after the cursor");
 }
 
-/// A bound or metadata that no record could hold is refused, not stored.
+/// An oversized bound or metadata is refused, not stored.
 pub fn an_oversized_part_is_refused<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -132,7 +134,7 @@ pub fn an_oversized_part_is_refused<T: ConformanceTarget>(target: &T) {
     world.shrink(12, &held.lease, &residual_at(b"a", &long_cut[1..], b"m"), 4).expect("it fits");
 }
 
-/// Nothing is missing and nothing is there twice.
+/// The children have no gap and no overlap.
 pub fn the_children_of_a_replacing_split_partition_the_parent<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -147,7 +149,7 @@ pub fn the_children_of_a_replacing_split_partition_the_parent<T: ConformanceTarg
     assert_eq!(bounds, [(&b"a"[..], &b"d"[..]), (&b"d"[..], &b"h"[..]), (&b"h"[..], &b"m"[..])]);
 }
 
-/// Every child can be acquired, worked on and finished, and then the run can be.
+/// Every child can be acquired, processed and completed, and then the run can be completed.
 pub fn the_children_of_a_replacing_split_are_usable<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -161,10 +163,10 @@ pub fn the_children_of_a_replacing_split_are_usable<T: ConformanceTarget>(target
     world.finish(14, key(1), 3);
     let progress = world.progress(15);
     assert_eq!((progress.total, progress.done, progress.split), (4, 3, 1));
-    world.backend.complete_run(at(15), world.tenant, RUN, op(4)).expect("everything is done");
+    world.backend.complete_run(at(15), world.tenant, RUN, op(4)).expect("all shards are done");
 }
 
-/// Ids follow the ranges, so two workers with the same cut in another order make the same shards.
+/// Ids follow the ranges, so the same split with its children in another order is the same split.
 pub fn children_are_named_by_their_ranges_whatever_order_they_come_in<T: ConformanceTarget>(
     target: &T,
 ) {
@@ -203,7 +205,7 @@ pub fn a_replacing_split_must_tile_the_parent<T: ConformanceTarget>(target: &T) 
     assert_eq!(world.progress(12).total, 2);
 }
 
-/// Progress crosses the split: key and token.
+/// The child inherits the cursor: key and token.
 pub fn the_child_that_contains_the_cursor_carries_it<T: ConformanceTarget>(target: &T) {
     let (mut world, held) = parent_at_c(target);
     let cursor = CursorUpdate::new(b"c", b"page 3");
@@ -217,7 +219,7 @@ pub fn the_child_that_contains_the_cursor_carries_it<T: ConformanceTarget>(targe
     assert_eq!((right.last_key, right.token), (None, None));
 }
 
-/// Nothing of it would be left to do.
+/// The keys of such a child are already processed.
 pub fn a_child_behind_the_cursor_is_refused<T: ConformanceTarget>(target: &T) {
     let (mut world, held) = parent_at_c(target);
     let cursor = CursorUpdate::new(b"c", b"page 3");
@@ -228,17 +230,17 @@ pub fn a_child_behind_the_cursor_is_refused<T: ConformanceTarget>(target: &T) {
     refuse_cursor_of(&mut world, &held, &plan, 0);
 }
 
-/// It would skip what nobody has done.
+/// A later child with a cursor would skip unprocessed keys.
 pub fn a_later_child_with_progress_is_refused<T: ConformanceTarget>(target: &T) {
     let (mut world, held) = parent_at_c(target);
     let cursor = CursorUpdate::new(b"c", b"page 3");
     let ahead = CursorUpdate::with_last_key(b"g");
     refuse_cursor_of(&mut world, &held, &[child(b"a", b"f", cursor), child(b"f", b"m", ahead)], 1);
-    // The index means the caller's order.
+    // The index refers to the caller's order.
     refuse_cursor_of(&mut world, &held, &[child(b"f", b"m", ahead), child(b"a", b"f", cursor)], 0);
 }
 
-/// The cursor goes over whole or not at all.
+/// The child inherits the complete cursor or the split is refused.
 pub fn a_child_that_drops_the_token_is_refused<T: ConformanceTarget>(target: &T) {
     let (mut world, held) = parent_at_c(target);
     let none = CursorUpdate::initial();
@@ -253,7 +255,7 @@ pub fn a_child_that_drops_the_token_is_refused<T: ConformanceTarget>(target: &T)
     }
 }
 
-/// Bit 63 tells a derived shard from a root, and the id follows from the operation.
+/// Bit 63 distinguishes a derived shard from a root, and the id is derived from the operation.
 pub fn derived_shards_have_derived_names<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -265,14 +267,14 @@ pub fn derived_shards_have_derived_names<T: ConformanceTarget>(target: &T) {
     );
     let plan = replace_at(&[b"a", b"c", b"f"]);
     let children = world.replace(12, &held.lease, &plan, 2).expect("live").into_inner();
-    // Numbers go on where the residual stopped.
+    // Child numbers continue after the residual.
     let first = derive_split_shard_id(RUN, shard(0), op(2), DerivedShardKind::Child, 1);
     assert_eq!(children[0], first);
     let roots = world.ids(13, ShardFilter::all().roots());
-    assert_eq!(roots, [shard(0), shard(1)], "derived shards are no roots");
+    assert_eq!(roots, [shard(0), shard(1)], "derived shards are not roots");
 }
 
-/// Children of children, and the list of what was spawned grows.
+/// Children can be split again, and the list of spawned shards grows.
 pub fn a_shard_can_be_split_again_and_again<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -290,7 +292,7 @@ pub fn a_shard_can_be_split_again_and_again<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.progress(113).total, 8);
 }
 
-/// Both splits ask the run; what is done is still recorded.
+/// Both splits check the run; progress is still recorded.
 pub fn a_run_that_is_over_grows_no_shards<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -299,10 +301,10 @@ pub fn a_run_that_is_over_grows_no_shards<T: ConformanceTarget>(target: &T) {
     refused!(world.shrink(12, &held.lease, &cut, 2), SplitError::RunTerminal { .. });
     let cuts = replace_at(&[b"a", b"f", b"m"]);
     refused!(world.replace(12, &held.lease, &cuts, 3), SplitError::RunTerminal { .. });
-    world.checkpoint(13, &held.lease, b"c", 4).expect("finished work is not thrown away");
+    world.checkpoint(13, &held.lease, b"c", 4).expect("progress is still recorded");
 }
 
-/// Exactly the number that the backend says; one more is refused by name.
+/// The backend's maximum number of children is accepted; one more is refused.
 pub fn a_split_has_as_many_children_as_the_backend_can_publish<T: ConformanceTarget>(target: &T) {
     let max = target.split_children_max();
     let mut world = World::two_shards(target);
@@ -350,7 +352,7 @@ pub fn a_shard_spawns_at_most_its_cap<T: ConformanceTarget>(target: &T) {
     );
 }
 
-/// A shard `[a, m)` that has come to `c` with a token.
+/// Creates a shard `[a, m)` with the cursor `c` and a token.
 fn parent_at_c<T: ConformanceTarget>(target: &T) -> (World<'_, T>, Held) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);

@@ -1,4 +1,4 @@
-//! The coordinator over the model store is held to everything that the one in memory is held to.
+//! Runs on the coordinator over the model store all tests of the in-memory coordinator.
 
 use gossip_coordination::store::{
     Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
@@ -12,7 +12,7 @@ use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_
 
 type Coordinator = StoreCoordinator<MapStore>;
 
-/// The coordinator over a store in memory, whose commits meet a fault.
+/// The coordinator over an in-memory store, with a fault injected into its commits.
 pub(super) struct OverMap {
     pub(super) always: Option<Fault>,
     binds: bool,
@@ -100,7 +100,7 @@ fn random_sequences_over_a_map_are_answered_as_the_model_answers() {
     check_sequences(&BINDING, 30..60, 120);
 }
 
-/// Every reply to every commit is lost, and the suite passes all the same.
+/// The suite passes although every commit reply is lost.
 #[test]
 fn sequences_whose_every_reply_is_lost_are_answered_as_the_model_answers() {
     let always = Some(Fault::LoseReply);
@@ -108,7 +108,7 @@ fn sequences_whose_every_reply_is_lost_are_answered_as_the_model_answers() {
     check_sequences(&OverMap { always, ..BINDING }, 130..160, 120);
 }
 
-/// Scripts through the coordinator over a map.
+/// Runs scripts on the coordinator over a map.
 struct Scripts;
 
 impl ScriptBackend for Scripts {
@@ -139,16 +139,16 @@ fn golden_scripts_over_a_map_are_answered_as_written() {
     play_all(&mut Scripts);
 }
 
-/// Every script, but those that fill a slab or limit the shards of all tenants.
+/// Runs every script except those that need a slab or a limit on all shards.
 fn play_all(backend: &mut impl ScriptBackend) {
-    let report = check_scripts(backend, false).expect("the scripts lie beside the sources");
+    let report = check_scripts(backend, false).expect("the scripts are readable");
     let failures = report.failures.join("\n");
-    println!("{} played, {} skipped", report.files.len(), report.skipped.len());
+    println!("{} run, {} skipped", report.files.len(), report.skipped.len());
     assert!(failures.is_empty(), "{failures}");
     assert!(report.skipped.iter().all(|name| is_for_memory_only(name)), "{:?}", report.skipped);
 }
 
-/// The model store as an asynchronous one that is ready at once.
+/// The model store as an asynchronous store that is always ready.
 pub(super) struct AsyncMap(pub(super) MapStore);
 
 impl AsyncStore for AsyncMap {
@@ -227,7 +227,7 @@ fn the_asynchronous_coordinator_over_a_map_conforms() {
     check_sequences(&OverAsyncMap, 500..510, 120);
 }
 
-/// Scripts through the asynchronous coordinator over a map.
+/// Runs scripts on the asynchronous coordinator over a map.
 struct AsyncScripts;
 
 impl ScriptBackend for AsyncScripts {

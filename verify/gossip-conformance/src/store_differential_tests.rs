@@ -1,16 +1,16 @@
-//! The coordinator over the model store answers as the one in memory, whatever the store does to
-//! its commits.
+//! The coordinator over the model store must answer like the in-memory coordinator, also under
+//! commit faults.
 
 use gossip_coordination::store::Fault;
 
 use super::store_coordinator_tests::PLAIN;
-use crate::differential::{Plan, Played, check_plan};
+use crate::differential::{Plan, Totals, check_plan};
 
 fn plan(seeds: std::ops::Range<u64>) -> Plan {
     Plan { seeds, steps: 150, list_every: 1 }
 }
 
-fn check(seeds: std::ops::Range<u64>, fault: impl Fn(u64) -> Fault) -> Played {
+fn check(seeds: std::ops::Range<u64>, fault: impl Fn(u64) -> Fault) -> Totals {
     check_plan(&PLAIN, &plan(seeds), |backend, number| {
         backend.store_mut().forget_faults();
         (0..3).for_each(|nth| backend.store_mut().inject(fault(number >> (8 * nth))));

@@ -1,4 +1,4 @@
-//! Tenants: another tenant sees nothing, changes nothing, and learns nothing.
+//! Tenants: another tenant can neither read, change nor infer anything.
 
 use gossip_coordination::{RunManagement, ShardAction, ShardFilter, WORKER_ENTRY_TTL, WorkerState};
 
@@ -13,19 +13,20 @@ topic!("tenants":
     a_stolen_lease_is_refused_where_the_ids_are_the_same,
     two_tenants_may_use_the_same_ids,
     a_strangers_answers_do_not_depend_on_what_others_did,
-    a_strangers_clock_disturbs_nobody,
+    a_clock_of_another_tenant_has_no_effect,
 );
 
-/// Every question and every command about somebody else's run and shards.
+/// Every query and every operation on another tenant's run and shards.
 pub fn another_tenant_finds_nothing<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     world.offer(11, &held.lease, (1, 2, 50), 1).expect("live");
     let answers = ask_everything(&mut world);
-    let unseen: Vec<_> = answers.iter().filter(|(_, told)| !told.ends_with("NotFound")).collect();
+    let unseen: Vec<_> =
+        answers.iter().filter(|(_, answer)| !answer.ends_with("NotFound")).collect();
     assert!(unseen.is_empty(), "{unseen:?}");
     world.tenant = TENANT;
-    assert_eq!(world.row(13, shard(0)).acquire_count, 1, "and nothing happened");
+    assert_eq!(world.row(13, shard(0)).acquire_count, 1, "and nothing changed");
 }
 
 /// A lease is bound to its tenant.
@@ -35,10 +36,10 @@ pub fn another_tenant_cannot_use_a_lease<T: ConformanceTarget>(target: &T) {
     world.tenant = STRANGER;
     world.assert_all_refused(11, &held.lease, "ShardNotFound");
     world.tenant = TENANT;
-    world.renew(12, &held.lease).expect("the owner is not disturbed");
+    world.renew(12, &held.lease).expect("the owner is unaffected");
 }
 
-/// The record found is the stranger's own, and the lease is not for it.
+/// The lookup finds the other tenant's own record, and the lease does not match it.
 pub fn a_stolen_lease_is_refused_where_the_ids_are_the_same<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
@@ -50,7 +51,7 @@ pub fn a_stolen_lease_is_refused_where_the_ids_are_the_same<T: ConformanceTarget
     world.checkpoint(12, &own.lease, b"c", 2).expect("the own lease is good");
 }
 
-/// Nothing is shared: ids, operation ids, progress, cooldowns.
+/// Tenants share neither ids, operation ids, progress nor cooldowns.
 pub fn two_tenants_may_use_the_same_ids<T: ConformanceTarget>(target: &T) {
     let settings = Settings { claim_cooldown_interval: 50, ..Settings::default() };
     let mut world = World::empty(target, settings);
@@ -68,10 +69,10 @@ pub fn two_tenants_may_use_the_same_ids<T: ConformanceTarget>(target: &T) {
     world.backend.cancel_run(at(13), TENANT, RUN, op(2)).expect("active");
     world.backend.delete_run(at(14), TENANT, RUN, op(3)).expect("over");
     world.tenant = STRANGER;
-    assert_eq!(world.progress(15).total, 2, "the other's run is still there");
+    assert_eq!(world.progress(15).total, 2, "the other tenant's run still exists");
 }
 
-/// The same questions, with and without a busy neighbour: the same answers.
+/// The same queries have the same answers with and without another active tenant.
 pub fn a_strangers_answers_do_not_depend_on_what_others_did<T: ConformanceTarget>(target: &T) {
     let mut alone = World::empty(target, Settings::default());
     let quiet = ask_everything(&mut alone);
@@ -79,20 +80,20 @@ pub fn a_strangers_answers_do_not_depend_on_what_others_did<T: ConformanceTarget
     let mut world = World::two_shards(target);
     let held = world.acquire(10, key(0), 1);
     world.offer(11, &held.lease, (1, 2, 50), 1).expect("live");
-    assert_eq!(ask_everything(&mut world), quiet, "while it works");
+    assert_eq!(ask_everything(&mut world), quiet, "while the other tenant's run is active");
     world.tenant = TENANT;
     world.withdraw(12, &held.lease, 1, 2).expect("live");
     world.park(12, &held.lease, 3).expect("live");
     world.backend.cancel_run(at(12), TENANT, RUN, op(4)).expect("active");
-    assert_eq!(ask_everything(&mut world), quiet, "when it is over");
+    assert_eq!(ask_everything(&mut world), quiet, "when that run has ended");
     world.backend.delete_run(at(12), TENANT, RUN, op(5)).expect("over");
-    assert_eq!(ask_everything(&mut world), quiet, "when it is deleted");
+    assert_eq!(ask_everything(&mut world), quiet, "when that run is deleted");
     world.tenant = STRANGER;
     world.make_run(config(None), &ROOTS, 1).expect("a tombstone is its tenant's own");
 }
 
-/// A tenant whose clock runs years ahead evicts nobody else's workers and cooldowns.
-pub fn a_strangers_clock_disturbs_nobody<T: ConformanceTarget>(target: &T) {
+/// A tenant whose clock is years ahead evicts no workers or cooldowns of other tenants.
+pub fn a_clock_of_another_tenant_has_no_effect<T: ConformanceTarget>(target: &T) {
     let settings = Settings { claim_cooldown_interval: 50, ..Settings::default() };
     let mut world = World::empty(target, settings);
     for tenant in [TENANT, STRANGER] {
@@ -100,12 +101,12 @@ pub fn a_strangers_clock_disturbs_nobody<T: ConformanceTarget>(target: &T) {
         world.make_run(config(None), &ROOTS, 1).expect("new");
     }
     world.tenant = TENANT;
-    world.backend.register_worker(at(10), TENANT, worker(1)).expect("there is room");
+    world.backend.register_worker(at(10), TENANT, worker(1)).expect("below the limit");
     world.claim(10, 1).expect("free");
 
     world.tenant = STRANGER;
     let far = 1_000 * WORKER_ENTRY_TTL;
-    world.backend.register_worker(at(far), STRANGER, worker(9)).expect("there is room");
+    world.backend.register_worker(at(far), STRANGER, worker(9)).expect("below the limit");
     world.claim(far, 9).expect("free");
 
     world.tenant = TENANT;
@@ -114,15 +115,15 @@ pub fn a_strangers_clock_disturbs_nobody<T: ConformanceTarget>(target: &T) {
     assert_eq!(answer(&world.claim(11, 1).map(|_| ())), "Throttled");
 }
 
-/// What a stranger is told about run 1 and shard 0, operation by operation.
+/// Returns the answers that another tenant receives about run 1 and shard 0.
 fn ask_everything<T: ConformanceTarget>(world: &mut World<'_, T>) -> Vec<(&'static str, String)> {
     world.tenant = STRANGER;
-    let mut told = ask_about_shard(world);
+    let mut answers = ask_about_shard(world);
     let backend = &mut world.backend;
     let (now, tenant, run) = (at(12), STRANGER, RUN);
     let mut rows = Vec::new();
     let listed = backend.list_shards_into(now, tenant, run, ShardFilter::all(), &mut rows);
-    told.extend([
+    answers.extend([
         ("list", answer(&listed)),
         ("get_run", answer(&backend.get_run(tenant, run).map(|_| ()))),
         ("progress", answer(&backend.get_run_progress(now, tenant, run))),
@@ -136,7 +137,7 @@ fn ask_everything<T: ConformanceTarget>(world: &mut World<'_, T>) -> Vec<(&'stat
         ("claim", answer(&world.claim(12, 9).map(|_| ()))),
     ]);
     assert!(rows.is_empty());
-    told
+    answers
 }
 
 fn ask_about_shard<T: ConformanceTarget>(world: &mut World<'_, T>) -> Vec<(&'static str, String)> {

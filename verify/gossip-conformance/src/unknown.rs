@@ -1,7 +1,7 @@
-//! Unknown outcomes: the reply is lost, and the caller asks again.
+//! Unknown outcomes: the reply is lost, and the caller retries.
 //!
-//! Where the target can lose a reply, it does, and the first answer may be a transient failure.
-//! Where it cannot, the cases still hold: an operation asked for twice has happened once.
+//! If the target can lose a reply, it does, and the first answer may be a transient failure.
+//! Otherwise the cases still hold: a repeated operation is applied once.
 
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{IdempotentOutcome, RunManagement, ShardFilter, ShardStatus};
@@ -20,7 +20,7 @@ topic!("unknown":
     a_transition_whose_reply_was_lost_can_be_repeated,
 );
 
-/// The second answer is the first one's.
+/// The retry returns the outcome of the first call.
 pub fn a_checkpoint_whose_reply_was_lost_happened_once<T: ConformanceTarget>(target: &T) {
     let (mut world, held) = with_lease(target);
     world.lose_reply();
@@ -52,7 +52,7 @@ pub fn an_end_whose_reply_was_lost_happened_once<T: ConformanceTarget>(target: &
     assert_eq!(world.acquire(13, key(0), 2).attempts, 1, "given back once");
 }
 
-/// No orphans, no twins.
+/// No shard is lost or created twice.
 pub fn a_split_whose_reply_was_lost_made_its_shards_once<T: ConformanceTarget>(target: &T) {
     let (mut world, held) = with_lease(target);
     let cut = residual_at(b"a", b"f", b"m");
@@ -67,7 +67,7 @@ pub fn a_split_whose_reply_was_lost_made_its_shards_once<T: ConformanceTarget>(t
     assert_eq!(ids, [children[0], children[1], residual, shard(1)]);
 }
 
-/// The backend finds its own grant, or says that it failed; never a grant nobody has.
+/// The backend returns its own grant or a failure; it never loses a grant.
 pub fn a_grant_whose_reply_was_lost_is_one_grant<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.lose_reply();
@@ -76,14 +76,14 @@ pub fn a_grant_whose_reply_was_lost_is_one_grant<T: ConformanceTarget>(target: &
     assert!(row.acquire_count <= 1, "at most one grant");
     if let Ok(held) = first {
         assert!(row.leased);
-        world.checkpoint(12, &held.lease, b"c", 1).expect("the grant is good");
+        world.checkpoint(12, &held.lease, b"c", 1).expect("the grant is valid");
     }
     world.lose_reply();
-    let second = world.claim(500, 2).or_else(|_| world.claim(501, 2)).expect("something is free");
-    world.renew(502, &second.lease).expect("the grant is good");
+    let second = world.claim(500, 2).or_else(|_| world.claim(501, 2)).expect("a shard is free");
+    world.renew(502, &second.lease).expect("the grant is valid");
 }
 
-/// Twice is as good as once.
+/// Repeating a renewal has no other effect.
 pub fn a_renewal_whose_reply_was_lost_can_be_repeated<T: ConformanceTarget>(target: &T) {
     let (mut world, held) = with_lease(target);
     world.lose_reply();

@@ -1,4 +1,4 @@
-//! Looking after many runs: which are not over, and which were given up before they began.
+//! Listing and garbage collection of runs: active runs, and runs abandoned before registration.
 
 use gossip_contracts::identity::RunId;
 use gossip_coordination::{
@@ -26,14 +26,14 @@ fn runs(numbers: &[u64]) -> Vec<RunId> {
     numbers.iter().copied().map(run).collect()
 }
 
-/// Runs 1 to 6: made at 10, 20, ... 60; 2 is active, 4 cancelled, 5 deleted.
+/// Creates runs 1 to 6 at 10, 20, ... 60; run 2 is active, 4 cancelled, 5 deleted.
 fn six_runs<T: ConformanceTarget>(target: &T) -> World<'_, T> {
     let mut world = World::empty(target, Settings::default());
     for number in [3, 1, 6, 2, 5, 4] {
         let made = world.backend.create_run(at(10 * number), TENANT, run(number), config(None));
         made.expect("new");
     }
-    world.backend.register_shards(at(70), TENANT, run(2), &ROOTS, op(1)).expect("a good manifest");
+    world.backend.register_shards(at(70), TENANT, run(2), &ROOTS, op(1)).expect("a valid manifest");
     for number in [4, 5] {
         world.backend.cancel_run(at(70), TENANT, run(number), op(2)).expect("not over");
     }
@@ -65,7 +65,7 @@ pub fn runs_that_are_not_over_are_listed_in_order<T: ConformanceTarget>(target: 
     assert_eq!(world.active_runs(None, 100), runs(&[1, 2, 3, 6]));
 }
 
-/// With those that are over, and without those that were deleted.
+/// The listing includes terminal runs and excludes deleted ones.
 pub fn all_runs_are_listed_in_order<T: ConformanceTarget>(target: &T) {
     let mut world = six_runs(target);
     let mut found = Vec::new();
@@ -79,13 +79,13 @@ pub fn all_runs_are_listed_in_order<T: ConformanceTarget>(target: &T) {
     assert_eq!(found, []);
 }
 
-/// From behind the last one on.
+/// A page starts after the last run of the previous page.
 pub fn the_list_of_runs_is_read_page_by_page<T: ConformanceTarget>(target: &T) {
     let mut world = six_runs(target);
     assert_eq!(world.active_runs(None, 2), runs(&[1, 2]));
     assert_eq!(world.active_runs(Some(2), 2), runs(&[3, 6]));
     assert_eq!(world.active_runs(Some(6), 2), []);
-    assert_eq!(world.active_runs(Some(4), 9), runs(&[6]), "also from one that is over");
+    assert_eq!(world.active_runs(Some(4), 9), runs(&[6]), "also after a terminal run");
     assert_eq!(world.active_runs(None, 0), []);
 }
 
@@ -98,7 +98,7 @@ pub fn runs_of_another_tenant_are_not_listed<T: ConformanceTarget>(target: &T) {
     assert!(world.backend.get_run(TENANT, run(1)).is_ok());
 }
 
-/// From the tick on at which it is stale. Its id is never used again.
+/// A run is collected from the tick at which it is stale. Its id is never used again.
 pub fn a_run_that_was_given_up_is_collected<T: ConformanceTarget>(target: &T) {
     let mut world = six_runs(target);
     assert_eq!(world.collect(109, 100, 9), []);
@@ -112,7 +112,7 @@ pub fn a_run_that_was_given_up_is_collected<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.active_runs(None, 9), runs(&[2, 3, 6]));
 }
 
-/// However long ago.
+/// Runs with shards are never collected, however old.
 pub fn a_run_that_goes_on_or_is_over_is_not_collected<T: ConformanceTarget>(target: &T) {
     let mut world = six_runs(target);
     assert_eq!(world.collect(9_000, 1, 9), runs(&[1, 3, 6]));
@@ -120,10 +120,10 @@ pub fn a_run_that_goes_on_or_is_over_is_not_collected<T: ConformanceTarget>(targ
         world.backend.get_run(TENANT, run(number)).map(|run| run.status())
     };
     assert_eq!(status(&mut world, 2), Ok(RunStatus::Active));
-    assert_eq!(status(&mut world, 4), Ok(RunStatus::Cancelled), "somebody else ended it");
+    assert_eq!(status(&mut world, 4), Ok(RunStatus::Cancelled), "it was cancelled, not collected");
 }
 
-/// The next call goes on.
+/// The next call continues.
 pub fn a_collection_has_a_limit<T: ConformanceTarget>(target: &T) {
     let mut world = six_runs(target);
     assert_eq!(world.collect(9_000, 1, 2), runs(&[1, 3]));

@@ -1,4 +1,4 @@
-//! The registry of workers: advice that expires by itself.
+//! The worker registry: advisory entries that expire.
 
 use gossip_coordination::{RunManagement, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerState};
 
@@ -25,14 +25,14 @@ pub fn a_registered_worker_is_idle_until_it_says_otherwise<T: ConformanceTarget>
     }
 }
 
-/// Whatever the order of registration.
+/// Holds for any order of registration.
 pub fn workers_are_listed_in_the_order_of_their_ids<T: ConformanceTarget>(target: &T) {
     let mut world = registered(target, &[7, 3, u64::MAX, 0]);
     let ids: Vec<u64> = list(&mut world, 2).iter().map(|entry| entry.worker.as_raw()).collect();
     assert_eq!(ids, [0, 3, 7, u64::MAX]);
 }
 
-/// At its expiry, unless it was heard of.
+/// An entry expires unless a heartbeat extends it.
 pub fn a_silent_worker_is_forgotten<T: ConformanceTarget>(target: &T) {
     let mut world = registered(target, &[1, 2]);
     let tenant = world.tenant;
@@ -46,7 +46,7 @@ pub fn a_silent_worker_is_forgotten<T: ConformanceTarget>(target: &T) {
     refused!(late, WorkerError::NotRegistered);
 }
 
-/// Nobody is entered by accident.
+/// A heartbeat does not register a worker.
 pub fn a_heartbeat_needs_a_registration<T: ConformanceTarget>(target: &T) {
     let mut world = registered(target, &[1]);
     let tenant = world.tenant;
@@ -61,7 +61,7 @@ pub fn registering_again_is_harmless<T: ConformanceTarget>(target: &T) {
     assert_eq!(list(&mut world, 2).len(), 1);
 }
 
-/// Not in listings, and not by heartbeats.
+/// Neither listings nor heartbeats cross tenants.
 pub fn tenants_do_not_see_each_others_workers<T: ConformanceTarget>(target: &T) {
     let mut world = registered(target, &[1]);
     world.tenant = super::world::STRANGER;
@@ -71,12 +71,12 @@ pub fn tenants_do_not_see_each_others_workers<T: ConformanceTarget>(target: &T) 
     refused!(heard, WorkerError::NotRegistered);
 }
 
-/// A store where these workers registered at time 1.
+/// Creates a store in which these workers registered at time 1.
 fn registered<'t, T: ConformanceTarget>(target: &'t T, numbers: &[u64]) -> World<'t, T> {
     let mut world = World::empty(target, Settings::default());
     for number in numbers {
         let done = world.backend.register_worker(at(1), world.tenant, worker(*number));
-        done.expect("there is room");
+        done.expect("below the limit");
     }
     world
 }

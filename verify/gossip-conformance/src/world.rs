@@ -1,6 +1,6 @@
-//! A backend with the words that cases use: short times, names and calls.
+//! A backend with shorthand calls, times and ids for the cases.
 //!
-//! Every call goes straight to the trait; nothing is remembered here but whose turn it is.
+//! Every call goes directly to the trait; the only state here is the current tenant and run.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
@@ -23,13 +23,13 @@ use super::{Ability, ConformanceTarget, Settings, note_ability};
 
 /// The tenant of most cases.
 pub(super) const TENANT: TenantId = TenantId::from_bytes([7; 32]);
-/// Somebody else.
+/// Another tenant.
 pub(super) const STRANGER: TenantId = TenantId::from_bytes([9; 32]);
 /// The run of most cases.
 pub(super) const RUN: RunId = RunId::from_raw(1);
 /// A second run.
 pub(super) const OTHER_RUN: RunId = RunId::from_raw(2);
-/// How long a lease lasts.
+/// Lease duration.
 pub(super) const LEASE: u64 = 100;
 /// The id under which [`World::two_shards`] registers.
 pub(super) const REGISTRATION: u64 = 1_000;
@@ -69,15 +69,15 @@ pub(super) const fn handoff(number: u64) -> HandoffId {
     HandoffId::from_raw(number)
 }
 
-/// Settings of a run whose shards are parked after `retries` attempts without progress.
+/// Returns run settings that park a shard after `retries` attempts without progress.
 pub(super) const fn config(retries: Option<u32>) -> RunConfig {
     match RunConfig::try_new(CursorSemantics::Completed, LEASE, retries) {
         Ok(config) => config,
-        Err(_) => panic!("a lease of a hundred ticks lasts"),
+        Err(_) => panic!("a lease of a hundred ticks is valid"),
     }
 }
 
-/// A root shard without progress.
+/// Returns a root shard without a cursor.
 pub(super) const fn root<'a>(id: u64, start: &'a [u8], end: &'a [u8]) -> InitialShardInput<'a> {
     InitialShardInput {
         shard_id: shard(id),
@@ -90,12 +90,12 @@ pub(super) const fn root<'a>(id: u64, start: &'a [u8], end: &'a [u8]) -> Initial
 pub(super) const ROOTS: [InitialShardInput<'static>; 2] =
     [root(0, b"a", b"m"), root(1, b"m", b"z")];
 
-/// A spec with the metadata of the roots.
+/// Returns a spec with the metadata of the roots.
 pub(super) const fn spec<'a>(start: &'a [u8], end: &'a [u8]) -> ShardSpecRef<'a> {
     ShardSpecRef::new(start, end, b"meta")
 }
 
-/// A child of a split.
+/// Returns a child of a split.
 pub(super) const fn child<'a>(
     start: &'a [u8],
     end: &'a [u8],
@@ -104,13 +104,13 @@ pub(super) const fn child<'a>(
     SplitChild::new(spec(start, end), cursor)
 }
 
-/// A replacing split into children without progress, between consecutive `cuts`.
+/// Returns a replacing split into children without cursors, between consecutive `cuts`.
 pub(super) fn replace_at<'a>(cuts: &[&'a [u8]]) -> SplitReplacePlan<'a> {
     let pairs = cuts.windows(2).map(|pair| child(pair[0], pair[1], CursorUpdate::initial()));
     SplitReplacePlan::try_new(pairs).expect("two or more children")
 }
 
-/// A residual split of `[start, end)` at `cut`.
+/// Returns a residual split of `[start, end)` at `cut`.
 pub(super) fn residual_at<'a>(
     start: &'a [u8],
     cut: &'a [u8],
@@ -120,7 +120,7 @@ pub(super) fn residual_at<'a>(
     plan.expect("the parts differ")
 }
 
-/// What an acquire brought, owned.
+/// An owned copy of a grant.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) lease: Lease,
@@ -165,44 +165,44 @@ impl Held {
     }
 }
 
-/// A backend, and whose turn it is.
+/// A backend with the current tenant and run.
 pub(super) struct World<'t, T: ConformanceTarget> {
     pub(super) target: &'t T,
     pub(super) backend: T::Backend,
     /// The tenant on whose behalf calls are made.
     pub(super) tenant: TenantId,
-    /// The run that calls about runs mean.
+    /// The run of calls that concern runs.
     pub(super) run: RunId,
     scratch: Box<AcquireScratch>,
 }
 
 impl<'t, T: ConformanceTarget> World<'t, T> {
-    /// An empty store.
+    /// Creates a world on an empty store.
     pub(super) fn empty(target: &'t T, settings: Settings) -> Self {
         Self::on(target, target.fresh(settings))
     }
 
-    /// A world on a handle that is there already.
+    /// Creates a world on an existing handle.
     pub(super) fn on(target: &'t T, backend: T::Backend) -> Self {
         let scratch = Box::new(AcquireScratch::new());
         Self { target, backend, tenant: TENANT, run: RUN, scratch }
     }
 
-    /// An active run with the shards `[a, m)` and `[m, z)`, made at time 1; no shard is ever parked
-    /// by itself.
+    /// Creates an active run with the shards `[a, m)` and `[m, z)` at time 1; no shard is parked
+    /// automatically.
     pub(super) fn two_shards(target: &'t T) -> Self {
         Self::with_config(target, config(None))
     }
 
-    /// The same with other settings of the run.
+    /// Creates the same run with other settings.
     pub(super) fn with_config(target: &'t T, config: RunConfig) -> Self {
         let mut world = Self::empty(target, Settings::default());
         let made = world.make_run(config, &ROOTS, REGISTRATION);
-        made.expect("a new run with two good shards");
+        made.expect("a new run with two valid shards");
         world
     }
 
-    /// Makes the world's run with `roots` at time 1.
+    /// Creates the world's run with `roots` at time 1.
     pub(super) fn make_run(
         &mut self,
         config: RunConfig,
@@ -234,7 +234,7 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
         acquired.map(|acquired| Held::of(&acquired))
     }
 
-    /// Acquires a shard that is free.
+    /// Acquires a free shard.
     pub(super) fn acquire(&mut self, now: u64, key: ShardKey, by: u64) -> Held {
         self.try_acquire(now, key, by).expect("the shard is free")
     }
@@ -281,7 +281,7 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
         self.backend.park_shard(at(now), self.tenant, lease, ParkReason::Poisoned, op(op_id))
     }
 
-    /// Replaces a shard and answers the ids of its children.
+    /// Replaces a shard and returns the ids of its children.
     pub(super) fn replace(
         &mut self,
         now: u64,
@@ -293,7 +293,7 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
         Ok(split.map(|split| split.children.to_vec()))
     }
 
-    /// Cuts a shard and answers the id of the residual.
+    /// Splits a residual off a shard and returns its id.
     pub(super) fn shrink(
         &mut self,
         now: u64,
@@ -364,7 +364,8 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
     pub(super) fn finish(&mut self, now: u64, key: ShardKey, op_id: u64) {
         let held = self.acquire(now, key, 1);
         let start = held.start.clone();
-        self.complete(now, &held.lease, &start, op_id).expect("the start key ends a shard");
+        self.complete(now, &held.lease, &start, op_id)
+            .expect("the start key is a valid final cursor");
     }
 
     pub(super) fn run_record(&mut self) -> Result<RunRecord, GetRunError> {
@@ -373,35 +374,35 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
 
     pub(super) fn progress(&mut self, now: u64) -> RunProgress {
         let progress = self.backend.get_run_progress(at(now), self.tenant, self.run);
-        progress.expect("the run is there")
+        progress.expect("the run exists")
     }
 
     pub(super) fn list(&mut self, now: u64, filter: ShardFilter) -> Vec<ShardSummary> {
         let mut rows = Vec::new();
         let listed =
             self.backend.list_shards_into(at(now), self.tenant, self.run, filter, &mut rows);
-        listed.expect("the run is there");
+        listed.expect("the run exists");
         rows
     }
 
-    /// The ids in a listing.
+    /// Returns the ids in a listing.
     pub(super) fn ids(&mut self, now: u64, filter: ShardFilter) -> Vec<ShardId> {
         self.list(now, filter).iter().map(|row| row.shard).collect()
     }
 
-    /// The row of one shard.
+    /// Returns the row of one shard.
     pub(super) fn row(&mut self, now: u64, shard: ShardId) -> ShardSummary {
         let rows = self.list(now, ShardFilter::all());
         rows.into_iter().find(|row| row.shard == shard).expect("the shard is in the listing")
     }
 
-    /// Loses the reply to the next commit, where the target can.
+    /// Loses the reply to the next commit, if the target can.
     pub(super) fn lose_reply(&mut self) {
         let is_lost = self.target.lose_next_reply(&mut self.backend);
         note_ability(self.target, Ability::LostReplies, is_lost);
     }
 
-    /// Runs `call` and answers its events; `None` if the target collects none.
+    /// Runs `call` and returns its events; `None` if the target collects none.
     pub(super) fn events_of<R>(
         &mut self,
         call: impl FnOnce(&mut T::Backend) -> R,
@@ -412,13 +413,13 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
     }
 }
 
-/// The name of the variant that a value is, as `Debug` shows it.
+/// Returns the variant name of a value from its `Debug` output.
 pub(super) fn word(value: &impl std::fmt::Debug) -> String {
     let shown = format!("{value:?}");
     shown.chars().take_while(|c| c.is_alphanumeric()).collect()
 }
 
-/// `Executed`, `Replayed`, or the name of the refusal.
+/// Returns `Executed`, `Replayed`, or the name of the refusal.
 pub(super) fn answer<V: std::fmt::Debug, E: std::fmt::Debug>(result: &Result<V, E>) -> String {
     match result {
         Ok(value) => word(value),
@@ -440,7 +441,7 @@ pub(super) const LEASE_GATED: [&str; 9] = [
 ];
 
 impl<T: ConformanceTarget> World<'_, T> {
-    /// Calls the operation of [`LEASE_GATED`] at `index` on a shard `[a, m)`; answers in a word.
+    /// Calls the operation of [`LEASE_GATED`] at `index` on a shard `[a, m)`; returns the answer.
     pub(super) fn call_each(&mut self, index: usize, now: u64, lease: &Lease) -> String {
         let id = 9_000 + index as u64;
         match LEASE_GATED[index] {

@@ -1,14 +1,13 @@
-//! A campaign: workers on three real servers lose their leader, again and again, and then workers
-//! are stopped, again and again.
+//! A campaign on a cluster of three etcd servers: leader losses, then stopped workers.
 //!
-//! `cargo xtask etcd-faults --rounds 10` runs it.
+//! `cargo xtask etcd-faults --rounds 10` runs it. The number is the number of leader losses of each
+//! kind, and of stopped workers.
 //!
-//! The number is how often the leader is lost in each way, and how many workers are stopped. Every
-//! line is a loss: how it happened, how long until the first worker and until every worker worked
-//! again. Then every line is a worker that is a process of its own, stopped (`SIGSTOP`) for longer
-//! than its lease: how long until another had its shard. A stale write that is accepted, or
-//! acknowledged progress that is lost, ends the campaign with a panic. The tables at the end are
-//! those of `docs/reliability.md`.
+//! Each line of the first part is a leader loss: its kind, and the time until the first worker and
+//! until every worker made progress again. Each line of the second part is a worker process that was
+//! stopped (`SIGSTOP`) for longer than its lease: the time until another worker had its shard. An
+//! accepted stale write or a loss of acknowledged progress ends the campaign with a panic. The last
+//! output is the tables of `docs/reliability.md`.
 #![expect(clippy::print_stdout, reason = "a line for each loss, while it runs")]
 
 use std::process::ExitCode;
@@ -27,7 +26,7 @@ use crate::process::own_program;
 const WORKERS: usize = 8;
 const SHARDS: u32 = 32;
 
-/// How long the owner key of a stopped worker stands: less than its lease, so that the lease alone
+/// Lifetime of the owner key of a stopped worker: shorter than its lease, so that only the lease
 /// decides.
 const OWNER_LEASE_TTL: Duration = Duration::from_secs(2);
 
@@ -58,7 +57,7 @@ fn run(words: &[&str]) -> Outcome<String> {
     ))
 }
 
-/// The rows of the leaders that were lost.
+/// Returns the rows of the leader losses.
 async fn lose_leaders(rounds: usize) -> String {
     let can_have_machines = EtcdCluster::can_have_machines();
     let mut rows = String::new();
@@ -85,7 +84,7 @@ async fn lose_leaders(rounds: usize) -> String {
     rows
 }
 
-/// What the losses of one kind have in common.
+/// Formats the row of one kind of loss.
 fn row(loss: Loss, losses: &[Resumed], Verdict { acknowledged, refused, .. }: Verdict) -> String {
     let (count, what) = (losses.len(), loss.in_words());
     let first = spread(losses.iter().map(|it| it.first));
@@ -93,12 +92,12 @@ fn row(loss: Loss, losses: &[Resumed], Verdict { acknowledged, refused, .. }: Ve
     format!("| {what} | {count} | {first} | at most {all:.1} s | {acknowledged} | {refused} |\n")
 }
 
-/// The row of the workers that were stopped.
+/// Returns the row of the stopped workers.
 fn stop_workers(count: usize) -> Outcome<String> {
     let cluster = EtcdCluster::three();
     let endpoints = cluster.endpoints();
     let hosts = endpoints.iter().map(|it| it.trim_start_matches("http://"));
-    let config = EtcdConfig::new(hosts, "stopped").expect("the usual settings work");
+    let config = EtcdConfig::new(hosts, "stopped").expect("the default settings are valid");
     let (owner_lease_ttl, max_clock_skew) = (OWNER_LEASE_TTL, Duration::ZERO);
     let mut workers = StoppedWorkers::new(EtcdConfig { owner_lease_ttl, max_clock_skew, ..config });
     let mut takeovers: Vec<Takeover> = Vec::new();
@@ -121,7 +120,7 @@ fn stop_workers(count: usize) -> Outcome<String> {
     ))
 }
 
-/// The least, the most and the middle of times, in seconds.
+/// Formats minimum, maximum and median in seconds.
 fn spread(times: impl Iterator<Item = Duration>) -> String {
     let mut times: Vec<f32> = times.map(|it| it.as_secs_f32()).collect();
     times.sort_unstable_by(f32::total_cmp);

@@ -1,11 +1,9 @@
-//! `cargo xtask kill-worker`: kills `gossip exec` with signal 9 again and again, and looks whether
-//! a key was lost.
+//! `cargo xtask kill-worker`: kills `gossip exec` with signal 9 repeatedly and checks for lost keys.
 //!
-//! `kill-worker KILLS SEED DIRECTORY`. A job of 10⁵ keys is worked on by one process at a time,
-//! which is killed after a random time, until the job is complete; then its certificate is compared
-//! with the source, and what its handlers wrote is counted: no key may be lost, and of what was
-//! done under one grant of a shard no more may have been done again than one checkpoint interval.
-//! Then the next job begins.
+//! `kill-worker KILLS SEED DIRECTORY`. One process at a time runs a job of 10⁵ keys and is killed
+//! after a random time, until the job is complete. Then its certificate is compared with the source,
+//! and the output of its handlers is counted: no key may be lost, and per grant of a shard at most
+//! one checkpoint interval may have been processed again. Then the next job starts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,18 +19,18 @@ use crate::rng::Rng;
 
 /// Keys of one job.
 const KEYS: usize = 100_000;
-/// Keys for each command. A checkpoint follows each, so this is the interval between two.
+/// Keys per command. Each command is followed by a checkpoint, so this is the checkpoint interval.
 const BATCH: usize = 250;
 const CHECKPOINT_KEYS: &str = "1";
 /// Threads of the worker, each with a shard.
 const JOBS: usize = 4;
-/// A short lease, because whoever comes next waits for it to end.
+/// Short, because the next process waits until the lease expires.
 const LEASE: &str = "300ms";
-/// The longest life of a worker, in milliseconds: about two leases.
+/// Maximum lifetime of a worker in milliseconds: about two leases.
 const LIFE_MAX: u64 = 700;
 
-/// Notes the keys of one batch in one write, and under which grant they were done, after a moment:
-/// a job takes a few hundred lives.
+/// After a delay, records the keys of one batch and their grant in one write. With the delay a job
+/// takes a few hundred processes.
 const HANDLER: &str = "sleep 0.15; echo \"$GOSSIP_SHARD $GOSSIP_FENCE $*\" >> seen";
 
 /// The program `kill-worker`.
@@ -53,7 +51,7 @@ struct Campaign {
     kills: usize,
     jobs: usize,
     redone: usize,
-    /// The most keys of one grant of a shard that were done again.
+    /// Maximum number of keys of one grant that were processed again.
     most_of_a_grant: usize,
 }
 
@@ -69,7 +67,7 @@ impl Campaign {
         })
     }
 
-    /// Whole jobs, until there were enough kills.
+    /// Runs complete jobs until there were enough kills.
     fn run(&mut self, kills: usize) -> Outcome<String> {
         let begun = Instant::now();
         while self.kills < kills {
@@ -79,8 +77,8 @@ impl Campaign {
             let so_far = format!("{kills} kills, {jobs} jobs of {KEYS} keys, {redone} keys redone");
             writeln!(io::stdout(), "{so_far}, {seconds:.0} s")?;
         }
-        // The last line is the row of the table in the documentation. A key that was lost, a grant
-        // that was redone beyond its bound and a certificate that does not verify end it earlier.
+        // The last line is the table row of the documentation. A lost key, too many repeated keys
+        // and an invalid certificate end the campaign earlier.
         let Self { kills, jobs, redone, most_of_a_grant, .. } = &*self;
         let seconds = begun.elapsed().as_secs_f64();
         Ok(format!(
@@ -89,7 +87,7 @@ impl Campaign {
         ))
     }
 
-    /// One job from its beginning to its certificate.
+    /// Runs one job up to the check of its certificate.
     fn job(&mut self) -> Outcome<()> {
         let _ = fs::remove_file(self.gossip.directory().join("seen"));
         let run = loop {
@@ -116,18 +114,18 @@ impl Campaign {
             "--retries",
             "1000000",
         ]);
-        // The number of the job is no argument that the handler looks at; it makes another run.
+        // The handler ignores the job number; it distinguishes the runs.
         command.args(["--", "sh", "-c", HANDLER, &format!("job-{}", self.jobs), "{}"]);
         command.stdout(Stdio::piped()).spawn()
     }
 
-    /// Kills a worker after a random time; the run, if it was complete before.
+    /// Kills a worker after a random time; returns the run if it was complete before.
     fn live_and_die(&mut self, worker: &mut Child) -> Outcome<Option<String>> {
         let until = Instant::now() + Duration::from_millis(1 + self.rng.below(LIFE_MAX));
         while Instant::now() < until {
             if let Some(status) = worker.try_wait()? {
                 if !status.success() {
-                    return Err(format!("the worker ended by itself: {status}").into());
+                    return Err(format!("the worker ended early: {status}").into());
                 }
                 let mut line = String::new();
                 if let Some(stdout) = &mut worker.stdout {
@@ -144,12 +142,12 @@ impl Campaign {
         Ok(None)
     }
 
-    /// Every key must have been noted; those noted again are what kills cost.
+    /// Checks that every key was recorded, and counts the repeated ones.
     fn count(&mut self) -> Outcome<()> {
-        // Commands of the last worker that was killed may still write.
+        // Commands of the last killed worker may still write.
         thread::sleep(Duration::from_millis(500));
         let text = fs::read_to_string(self.gossip.directory().join("seen"))?;
-        // Under which grant each key was noted last, and how many of each grant were noted later.
+        // The last grant of each key, and the number of keys of each grant that were repeated.
         let mut last: Vec<Option<(&str, &str)>> = vec![None; KEYS];
         let mut redone: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for line in text.lines() {

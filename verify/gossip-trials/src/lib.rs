@@ -6,7 +6,25 @@
 //! program prints its figures and exits with 0, or prints the failure and exits with 1.
 //!
 //! Campaigns read clocks and draw process lifetimes from a seed, so a failure may not repeat under
-//! the same seed. What must be deterministic belongs in a simulator.
+//! the same seed. Deterministic tests belong in a simulator.
+//!
+//! | program | `cargo xtask` | fault |
+//! |---|---|---|
+//! | `sqlite-campaign` | `kill-sqlite` | `kill -9`, races and a full disk on one SQLite file |
+//! | `kill-worker` | `kill-worker` | `kill -9` of `gossip exec` |
+//! | `poison` | `poison` | keys that kill their worker |
+//! | `fleet` | `fleet` | kills, a suspended worker and a drain on etcd |
+//! | `handoff-trials` | `handoff` | kills and restarts during handoffs |
+//! | `etcd-faults`, `lose-leader` | `etcd-faults` | leader losses, stopped workers |
+//! | `runtime-figures` | `bench runtime` | none: overhead and memory |
+//!
+//! # Running it
+//!
+//! `cargo test -p gossip-trials` runs the short forms; build `gossip-cli` first. A single campaign:
+//!
+//! ```text
+//! cargo run --release -p gossip-trials --bin kill-worker -- 20 1 /tmp/kill-worker
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod etcd_faults;
@@ -24,7 +42,7 @@ pub mod sqlite;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// The reason why a campaign failed, for people.
+/// The reason why a campaign failed, as a message.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The result of a step of a campaign.
@@ -36,7 +54,7 @@ fn run_program(campaign: impl FnOnce(&[&str]) -> Outcome<String>) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match campaign(&words) {
-        // Handlers have said everything on their way.
+        // Handlers have written their output already.
         Ok(figures) if figures.is_empty() => ExitCode::SUCCESS,
         Ok(figures) => {
             println!("{figures}");

@@ -1,10 +1,10 @@
-//! How long writes stand still when a cluster of three loses its leader, in five ways.
+//! Measures the write outage of a cluster of three after five kinds of leader loss.
 //!
-//! `cargo xtask etcd-faults` runs it after the campaign of workers.
+//! `cargo xtask etcd-faults` runs it after the campaign with workers.
 //!
-//! Each row: the way, how long until the first write succeeded, how many attempts failed and how
-//! many of them left it open whether they had happened. Where packets cannot be dropped, it says so
-//! instead of a row.
+//! Each row has the kind of loss, the time until the first successful write, the number of failed
+//! attempts, and how many of those had an unknown outcome. Where packets cannot be dropped, a note
+//! replaces the row.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use tokio::runtime::Builder;
 
 use crate::Outcome;
 
-/// How long one write waits for its answer.
+/// Timeout of one write.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Between attempts, so that refusals do not make a busy loop.
+/// Delay between attempts, so that refusals do not cause a busy loop.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A cluster that needs longer has not recovered.
+/// Maximum recovery time.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// The program `lose-leader`.
@@ -49,16 +49,16 @@ async fn run() -> Outcome<String> {
     Ok(table)
 }
 
-/// The row of one way.
+/// Returns the row of one kind of loss.
 async fn lose_leader(loss: Loss) -> String {
     let mut cluster = loss.cluster();
     let mut config = GrpcConfig::new(cluster.endpoints());
     config.request_timeout = REQUEST_TIMEOUT;
     let leader = cluster.leader(None);
-    // The client begins at the leader, which is the worst place to begin.
+    // The client starts with the leader, which is the worst case.
     config.endpoints.rotate_left(leader);
-    let client = GrpcClient::new(&config).expect("the endpoints are ours");
-    write(&client).await.expect("a healthy cluster takes writes");
+    let client = GrpcClient::new(&config).expect("the endpoints are valid");
+    write(&client).await.expect("a healthy cluster accepts writes");
     let start = Instant::now();
     loss.befall(&mut cluster, leader);
     let (mut failed, mut unknown) = (0, 0);

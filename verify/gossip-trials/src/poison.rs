@@ -18,17 +18,17 @@ use crate::Outcome;
 use crate::process::Gossip;
 use crate::rng::Rng;
 
-/// Keys for each command: a killer takes innocent ones along.
+/// Keys per command: a killer also affects the other keys of its batch.
 const BATCH: &str = "100";
 
-/// Short, because whoever comes next waits for it to end; long enough to be kept on a busy machine.
+/// Short, because the next process waits until the lease expires; long enough for a busy machine.
 const LEASE: &str = "1s";
-/// The exit status of a worker that had to set something aside.
+/// Exit status of a worker with parked shards or failed items.
 const INCOMPLETE: i32 = 3;
 /// Signal 9.
 const KILLED: i32 = 9;
 
-/// Kills the worker if one of the keys is a killer, and otherwise notes them in one write.
+/// Kills the worker if one of the keys is a killer, and otherwise records them in one write.
 const HANDLER: &str = "\
     for key; do case \" $KILLERS \" in *\" $key \"*) kill -9 $PPID; exit 1;; esac; done; \
     echo \"$*\" >> seen";
@@ -62,7 +62,7 @@ struct Trial {
     gossip: Gossip,
     keys: u64,
     killers: BTreeSet<u64>,
-    /// Threads of the worker: a killer takes the shards of all of them along.
+    /// Threads of the worker: a killer affects the shards of all of them.
     jobs: u64,
 }
 
@@ -80,14 +80,14 @@ impl Trial {
         let (keys, killers, jobs) = (self.keys, self.killers.len(), self.jobs);
         let (allowed, seconds) = (self.allowed(), begun.elapsed().as_secs_f64());
         Ok(format!(
-            "{killers} killers among {keys} keys: exactly those set aside, everything else done, \
+            "{killers} killers among {keys} keys: exactly those parked, everything else done, \
              {crashes} crashes of {jobs} threads ({allowed} allowed), {seconds:.0} s\n\
              | {keys} | {killers} | {jobs} | {crashes} | {allowed} | exactly the killers | done | \
              {seconds:.0} s |",
         ))
     }
 
-    /// Starts the worker until it ends by itself; its run, and how often it was killed.
+    /// Restarts the worker until it exits; returns its run and the number of crashes.
     fn work(&self) -> Outcome<(String, u64)> {
         let mut crashes = 0;
         loop {
@@ -101,7 +101,7 @@ impl Trial {
                 _ => return Err(String::from_utf8_lossy(&output.stderr).into_owned().into()),
             }
             if crashes > self.allowed() {
-                return Err(format!("{crashes} crashes, and not over").into());
+                return Err(format!("not finished after {crashes} crashes").into());
             }
         }
     }
@@ -129,7 +129,7 @@ impl Trial {
         (self.killers.len() as f64 * (log + 8.0)) as u64
     }
 
-    /// The keys left in parked shards are the killers.
+    /// Checks that the keys in parked shards are exactly the killers.
     fn check_parked(&self, run: &str) -> Outcome<()> {
         let listed = self
             .gossip
@@ -164,12 +164,14 @@ impl Trial {
         let seen: BTreeSet<u64> =
             text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
         match (0..self.keys).find(|key| seen.contains(key) == self.killers.contains(key)) {
-            Some(key) => Err(format!("key {key} is not what it should be").into()),
+            Some(key) => {
+                Err(format!("key {key} was handled although it is a killer, or the reverse").into())
+            }
             None => Ok(()),
         }
     }
 
-    /// The certificate tells the same: incomplete by exactly these.
+    /// Checks that the certificate is incomplete by exactly the killers.
     fn check_certificate(&self, run: &str) -> Outcome<()> {
         let mut verify = self.gossip.command();
         let verified = verify.args(["run", "verify", run, "--source", "-o", "json"]).output()?;

@@ -1,10 +1,10 @@
-//! `cargo xtask bench runtime`: what coordination and durability cost a job, and how much memory.
+//! `cargo xtask bench runtime`: overhead of coordination and durability, and memory use.
 //!
 //! `runtime-figures DIRECTORY` prints a table. Each job runs twice in this process, one key after
 //! another on one thread: as a bare loop over the pages of the source, and as a scan on a SQLite
-//! file in the directory, with every checkpoint synced. Heavy keys sleep, so a busy machine does
-//! not stretch them; trivial ones are only looked at. Memory is the most that a process of its own
-//! ever had, one for each number of keys.
+//! file in the directory, with every checkpoint synced. Heavy keys sleep, so that a busy machine
+//! does not stretch them; trivial keys do nothing. Memory is the peak of a separate process for each
+//! number of keys.
 
 use std::hint::black_box;
 use std::io;
@@ -22,9 +22,9 @@ use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 use crate::Outcome;
 use crate::process::{output_of, own_program};
 
-/// A key of tens of milliseconds, and how many of them.
+/// Heavy keys: processing time and number.
 const HEAVY: (u64, Duration) = (1_000, Duration::from_millis(20));
-/// Keys that cost nothing.
+/// Number of trivial keys.
 const TRIVIAL: u64 = 1_000_000;
 /// Keys of the jobs whose memory is measured.
 const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
@@ -61,7 +61,7 @@ fn figures(directory: &Path) -> Outcome<String> {
     Ok(table)
 }
 
-/// One row: the same keys, bare and scanned.
+/// Returns one row: the same keys, bare and scanned.
 fn compared(directory: &Path, name: &str, keys: u64, takes: Duration) -> Outcome<String> {
     let bare = bare(keys, takes)?;
     let processor = processor_seconds()?;
@@ -78,7 +78,7 @@ fn process(key: &[u8], takes: Duration) {
     }
 }
 
-/// Lists the keys and processes them, and nothing else; seconds.
+/// Lists and processes the keys without coordination; returns seconds.
 fn bare(keys: u64, takes: Duration) -> Outcome<f64> {
     let source = source(keys)?;
     let (connector, root, begun) = (source.open()?, source.root(), Instant::now());
@@ -92,7 +92,7 @@ fn bare(keys: u64, takes: Duration) -> Outcome<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
-/// Scans them on a new file; seconds.
+/// Scans the keys on a new file; returns seconds.
 fn scanned(directory: &Path, keys: u64, takes: Duration) -> Outcome<f64> {
     let path = directory.join(format!("figures-{}.db", fresh_nonce()));
     let scan = Scan::of(format!("range:0..{keys}")).name("figures").threads(1);
@@ -107,13 +107,13 @@ fn scanned(directory: &Path, keys: u64, takes: Duration) -> Outcome<f64> {
         return Err("the scan is incomplete".into());
     }
     for suffix in ["", "-wal", "-shm"] {
-        // What is not there need not be removed.
+        // A missing file need not be removed.
         let _removed = fs::remove_file(format!("{}{suffix}", path.display()));
     }
     Ok(seconds)
 }
 
-/// A process of its own, for its memory.
+/// Returns the row of a separate process, which measures its memory.
 fn child(directory: &Path, keys: u64) -> Outcome<String> {
     scanned(directory, keys, Duration::ZERO)?;
     let status = fs::read_to_string("/proc/self/status")?;
@@ -127,10 +127,10 @@ fn source(keys: u64) -> Outcome<Source> {
     Ok(Source::parse(format!("range:0..{keys}").as_ref(), SourceOptions::NONE)?)
 }
 
-/// Time that this process has run, as the system counts it: in hundredths of a second.
+/// Returns the CPU time of this process, in hundredths of a second.
 fn processor_seconds() -> io::Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name in brackets may hold anything; the eleventh field behind it is the first of two.
+    // The name in parentheses may contain anything; the eleventh field after it is the first of two.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
     Ok(ticks.sum::<f64>() / 100.0)

@@ -15,20 +15,20 @@ fn trial(program: &str, args: &[&str]) -> String {
 
 #[test]
 fn a_fleet_loses_workers_and_no_key() {
-    let said = trial(env!("CARGO_BIN_EXE_fleet"), &["trial", "4000"]);
-    assert!(said.contains("4000 keys, none lost"), "{said}");
-    assert!(said.contains("none of a live lease; 2 late writes refused"), "{said}");
+    let output = trial(env!("CARGO_BIN_EXE_fleet"), &["trial", "4000"]);
+    assert!(output.contains("4000 keys, none lost"), "{output}");
+    assert!(output.contains("none of a live lease; 2 late writes refused"), "{output}");
 }
 
 #[test]
 fn keys_that_kill_their_worker_are_set_aside_alone() {
-    let said = trial(env!("CARGO_BIN_EXE_poison"), &["20000", "1", "7", "1"]);
-    assert!(said.contains("exactly those set aside, everything else done"), "{said}");
+    let output = trial(env!("CARGO_BIN_EXE_poison"), &["20000", "1", "7", "1"]);
+    assert!(output.contains("exactly those parked, everything else done"), "{output}");
 }
 
-/// Threads share the death of their process: three killers in four shards at a time.
+/// A killer ends all threads of its process: three killers among four concurrent shards.
 #[test]
 fn keys_that_kill_a_worker_of_four_threads_are_set_aside_alone() {
-    let said = trial(env!("CARGO_BIN_EXE_poison"), &["2000", "3", "1", "4"]);
-    assert!(said.contains("exactly those set aside, everything else done"), "{said}");
+    let output = trial(env!("CARGO_BIN_EXE_poison"), &["2000", "3", "1", "4"]);
+    assert!(output.contains("exactly those parked, everything else done"), "{output}");
 }

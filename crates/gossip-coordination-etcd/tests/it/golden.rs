@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gossip_conformance::testscript::{Played, ScriptBackend, WorldSettings, play};
+use gossip_conformance::testscript::{ScriptBackend, ScriptOutcome, WorldSettings, run_script};
 use gossip_coordination_etcd::EtcdConfig;
 
 /// Scripts at a time: most of each is waiting for a disk.
@@ -41,9 +41,9 @@ pub(crate) fn check<B: ScriptBackend>(backend: impl Fn() -> B + Sync) {
             scope.spawn(|| {
                 let mut backend = backend();
                 while let Some((path, text)) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match play(&mut backend, text) {
-                        Ok(Played::Skipped) => continue,
-                        Ok(Played::Done { text: told, .. }) if told == *text => {}
+                    match run_script(&mut backend, text) {
+                        Ok(ScriptOutcome::Skipped) => continue,
+                        Ok(ScriptOutcome::Done { text: told, .. }) if told == *text => {}
                         other => failures.lock().unwrap().push(failure(path, text, other)),
                     }
                     played.fetch_add(1, Ordering::Relaxed);
@@ -57,11 +57,15 @@ pub(crate) fn check<B: ScriptBackend>(backend: impl Fn() -> B + Sync) {
     assert_eq!(played.into_inner() + skipped, scripts.len(), "scripts were skipped");
 }
 
-fn failure<E: std::fmt::Display>(path: &Path, text: &str, played: Result<Played, E>) -> String {
+fn failure<E: std::fmt::Display>(
+    path: &Path,
+    text: &str,
+    played: Result<ScriptOutcome, E>,
+) -> String {
     let what = match played {
         Err(error) => error.to_string(),
-        Ok(Played::Skipped) => "skipped".to_owned(),
-        Ok(Played::Done { text: told, .. }) => {
+        Ok(ScriptOutcome::Skipped) => "skipped".to_owned(),
+        Ok(ScriptOutcome::Done { text: told, .. }) => {
             let differs = |(written, told): &(&str, &str)| written != told;
             format!("{:?}", text.lines().zip(told.lines()).find(differs))
         }

@@ -1,25 +1,25 @@
-//! What a command came to: a line for the reader and a label for the coverage matrix.
+//! The answer of a command: a line for the reader and a label for the coverage matrix.
 
 use std::fmt::Debug;
 
 use gossip_coordination::{CapacityHint, IdempotentOutcome};
 
-/// The operation happened now.
+/// The operation was executed now.
 pub(super) const EXECUTED: &str = "executed";
-/// It had happened before.
+/// The operation had been executed before.
 const REPLAYED: &str = "replayed";
 
-/// Wrappers that say what a number is; the field's name says it too.
+/// Newtype wrappers that are removed from output, because the field name already identifies them.
 const WRAPPERS: [&str; 6] =
     ["FenceEpoch(", "LogicalTime(", "ShardId(", "RunId(", "OpId(", "HandoffId("];
 
-/// Variants whose inner variant is a rule of its own.
+/// Variants whose inner variant is a separate rule.
 const NESTED: [&str; 2] = ["SplitInvalid", "ManifestInvalid"];
 
-/// What one operation answered.
+/// The answer of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// `executed`, `replayed`, or the refusal's variant.
+    /// `executed`, `replayed`, or the variant of a refusal.
     pub(super) label: String,
     pub(super) text: String,
 }
@@ -35,7 +35,7 @@ impl Answer {
         Self { label: label(&text), text: format!("refused {text}") }
     }
 
-    /// An operation without a number of its own.
+    /// The answer of an operation without an operation id.
     pub(super) fn of<T, E: Debug>(result: Result<T, E>, show: impl FnOnce(T) -> String) -> Self {
         match result {
             Ok(value) => Self::done(show(value)),
@@ -43,7 +43,7 @@ impl Answer {
         }
     }
 
-    /// An operation that is remembered by its number.
+    /// The answer of an operation that is idempotent by its operation id.
     pub(super) fn outcome<T, E: Debug>(
         result: Result<IdempotentOutcome<T>, E>,
         show: impl FnOnce(T) -> String,
@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// `Debug` output without wrappers around numbers.
+/// Removes the wrappers around numbers from `Debug` output.
 pub(super) fn plain(debug: &str) -> String {
     let mut text = debug.to_owned();
     for wrapper in WRAPPERS {
@@ -72,7 +72,7 @@ pub(super) fn plain(debug: &str) -> String {
     text
 }
 
-/// How a key is shown: as text if it is short, else by its length.
+/// Formats a key: as text if it is short, otherwise as its length.
 pub(super) fn key(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 32;
     match std::str::from_utf8(bytes) {
@@ -81,13 +81,13 @@ pub(super) fn key(bytes: &[u8]) -> String {
     }
 }
 
-/// What a grant or a renewal says about waiting work.
+/// Formats the capacity hint of a grant or renewal.
 pub(super) fn capacity(hint: CapacityHint) -> String {
     let next = hint.earliest_deadline.map_or_else(|| "none".to_owned(), |at| at.to_string());
     format!("available={} next={next}", hint.available_count)
 }
 
-/// The variant of a refusal, with what tells apart two rules that share it.
+/// Returns the variant of a refusal, with a detail where two rules share the variant.
 fn label(text: &str) -> String {
     let name = identifier(text);
     if NESTED.contains(&name) {
@@ -99,11 +99,11 @@ fn label(text: &str) -> String {
     }
 }
 
-/// What tells apart two rules that answer with the same variant.
+/// Returns the detail that distinguishes two rules with the same variant.
 fn detail<'t>(name: &str, text: &'t str) -> Option<&'t str> {
     let field = |field| text.split_once(field).map(|(_, rest)| identifier(rest));
     match name {
-        // Zombies present an older fence; a lease that was given back or forged the current one.
+        // A zombie presents an older fence; a released or forged lease presents the current one.
         "StaleFence" => (field("presented: ") == field("current: ")).then_some("same"),
         "ShardLimitExceeded" => field("scope: "),
         "InvalidSpec" => field("reason: "),
@@ -111,7 +111,7 @@ fn detail<'t>(name: &str, text: &'t str) -> Option<&'t str> {
     }
 }
 
-/// The name at the beginning of `text`.
+/// Returns the identifier at the start of `text`.
 fn identifier(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
     &text[..end]

@@ -1,9 +1,9 @@
-//! A command's named arguments, and how keys, ranges and manifests are written in them.
+//! Parses the named arguments of a command: numbers, keys, ranges and manifests.
 
 use gossip_contracts::coordination::{CursorUpdate, InitialShardInput, ShardSpecRef};
 use gossip_contracts::identity::ShardId;
 
-/// The arguments of one command. Each is taken once, and none may be left over.
+/// The arguments of one command. Each is taken once, and [`Arguments::finish`] rejects the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arguments {
     pub(super) command: String,
@@ -12,7 +12,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Reads `command name=value name=value`.
+    /// Parses `command name=value name=value`.
     pub(super) fn parse(line: &str) -> Result<Self, String> {
         let mut words = line.split_whitespace();
         let command = words.next().ok_or("an empty command")?.to_owned();
@@ -28,36 +28,36 @@ impl Arguments {
         Ok(Self { command, pairs })
     }
 
-    /// Takes an argument out, if it is there.
+    /// Takes an optional argument.
     pub(super) fn take(&mut self, name: &str) -> Option<String> {
         let position = self.pairs.iter().position(|(known, _)| known == name)?;
         Some(self.pairs.remove(position).1)
     }
 
-    /// Takes an argument out that must be there.
+    /// Takes a required argument.
     pub(super) fn need(&mut self, name: &str) -> Result<String, String> {
         self.take(name).ok_or_else(|| format!("`{}` needs `{name}=`", self.command))
     }
 
-    /// Takes a number out, if it is there.
+    /// Takes an optional number.
     pub(super) fn number(&mut self, name: &str) -> Result<Option<u64>, String> {
         self.take(name).map(|value| number(&value)).transpose()
     }
 
-    /// Takes a number out that must be there.
+    /// Takes a required number.
     pub(super) fn need_number(&mut self, name: &str) -> Result<u64, String> {
         number(&self.need(name)?)
     }
 
-    /// Says what was given and not taken.
+    /// Fails if an argument was given and not taken.
     pub(super) fn finish(self) -> Result<(), String> {
         match self.pairs.first() {
-            Some((name, _)) => Err(format!("`{}` knows no `{name}=`", self.command)),
+            Some((name, _)) => Err(format!("`{}` has no argument `{name}=`", self.command)),
             None => Ok(()),
         }
     }
 
-    /// In how many arguments two commands of one name differ.
+    /// Returns the number of arguments in which two commands of one name differ.
     pub(super) fn differences(&self, other: &Self) -> usize {
         let lacks = |one: &Self, other: &Self| {
             let changed = |pair: &&(String, String)| !other.pairs.contains(*pair);
@@ -71,17 +71,17 @@ impl Arguments {
     }
 }
 
-/// A number, decimal.
+/// Parses a decimal number.
 pub(super) fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
-/// The same for counts.
+/// Parses a count.
 pub(super) fn count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
-/// The bytes of a key or token: `c*5` is `ccccc`.
+/// Parses the bytes of a key or token: `c*5` is `ccccc`.
 pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     match text.split_once('*') {
         Some((part, times)) => Ok(part.repeat(count(times)?).into_bytes()),
@@ -89,16 +89,16 @@ pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A cursor without its borrow.
+/// An owned cursor.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Position {
     key: Option<Vec<u8>>,
-    /// Empty for none; never there without a key.
+    /// Empty for none; never present without a key.
     token: Vec<u8>,
 }
 
 impl Position {
-    /// Takes `key=` and `token=` out.
+    /// Takes `key=` and `token=`.
     pub(super) fn take(arguments: &mut Arguments) -> Result<Self, String> {
         let key = arguments.take("key").map(|key| bytes(&key)).transpose()?;
         let token = arguments.take("token").map(|token| bytes(&token)).transpose()?;
@@ -108,7 +108,7 @@ impl Position {
         Ok(Self { key, token: token.unwrap_or_default() })
     }
 
-    /// Reads `key` or `key/token`.
+    /// Parses `key` or `key/token`.
     fn parse(text: &str) -> Result<Self, String> {
         let (key, token) = text.split_once('/').unwrap_or((text, ""));
         Ok(Self { key: Some(bytes(key)?), token: bytes(token)? })
@@ -118,7 +118,7 @@ impl Position {
         self.key.as_deref()
     }
 
-    /// The cursor; sizes are for the coordinator to check.
+    /// Returns the cursor. The coordinator checks its size.
     pub(super) fn cursor(&self) -> CursorUpdate<'_> {
         match &self.key {
             Some(key) => CursorUpdate::new(key, &self.token),
@@ -127,7 +127,7 @@ impl Position {
     }
 }
 
-/// A range with what may follow it: `a..m`, `a..m@c`, `a..m@c/token`, `a..m#metadata`.
+/// A range with optional cursor and metadata: `a..m`, `a..m@c`, `a..m@c/token`, `a..m#metadata`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Range {
     pub(super) start: Vec<u8>,
@@ -137,24 +137,25 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// A range without anything.
+    /// Creates a range without cursor and metadata.
     pub(super) fn between(start: &[u8], end: &[u8]) -> Self {
         Self { start: start.to_vec(), end: end.to_vec(), ..Self::default() }
     }
 
-    /// Reads one; nothing about it is checked, because that is what scripts are for.
+    /// Parses a range without validating it: scripts test the validation of the coordinator.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (text, metadata) = text.split_once('#').unwrap_or((text, ""));
         let (text, position) = match text.split_once('@') {
             Some((text, position)) => (text, Position::parse(position)?),
             None => (text, Position::default()),
         };
-        let (start, end) = text.split_once("..").ok_or_else(|| format!("`{text}` is no range"))?;
+        let (start, end) =
+            text.split_once("..").ok_or_else(|| format!("`{text}` is not a range"))?;
         let (start, end) = (bytes(start)?, bytes(end)?);
         Ok(Self { start, end, metadata: bytes(metadata)?, position })
     }
 
-    /// Several, separated by commas.
+    /// Parses ranges separated by commas.
     pub(super) fn parse_all(text: &str) -> Result<Vec<Self>, String> {
         text.split(',').map(Self::parse).collect()
     }
@@ -163,12 +164,12 @@ impl Range {
         ShardSpecRef::new(&self.start, &self.end, &self.metadata)
     }
 
-    /// Whether `key` lies inside.
+    /// Returns whether the range contains `key`.
     fn contains(&self, key: &[u8]) -> bool {
         *self.start <= *key && *key < *self.end
     }
 
-    /// Cuts the range at `points`; the part that holds the position keeps it.
+    /// Splits the range at `points`; the part that contains the cursor keeps it.
     pub(super) fn cut(&self, points: &str, position: &Position) -> Result<Vec<Self>, String> {
         let points: Vec<Vec<u8>> = points.split(',').map(bytes).collect::<Result<_, _>>()?;
         let starts = std::iter::once(&self.start).chain(&points);
@@ -208,7 +209,7 @@ impl Manifest {
         Ok((ShardId::from_raw(number(id)?), Range::parse(range)?))
     }
 
-    /// Small disjoint ranges, for limits on numbers.
+    /// Returns small disjoint ranges, for tests of count limits.
     fn many(rows: usize) -> impl Iterator<Item = (ShardId, Range)> {
         (0..rows).map(|id| {
             let (start, end) = (format!("k{id:06}"), format!("k{id:06}~"));
@@ -216,7 +217,7 @@ impl Manifest {
         })
     }
 
-    /// The rows as the coordinator takes them.
+    /// Returns the rows as input of the coordinator.
     pub(super) fn inputs(&self) -> Vec<InitialShardInput<'_>> {
         self.0
             .iter()

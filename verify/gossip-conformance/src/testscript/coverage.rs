@@ -1,4 +1,4 @@
-//! What scripts cover: which answers came, and which orders between rules were shown.
+//! Coverage of scripts: the answers that occurred, and the rule orders that were shown.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,14 +21,14 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Two rules of an operation, of which the first speaks when both are broken.
+/// Two rules of an operation, of which the first is reported when both are violated.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order {
     /// The command.
     pub operation: String,
-    /// The answer of the rule that speaks.
+    /// The answer of the rule that is checked first.
     pub first: String,
-    /// The answer of the rule that has to wait.
+    /// The answer of the rule that is checked second.
     pub second: String,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Order {
 }
 
 impl Order {
-    /// Reads `checkpoint: StaleFence < LeaseExpired`.
+    /// Parses `checkpoint: StaleFence < LeaseExpired`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let rules = text.split_once(':').and_then(|(operation, rules)| {
             let (first, second) = rules.split_once('<')?;
@@ -51,18 +51,18 @@ impl Order {
     }
 }
 
-/// What one script covers.
+/// Coverage of one script.
 #[derive(Clone, Debug, Default)]
 pub struct FileCoverage {
-    /// Where it lies below the scripts' directory.
+    /// Path below the scripts' directory.
     pub name: String,
-    /// The answers that came.
+    /// The answers that occurred.
     pub cells: BTreeSet<Cell>,
     /// The orders that were shown.
     pub orders: BTreeSet<Order>,
 }
 
-/// Watches for the two answers that show an order.
+/// Collects the two answers that show an order.
 #[derive(Debug)]
 pub(super) struct Watch {
     order: Order,
@@ -71,7 +71,7 @@ pub(super) struct Watch {
     between: usize,
 }
 
-/// One time that the watched operation was refused or replayed.
+/// One refusal or replay of the watched operation.
 #[derive(Debug)]
 struct Step {
     label: String,
@@ -84,9 +84,9 @@ impl Watch {
         Self { order, seen: Vec::new(), between: 0 }
     }
 
-    /// Hears of every command.
+    /// Records a command.
     pub(super) fn note(&mut self, arguments: &Arguments, label: &str) {
-        // What succeeds changes the state, also if it is the operation itself.
+        // A successful command changes the state, also if it is the watched operation.
         if arguments.command != self.order.operation || label == EXECUTED {
             self.between += 1;
             return;
@@ -96,12 +96,12 @@ impl Watch {
         self.between = 0;
     }
 
-    /// The order, if it was shown.
+    /// Returns the order if it was shown.
     pub(super) fn close(self) -> Result<Order, String> {
         let order = &self.order;
         let [one, other] = &self.seen[..] else {
             let times = self.seen.len();
-            return Err(format!("`{order}` needs the command twice, it came {times} times"));
+            return Err(format!("`{order}` needs exactly two refusals, there are {times}"));
         };
         let answers = [one.label.as_str(), other.label.as_str()];
         let wanted = [order.first.as_str(), order.second.as_str()];

@@ -1,4 +1,4 @@
-//! The scripts on disk: found, played, compared, and rewritten when asked.
+//! Finds, runs and compares the scripts on disk, and rewrites them on request.
 
 use std::fs;
 use std::io;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use super::ScriptBackend;
 use super::coverage::FileCoverage;
-use super::play::{Played, play_on};
-use super::stage::{Here, Stage};
+use super::executor::{Executor, LocalExecutor};
+use super::run::{ScriptOutcome, run_script_on};
 
-/// What came of all scripts.
+/// Result of all scripts.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What each script that was played covers.
+    /// Coverage of each script that ran.
     pub files: Vec<FileCoverage>,
-    /// Scripts that the backend cannot play.
+    /// Scripts whose settings the backend does not support.
     pub skipped: Vec<String>,
-    /// Scripts that were not answered as they say, with the first difference.
+    /// Scripts whose answers differ, with the first difference.
     pub failures: Vec<String>,
 }
 
-/// Plays every script through `backend`, or rewrites them all with what it answers.
+/// Runs every script on `backend` and compares its answers, or rewrites the scripts with them.
 ///
 /// Rewrite only what you can explain: a golden file is a statement about the protocol.
 ///
@@ -28,29 +28,29 @@ pub struct Report {
 ///
 /// If the scripts cannot be read or written.
 pub fn check_scripts<B: ScriptBackend>(backend: &mut B, rewrite: bool) -> io::Result<Report> {
-    check_scripts_on(&mut Here::new(backend), rewrite)
+    check_scripts_on(&mut LocalExecutor::new(backend), rewrite)
 }
 
-/// As [`check_scripts`], on any stage.
+/// Runs every script on any executor; see [`check_scripts`].
 ///
 /// # Errors
 ///
-/// As [`check_scripts`].
-pub fn check_scripts_on<S: Stage>(stage: &mut S, rewrite: bool) -> io::Result<Report> {
+/// As for [`check_scripts`].
+pub fn check_scripts_on<S: Executor>(executor: &mut S, rewrite: bool) -> io::Result<Report> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("testscripts");
     let mut report = Report::default();
     for path in scripts_below(&root)? {
         let text = fs::read_to_string(&path)?;
         let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
-        match play_on(stage, &text) {
-            Ok(Played::Skipped) => report.skipped.push(name),
-            Ok(Played::Done { text: played, mut coverage }) => {
+        match run_script_on(executor, &text) {
+            Ok(ScriptOutcome::Skipped) => report.skipped.push(name),
+            Ok(ScriptOutcome::Done { text: actual, mut coverage }) => {
                 coverage.name.clone_from(&name);
                 report.files.push(coverage);
-                if rewrite && played != text {
-                    fs::write(&path, &played)?;
-                } else if played != text {
-                    report.failures.push(format!("{name}: {}", first_difference(&text, &played)));
+                if rewrite && actual != text {
+                    fs::write(&path, &actual)?;
+                } else if actual != text {
+                    report.failures.push(format!("{name}: {}", first_difference(&text, &actual)));
                 }
             }
             Err(error) => report.failures.push(format!("{name}: {error}")),
@@ -59,7 +59,7 @@ pub fn check_scripts_on<S: Stage>(stage: &mut S, rewrite: bool) -> io::Result<Re
     Ok(report)
 }
 
-/// Every file of every topic, sorted.
+/// Returns every file of every topic, sorted.
 fn scripts_below(root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for topic in fs::read_dir(root)? {
@@ -71,12 +71,12 @@ fn scripts_below(root: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Where a script and what came of it part.
-fn first_difference(written: &str, played: &str) -> String {
-    let mut lines = written.lines().zip(played.lines()).enumerate();
-    match lines.find(|(_, (written, played))| written != played) {
-        Some((index, (written, played))) => {
-            format!("line {}\n  written: {written}\n  played:  {played}", index + 1)
+/// Describes the first line in which a script and its actual output differ.
+fn first_difference(written: &str, actual: &str) -> String {
+    let mut lines = written.lines().zip(actual.lines()).enumerate();
+    match lines.find(|(_, (written, actual))| written != actual) {
+        Some((index, (written, actual))) => {
+            format!("line {}\n  written: {written}\n  actual:  {actual}", index + 1)
         }
         None => "the output is longer or shorter than written".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! The scripts of this crate through the coordinator in memory, and the matrix of what they cover.
+//! Runs the scripts on the in-memory coordinator and checks their coverage matrix.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,17 +10,17 @@ use gossip_coordination::{
 use super::ladder_tests::{LADDERS, Ladder};
 use super::{Cell, Order, Report, ScriptBackend, WorldSettings, check_scripts};
 
-/// `GOSSIP_REWRITE=1 cargo test -p gossip-coordination golden` rewrites every script.
+/// `GOSSIP_REWRITE=1 cargo test -p gossip-conformance golden` rewrites every script.
 const REWRITE: &str = "GOSSIP_REWRITE";
 
-/// Fewer files that cover something new would mean that situations were folded together.
+/// Minimum number of files that add coverage: one situation per file.
 const FILES_MIN: usize = 150;
 
-/// All scripts, played once for every test.
+/// The report of all scripts, which run once for all tests.
 static REPORT: LazyLock<Report> = LazyLock::new(|| {
-    #[expect(clippy::disallowed_methods, reason = "the one switch of these tests")]
+    #[expect(clippy::disallowed_methods, reason = "the switch that rewrites the scripts")]
     let rewrite = std::env::var(REWRITE).is_ok();
-    check_scripts(&mut InMemory, rewrite).expect("the scripts lie beside the crate's sources")
+    check_scripts(&mut InMemory, rewrite).expect("the scripts are readable")
 });
 
 struct InMemory;
@@ -54,8 +54,8 @@ impl ScriptBackend for InMemory {
 #[test]
 fn golden_scripts_are_answered_as_written() {
     let failures = REPORT.failures.join("\n");
-    assert!(failures.is_empty(), "{failures}\n{REWRITE}=1 rewrites what you can explain");
-    assert!(REPORT.skipped.is_empty(), "the coordinator in memory plays every script");
+    assert!(failures.is_empty(), "{failures}\n{REWRITE}=1 rewrites the scripts");
+    assert!(REPORT.skipped.is_empty(), "the in-memory coordinator runs every script");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn golden_scripts_leave_no_cell_of_the_matrix_empty() {
     let counted = files_with_something_new(report);
     print_matrix(&covered, &shown);
     println!(
-        "{} cells, {} orders, {} files, of which {counted} cover something new",
+        "{} cells, {} orders, {} files, {counted} of which add coverage",
         cells.len(),
         orders.len(),
         report.files.len()
@@ -84,10 +84,10 @@ fn golden_scripts_leave_no_cell_of_the_matrix_empty() {
     let unknown: Vec<String> =
         covered.iter().filter(|cell| !cells.contains(**cell)).map(ToString::to_string).collect();
     assert!(unknown.is_empty(), "answers that no ladder lists: {}", unknown.join(", "));
-    assert!(counted >= FILES_MIN, "only {counted} files cover something new");
+    assert!(counted >= FILES_MIN, "only {counted} files add coverage");
 }
 
-/// How many files cover something that no file before them does.
+/// Returns the number of files with coverage that no earlier file has.
 fn files_with_something_new(report: &Report) -> usize {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut counted = 0;

@@ -1,10 +1,10 @@
-//! The ladder of every operation: its rules in the order in which they speak.
+//! The ladder of every operation: its rules in the order in which they are checked.
 //!
-//! This table is what the scripts are measured against. Every answer on a ladder must have come in
-//! some script, and every two neighbouring rules that can be broken at once must have been broken
-//! at once. Which answers an operation has is read from the sources of its error; what cannot be
-//! reached through the coordinator in memory is excused in [`UNREACHABLE`], and pairs that cannot
-//! be broken at once in [`NEVER_BOTH`], each with its reason.
+//! The coverage of the scripts is measured against this table. Some script must produce every
+//! answer of a ladder, and some script must violate every two neighbouring rules at once, where
+//! that is possible. The answers of an operation are read from the source of its error type.
+//! [`UNREACHABLE`] lists the answers that the in-memory coordinator cannot produce, and
+//! [`NEVER_BOTH`] the pairs that cannot be violated at once, each with its reason.
 
 use super::{Cell, Order};
 
@@ -21,25 +21,25 @@ const MANIFEST_RULES: &str =
 /// One operation.
 pub(super) struct Ladder {
     pub(super) operation: &'static str,
-    /// The source of its error, and the error's name.
+    /// The source file and the name of its error type.
     error: (&'static str, &'static str),
-    /// The answers of its rules in the order in which they speak. A replay is an answer too.
+    /// The answers of its rules in the order of the checks. A replay is an answer, too.
     rules: &'static [&'static [&'static str]],
 }
 
-/// An answer that no script can bring about.
+/// An answer that no script can produce.
 struct Unreachable {
     operation: &'static str,
     answer: &'static str,
-    #[expect(dead_code, reason = "for whoever reads the table")]
+    #[expect(dead_code, reason = "documents the row")]
     reason: &'static str,
 }
 
-/// Two rules that cannot be broken at once.
+/// Two rules that cannot be violated at once.
 struct NeverBoth {
     first: &'static str,
     second: &'static str,
-    #[expect(dead_code, reason = "for whoever reads the table")]
+    #[expect(dead_code, reason = "documents the row")]
     reason: &'static str,
 }
 
@@ -51,7 +51,7 @@ const fn ladder(
     Ladder { operation, error, rules }
 }
 
-/// Idempotency, then the lease: the beginning of every operation that is remembered by its number.
+/// Idempotency, then the lease: the first checks of every operation with an operation id.
 const REMEMBERED: &[&str] = &["ShardNotFound", "OpIdConflict", "replayed"];
 const LEASE: &[&str] =
     &["TenantMismatch", "ShardTerminal", "StaleFence", "LeaseExpired", "StaleFence.same"];
@@ -250,13 +250,13 @@ const fn excused(
 }
 
 const BY_TENANT: &str = "records are looked up by tenant, and no lease is presented";
-const PLAN: &str = "a plan has at least two children, and the other number never reaches a backend";
+const PLAN: &str = "a plan has at least two children, so no backend receives fewer";
 const BOUNDED: &str = "needs an unbounded shard, and roots are bounded";
 const OTHER_SPLIT: &str = "a rule of the other split";
 
-/// What no script can bring about, and why.
+/// Answers that no script can produce, with the reason.
 const UNREACHABLE: &[Unreachable] = &[
-    excused("*", "BackendError", "only a store fails; the protocol does not"),
+    excused("*", "BackendError", "only a store returns it, the protocol does not"),
     excused("acquire", "TenantMismatch", BY_TENANT),
     excused("accept", "TenantMismatch", BY_TENANT),
     excused("claim", "TenantMismatch", BY_TENANT),
@@ -281,7 +281,7 @@ const UNREACHABLE: &[Unreachable] = &[
     excused(
         "*",
         "SplitInvalid.BackendChildLimitExceeded",
-        "memory publishes as many children at once as a plan can have",
+        "the in-memory coordinator publishes any number of children at once",
     ),
     excused("split_replace", "SplitInvalid.ParentCursorOutOfBounds", OTHER_SPLIT),
     excused("split_residual", "SplitInvalid.ChildCursorInvalid", OTHER_SPLIT),
@@ -290,12 +290,12 @@ const UNREACHABLE: &[Unreachable] = &[
     excused("create_run", "ConfigMismatch", "compares nothing"),
     excused("create_run_with_shards", "GetRunFailed", "only a store fails to read a run it has"),
     excused("cancel_run", "WrongStatus", "a run that is not over can be cancelled"),
-    excused("fail_run", "NotSettled", "a run can be given up at any time"),
-    excused("cancel_run", "NotSettled", "a run can be stopped at any time"),
-    excused("pause_run", "NotSettled", "only completing asks for it"),
-    excused("resume_run", "NotSettled", "only completing asks for it"),
+    excused("fail_run", "NotSettled", "a run can be failed at any time"),
+    excused("cancel_run", "NotSettled", "a run can be cancelled at any time"),
+    excused("pause_run", "NotSettled", "only complete_run checks it"),
+    excused("resume_run", "NotSettled", "only complete_run checks it"),
     excused("register_worker", "NotRegistered", "it registers"),
-    excused("heartbeat", "TooManyWorkers", "it registers nobody"),
+    excused("heartbeat", "TooManyWorkers", "it does not register"),
     excused("list_workers", "NotRegistered", "it only reads"),
     excused("list_workers", "TooManyWorkers", "it only reads"),
 ];
@@ -304,18 +304,19 @@ const fn never(first: &'static str, second: &'static str, reason: &'static str) 
     NeverBoth { first, second, reason }
 }
 
-const NO_RECORD: &str = "what does not exist remembers nothing and breaks no other rule";
-const ONE_MEMORY: &str = "an id was used with the same parameters or with others";
-const NO_KEY: &str = "a cursor without a key has no token either, and is nowhere";
-const NO_ROWS: &str = "an empty manifest has no row to break a rule";
-const REFUSED: &str = "a manifest that breaks a rule was never registered";
+const NO_RECORD: &str = "a missing record has no operation log and violates no other rule";
+const ONE_MEMORY: &str = "an id was used either with the same parameters or with others";
+const NO_KEY: &str = "a cursor without a key has no token and no position";
+const NO_ROWS: &str = "an empty manifest has no row that violates a rule";
+const REFUSED: &str = "a manifest that violates a rule was never registered";
 const NO_LEASE: &str = "a finished shard has no lease";
-const NO_OPERATION: &str = "a run without shards remembers no operation but its cancelling";
-const NEW_RUN: &str = "a run is either there already or made by this call";
+const NO_OPERATION: &str =
+    "the only operation in the log of a run without shards is its cancellation";
+const NEW_RUN: &str = "a run either exists or is created by this call";
 const ONE_STATUS: &str = "a run has one status";
-const ONE_CELL: &str = "two fates of one deleted run: gone, or gone and asked again";
+const ONE_CELL: &str = "a deleted run is either missing or its deletion is replayed";
 
-/// Pairs that cannot be broken at once, on any ladder.
+/// Pairs that cannot be violated at once, on any ladder.
 const NEVER_BOTH: &[NeverBoth] = &[
     never("ShardNotFound", "OpIdConflict", NO_RECORD),
     never("ShardNotFound", "replayed", NO_RECORD),
@@ -336,7 +337,7 @@ const NEVER_BOTH: &[NeverBoth] = &[
     never("ShardTerminal", "AlreadyLeased", NO_LEASE),
     never("ShardTerminal", "ShardTerminal.committed", "a parked shard is not parked again"),
     never("RunAlreadyExists", "ConfigMismatch", "a deleted run has no settings to compare"),
-    never("RunAlreadyExists", "replayed", "a deleted run remembers no registration"),
+    never("RunAlreadyExists", "replayed", "a deleted run has no registration"),
     never("replayed", "RegisterShardsFailed", ONE_MEMORY),
     never("replayed", "RegisterShardsFailed.committed", NEW_RUN),
     never("ConfigMismatch", "RegisterShardsFailed.committed", NEW_RUN),
@@ -358,11 +359,11 @@ const NEVER_BOTH: &[NeverBoth] = &[
     never("RunTerminal", "WrongStatus", ONE_STATUS),
     never("WrongStatus", "NotSettled", "a run without shards has none that is unfinished"),
     never("replayed", "RunNotFound", ONE_CELL),
-    never("replayed", "NotTerminal", "what was deleted was over"),
+    never("replayed", "NotTerminal", "a deleted run was terminal"),
     never("replayed", "OpIdConflict", ONE_MEMORY),
 ];
 
-/// Pairs that cannot be broken at once on one ladder, though they can on another.
+/// Pairs that cannot be violated at once on one ladder, but can on another.
 const NEVER_BOTH_IN: &[(&str, NeverBoth)] = &[
     ("revoke_lease", never("ShardNotFound", "ShardTerminal", NO_RECORD)),
     ("complete_run", never("OpIdConflict", "WrongStatus", NO_OPERATION)),
@@ -380,15 +381,15 @@ impl Ladder {
         self.rules.iter().flat_map(|rules| rules.iter().copied())
     }
 
-    /// Every answer that some script must bring about.
+    /// Returns every answer that some script must produce.
     pub(super) fn cells(&self) -> impl Iterator<Item = Cell> {
         let operation = self.operation.to_owned();
         let cell = move |answer: &str| Cell { operation: operation.clone(), answer: answer.into() };
         std::iter::once("executed").chain(self.rules()).map(cell)
     }
 
-    /// Every rule with the nearest one behind it, and with the nearest one before it, that can be
-    /// broken at the same time.
+    /// Pairs every rule with the nearest later rule, and with the nearest earlier rule, that can be
+    /// violated at the same time.
     pub(super) fn orders(&self) -> Vec<Order> {
         let rules: Vec<&str> = self.rules().collect();
         let mut pairs = Vec::new();
@@ -406,14 +407,14 @@ impl Ladder {
         pairs.into_iter().map(order).collect()
     }
 
-    /// Whether two rules can be broken at once.
+    /// Returns whether two rules can be violated at once.
     fn both(&self, first: &str, second: &str) -> bool {
         let is = |pair: &NeverBoth| pair.first == first && pair.second == second;
         let here = |(operation, pair): &(&str, NeverBoth)| *operation == self.operation && is(pair);
         !NEVER_BOTH.iter().any(is) && !NEVER_BOTH_IN.iter().any(here)
     }
 
-    /// Whether some rule answers `variant`.
+    /// Returns whether some rule answers `variant`.
     fn has_rule(&self, variant: &str) -> bool {
         self.rules().any(|rule| {
             let rest = rule.strip_prefix(variant);
@@ -421,7 +422,7 @@ impl Ladder {
         })
     }
 
-    /// The variants of the operation's error, with those of the rules inside them.
+    /// Returns the variants of the operation's error, with nested variants.
     fn variants(&self) -> Vec<String> {
         let (source, name) = self.error;
         let expand = |variant: String| match variant.as_str() {
@@ -443,9 +444,10 @@ fn inner(outer: &str, source: &str, name: &str) -> Vec<String> {
     variants_of(source, name).into_iter().map(|variant| format!("{outer}.{variant}")).collect()
 }
 
-/// The variants of `pub enum name` in `source`: what stands one level in and begins a name.
+/// Returns the variants of `pub enum name` in `source`: the capitalized words at the first indent.
 fn variants_of(source: &str, name: &str) -> Vec<String> {
-    let (_, body) = source.split_once(&format!("pub enum {name} {{")).expect("the enum is there");
+    let (_, body) =
+        source.split_once(&format!("pub enum {name} {{")).expect("the source contains the enum");
     let lines = body.lines().take_while(|line| *line != "}");
     let variant = |line: &str| {
         let line = line.strip_prefix("    ")?;
@@ -456,14 +458,20 @@ fn variants_of(source: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_variant_of_every_error_is_on_its_ladder_or_said_to_be_unreachable() {
+fn every_error_variant_is_on_its_ladder_or_listed_as_unreachable() {
     for ladder in &LADDERS {
         for variant in ladder.variants() {
             let listed = ladder.has_rule(&variant);
             let excused = UNREACHABLE.iter().any(|row| row.excuses(ladder.operation, &variant));
             let operation = ladder.operation;
-            assert!(listed || excused, "{operation}: {variant} is neither shown nor excused");
-            assert!(!(listed && excused), "{operation}: {variant} is shown and excused");
+            assert!(
+                listed || excused,
+                "{operation}: {variant} is neither on the ladder nor listed as unreachable"
+            );
+            assert!(
+                !(listed && excused),
+                "{operation}: {variant} is both on the ladder and listed as unreachable"
+            );
         }
     }
 }

@@ -1,20 +1,20 @@
-//! Golden scripts: the protocol as text files that anybody can read.
+//! Golden scripts: the protocol as readable text files.
 //!
-//! A script tells one situation. Blocks of commands stand above a line of three dashes, and what
-//! the coordinator answered and which events it emitted stand below it, up to an empty line:
+//! A script describes one situation. Each block holds commands, a line of three dashes, and the
+//! coordinator's answers and events, up to an empty line:
 //!
 //! ```text
-//! # A worker gets a shard that nobody holds.
+//! # A worker acquires a free shard.
 //! acquire shard=0 worker=1 now=10 as=l1
 //! ---
 //! granted shard=0 fence=2 deadline=110 attempts=1 range=a..m cursor=none available=1 next=110
 //! event ShardAcquired { shard: 0, worker: <redacted>, fence_epoch: 2 }
 //! ```
 //!
-//! The files lie in `testscripts/` of this crate, and every backend runs the same ones: it brings a
-//! [`ScriptBackend`] and calls [`check_scripts`]. Scripts use the public traits only, so that a
-//! real server can be tested from outside. A [`Troupe`] has the commands of one script performed by
-//! several handles or processes on one store.
+//! The files are in `testscripts/` of this crate, and every backend runs the same ones: it
+//! implements [`ScriptBackend`] and calls [`check_scripts`]. Scripts use the public traits only, so
+//! that a real server can be tested from outside. A [`MultiHandle`] distributes the commands of one
+//! script over several handles or processes on one store.
 //!
 //! # The language
 //!
@@ -23,42 +23,39 @@
 //! unless given. Grants are kept `as=` a name and presented as `lease=` that name, and can be
 //! forged by `owner=`, `fence=`, `lease_tenant=` and `lease_shard=`. `c*5` is a key of five bytes.
 //! Shards cut from shard 0 are called `0.0`, `0.1` and so on. `repeat 01..16 COMMAND` runs a
-//! command with `$` replaced by each number, and `$+` by the next, and tells only how often it was
-//! answered how.
+//! command with `$` replaced by each number, and `$+` by the next, and prints only the number of
+//! times each answer occurred.
 //!
 //! # Order between two rules
 //!
-//! `order checkpoint: StaleFence < LeaseExpired` says that what follows shows both rules broken at
-//! once, and which one speaks. The script then gives that command to be refused exactly twice, with
-//! one thing changed in between: the state, or one argument. One answer must be each of the two.
-//! The state that breaks the second rule is thereby seen to do so, and the first rule speaks
-//! before it.
+//! `order checkpoint: StaleFence < LeaseExpired` announces a call that violates both rules, of
+//! which the first one is reported. The command must then be refused exactly twice, with one change
+//! in between: in the state, or in one argument. The two answers must be the two rules. This proves
+//! that the state violates the second rule, and that the first rule is checked before it.
 //!
-//! # What is absent
-//!
-//! No rule of the protocol, and no expectation: the files hold those. Unlike the rest of the crate
-//! this module reads and, when asked to, writes files; it is compiled for tests only.
+//! This module contains no protocol rule and no expectation: those are in the files. It reads and,
+//! on request, rewrites them.
 
 mod answer;
 mod arguments;
 mod coverage;
+mod executor;
 mod files;
-mod play;
+mod multi_handle;
+mod run;
 mod run_commands;
 mod script;
 mod shard_commands;
 mod show;
-mod stage;
-mod troupe;
 mod wire;
 mod world;
 
 pub use self::coverage::{Cell, FileCoverage, Order};
+pub use self::executor::{CommandOutput, Executor};
 pub use self::files::{Report, check_scripts, check_scripts_on};
-pub use self::play::{Played, play, play_on};
+pub use self::multi_handle::{Channel, HandleServer, MultiHandle, Routing};
+pub use self::run::{ScriptOutcome, run_script, run_script_on};
 pub use self::script::ScriptError;
-pub use self::stage::{Performed, Stage};
-pub use self::troupe::{Actor, Casting, Line, Troupe};
 
 use gossip_contracts::identity::TenantId;
 use gossip_coordination::store::{
@@ -66,53 +63,53 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{CoordinationFacade, StateTransitionEvent};
 
-/// The highest number of a tenant in a script that sets limits.
+/// Highest tenant number in a script that sets limits.
 const TENANTS_MAX: u8 = 3;
 
-/// Whether the name of a script says that it needs what only the coordinator in memory has: a slab
-/// to fill, or a limit on the shards of all tenants.
+/// Returns whether a script, by its name, needs a feature that only the in-memory coordinator has:
+/// a slab of limited size, or a limit on the shards of all tenants.
 #[must_use]
 pub fn is_for_memory_only(script: &str) -> bool {
     script.contains("slab") || script.contains("limit_of_the_tenant_comes_before_that_of_all")
 }
 
-/// How a backend takes part in the scripts.
+/// A backend that can run scripts.
 pub trait ScriptBackend {
-    /// What scripts talk to.
+    /// The coordinator under test.
     type Coordinator: CoordinationFacade;
 
-    /// An empty coordinator; `None` if this kind cannot have such settings, which skips the script.
+    /// Returns an empty coordinator, or `None` to skip the script if the settings are unsupported.
     fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator>;
 
-    /// Runs `call` and collects the events of the operations in it.
+    /// Runs `call` and returns its result with the events of its operations.
     fn observe<R>(
         coordinator: &mut Self::Coordinator,
         call: impl FnOnce(&mut Self::Coordinator) -> R,
     ) -> (R, Vec<StateTransitionEvent>);
 }
 
-/// Limits that a script may ask for; `None` leaves the backend its default.
+/// Limits that a script can set; `None` keeps the backend's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorldSettings {
-    /// Ticks that a worker waits between claims.
+    /// Claim cooldown of a worker, in ticks.
     pub claim_cooldown: Option<u64>,
-    /// Shards one tenant may have.
+    /// Maximum number of shards per tenant.
     pub max_shards_per_tenant: Option<usize>,
-    /// Shards there may be in all.
+    /// Maximum number of shards in total.
     pub max_total_shards: Option<usize>,
-    /// Bytes for keys and cursors, where a backend has such a bound.
+    /// Bytes for keys and cursors, for backends with such a bound.
     pub slab_bytes: Option<usize>,
 }
 
 impl WorldSettings {
-    /// The settings of a handle, with these limits.
+    /// Returns the configuration of a handle with these limits.
     #[must_use]
     pub fn limit(self, handle: StoreConfig) -> StoreConfig {
         StoreConfig { claim_cooldown_interval: self.claim_cooldown.unwrap_or(0), ..handle }
     }
 
-    /// Whether a store can have them: it has no slab, and an allotment for each tenant instead of a
-    /// limit on all shards.
+    /// Returns whether a store supports these settings. A store has no slab, and an allotment for
+    /// each tenant instead of a limit on all shards.
     #[must_use]
     pub const fn fit_a_store(self) -> bool {
         self.slab_bytes.is_none() && self.max_total_shards.is_none()
@@ -125,7 +122,8 @@ impl WorldSettings {
     /// If the store fails.
     pub fn allot<S: Store>(self, store: &mut S) {
         for (tenant, allotment) in self.allotments() {
-            fly(store, set_allotment(tenant, Some(allotment))).expect("an empty store takes it");
+            fly(store, set_allotment(tenant, Some(allotment)))
+                .expect("an empty store accepts the allotment");
         }
     }
 
@@ -137,7 +135,7 @@ impl WorldSettings {
     pub async fn allot_async<S: AsyncStore>(self, store: &mut S) {
         for (tenant, allotment) in self.allotments() {
             let allotted = fly_async(store, set_allotment(tenant, Some(allotment))).await;
-            allotted.expect("an empty store takes it");
+            allotted.expect("an empty store accepts the allotment");
         }
     }
 
@@ -153,6 +151,6 @@ mod golden_tests;
 #[cfg(test)]
 mod ladder_tests;
 #[cfg(test)]
-mod script_tests;
+mod multi_handle_tests;
 #[cfg(test)]
-mod troupe_tests;
+mod script_tests;

@@ -1,4 +1,4 @@
-//! The commands on runs, of administrators and of the registry of workers.
+//! Commands on runs, administration commands, and commands of the worker registry.
 
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId, WorkerId};
@@ -12,11 +12,11 @@ use super::answer::Answer;
 use super::arguments::{Arguments, Manifest, bytes, number};
 use super::world::World;
 
-/// How long a lease lasts unless a script says so.
+/// Default lease duration of a run.
 const LEASE: u64 = 100;
 
 impl<B: ScriptBackend> World<B> {
-    /// Runs the command, if it is one of an administrator.
+    /// Runs the command if it concerns runs, administration or the worker registry.
     pub(super) fn run_command(
         &mut self,
         arguments: &mut Arguments,
@@ -45,7 +45,7 @@ impl<B: ScriptBackend> World<B> {
         Ok(Some(answer))
     }
 
-    /// An active run to begin with, about which nothing is told.
+    /// Creates an active run as the starting point of a script; prints no events.
     fn given(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
         let made = self.create_run_with_shards(arguments)?;
         self.forget_events();
@@ -53,7 +53,8 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn create_run(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let result = match config(arguments)? {
             Ok(config) => {
                 self.observe(|coordinator, _| coordinator.create_run(now, tenant, run, config))
@@ -67,7 +68,8 @@ impl<B: ScriptBackend> World<B> {
         &mut self,
         arguments: &mut Arguments,
     ) -> Result<Result<IdempotentOutcome<RunOpResult>, CreateRunError>, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let manifest = Manifest::parse(&arguments.need("shards")?)?;
         let (config, op) = (config(arguments)?, self.op(arguments)?);
         Ok(match config {
@@ -80,7 +82,8 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn register_shards(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let manifest = Manifest::parse(&arguments.need("shards")?)?;
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| {
@@ -89,7 +92,7 @@ impl<B: ScriptBackend> World<B> {
         Ok(Answer::outcome(result, show_registered))
     }
 
-    /// The five operations that move a run on take the same arguments.
+    /// Runs one of the five status transitions, which take the same arguments.
     fn transition(
         &mut self,
         arguments: &mut Arguments,
@@ -101,21 +104,23 @@ impl<B: ScriptBackend> World<B> {
             OpId,
         ) -> Result<IdempotentOutcome<()>, RunTransitionError>,
     ) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| call(coordinator, now, tenant, run, op));
         Ok(Answer::outcome(result, |()| String::new()))
     }
 
     fn delete_run(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| coordinator.delete_run(now, tenant, run, op));
         Ok(Answer::outcome(result, |()| String::new()))
     }
 
     fn unpark(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (shard, op) = (self.shard(arguments)?, self.op(arguments)?);
         let result =
             self.observe(|coordinator, _| coordinator.unpark_shard(now, tenant, shard, op));
@@ -123,7 +128,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn request_action(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (shard, action) = (self.shard(arguments)?, action(&arguments.need("action")?)?);
         let until = LogicalTime::from_raw(arguments.need_number("until")?);
         let op = self.op(arguments)?;
@@ -134,7 +139,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn revoke_lease(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (shard, op) = (self.shard(arguments)?, self.op(arguments)?);
         let result =
             self.observe(|coordinator, _| coordinator.revoke_lease(now, tenant, shard, op));
@@ -142,7 +147,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn register_worker(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let worker = Self::worker(arguments)?;
         let result =
             self.observe(|coordinator, _| coordinator.register_worker(now, tenant, worker));
@@ -150,13 +155,13 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn heartbeat(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let worker = Self::worker(arguments)?;
         let state = match arguments.need("state")?.as_str() {
             "working" => WorkerState::Working,
             "idle" => WorkerState::Idle,
             "draining" => WorkerState::Draining,
-            other => return Err(format!("no worker is `{other}`")),
+            other => return Err(format!("unknown worker state `{other}`")),
         };
         let result =
             self.observe(|coordinator, _| coordinator.heartbeat(now, tenant, worker, state));
@@ -168,7 +173,7 @@ impl<B: ScriptBackend> World<B> {
     }
 }
 
-/// The settings of a run; whether they make one is part of what is tested.
+/// Parses the settings of a run without validating them: scripts test the validation.
 fn config(arguments: &mut Arguments) -> Result<Result<RunConfig, RunConfigError>, String> {
     let lease = arguments.number("lease")?.unwrap_or(LEASE);
     let retries = match arguments.number("retries")? {
@@ -187,7 +192,7 @@ fn action(text: &str) -> Result<ShardAction, String> {
     match (name, detail) {
         ("split", None) => Ok(ShardAction::Split(None)),
         ("split", Some(key)) => {
-            let key = SplitKey::try_new(&bytes(key)?).ok_or("no key to split at")?;
+            let key = SplitKey::try_new(&bytes(key)?).ok_or("invalid split key")?;
             Ok(ShardAction::Split(Some(key)))
         }
         ("release", None) => Ok(ShardAction::Release),
@@ -196,11 +201,11 @@ fn action(text: &str) -> Result<ShardAction, String> {
             Ok(ShardAction::HandOff(Some(WorkerId::from_raw(number(worker)?))))
         }
         ("withdraw", None) => Ok(ShardAction::Withdraw),
-        _ => Err(format!("nobody can be asked to `{text}`")),
+        _ => Err(format!("unknown action `{text}`")),
     }
 }
 
-/// The first few ids; a manifest may have thousands.
+/// Formats the first few ids; a manifest may have thousands.
 fn show_registered(result: RunOpResult) -> String {
     const SHOWN_MAX: usize = 4;
     match result {

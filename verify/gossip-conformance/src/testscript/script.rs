@@ -1,17 +1,17 @@
-//! The text of a script: blocks of commands and what they printed.
+//! The text of a script: blocks of commands and their output.
 
 use thiserror::Error;
 
-/// Stands between the commands of a block and their output.
+/// Separates the commands of a block from their output.
 const RULE: &str = "---";
 
-/// A script that cannot be understood.
+/// A script that cannot be parsed or executed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {message}")]
 pub struct ScriptError {
-    /// Where, counted from one.
+    /// Line number, from one.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
 }
 
@@ -20,21 +20,21 @@ pub struct ScriptError {
 pub(super) struct Block<'t> {
     /// Number of the first line.
     pub(super) first_line: usize,
-    /// Comments, empty lines and commands, as they stand.
+    /// Comments, empty lines and commands, unchanged.
     pub(super) head: Vec<&'t str>,
-    /// What is expected below the rule.
+    /// Expected output.
     pub(super) expected: Vec<&'t str>,
 }
 
 impl<'t> Block<'t> {
-    /// The lines that are to be done, with their numbers.
+    /// Returns the commands with their line numbers.
     pub(super) fn instructions(&self) -> impl Iterator<Item = (usize, &'t str)> {
         let numbered = self.head.iter().enumerate();
         let numbered = numbered.map(|(index, line)| (self.first_line + index, line.trim()));
         numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
     }
 
-    /// The block as text, with `output` below the rule.
+    /// Appends the block to `text`, with `output` as its output.
     pub(super) fn write(&self, output: &[String], text: &mut String) {
         for line in &self.head {
             text.push_str(line);
@@ -49,7 +49,7 @@ impl<'t> Block<'t> {
     }
 }
 
-/// Cuts a script into its blocks.
+/// Splits a script into its blocks.
 pub(super) fn blocks(text: &str) -> Result<Vec<Block<'_>>, ScriptError> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().enumerate().peekable();

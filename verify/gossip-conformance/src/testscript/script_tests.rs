@@ -1,4 +1,4 @@
-//! The language of the scripts, and that a script which shows no order is found out.
+//! Tests of the script parser and of the check that a script shows its announced order.
 
 use super::arguments::Arguments;
 use super::coverage::{Order, Watch};

@@ -1,4 +1,4 @@
-//! The commands on shards: everything under a lease, and how a lease is got.
+//! Commands on shards: acquiring a lease, and the operations under a lease.
 
 use gossip_contracts::coordination::{SplitChild, SplitReplacePlan, SplitResidualPlan};
 use gossip_contracts::identity::LogicalTime;
@@ -13,14 +13,14 @@ use super::answer::{Answer, capacity, key, plain};
 use super::arguments::{Arguments, Position, Range};
 use super::world::{Held, World};
 
-/// A grant without its borrow of the scratch.
+/// A grant without its borrow of the scratch buffer.
 struct Granted {
     held: Held,
     text: String,
 }
 
 impl<B: ScriptBackend> World<B> {
-    /// Runs the command, if it is one on a shard.
+    /// Runs the command if it concerns a shard.
     pub(super) fn shard_command(
         &mut self,
         arguments: &mut Arguments,
@@ -45,7 +45,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn acquire(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (shard, worker) = (self.shard(arguments)?, Self::worker(arguments)?);
         let granted = self.observe(|coordinator, scratch| {
             let result = coordinator.acquire_and_restore_into(now, tenant, shard, worker, scratch);
@@ -55,7 +55,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn accept(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (shard, worker) = (self.shard(arguments)?, Self::worker(arguments)?);
         let handoff = handoff(arguments)?;
         let granted = self.observe(|coordinator, scratch| {
@@ -66,7 +66,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn claim(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (run, worker) = (Self::run(arguments)?, Self::worker(arguments)?);
         let granted = self.observe(|coordinator, scratch| {
             let result = coordinator.claim_next_available(now, tenant, run, worker, scratch);
@@ -82,7 +82,7 @@ impl<B: ScriptBackend> World<B> {
                 Answer::done(text)
             }
             Err(refused) => {
-                // A script may name a grant that is refused.
+                // A refused grant may have a name in the script.
                 arguments.take("as");
                 refused
             }
@@ -90,15 +90,15 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn renew(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let result = self.observe(|coordinator, _| coordinator.renew(now, tenant, &lease));
         Ok(Answer::of(result, |renewed| show_renewed(&renewed)))
     }
 
-    /// One lease may be forged by the usual arguments: `lease=` names it, `and=` names the others.
+    /// `lease=` names a lease that the usual arguments can forge; `and=` names the other leases.
     fn renew_many(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let mut leases: Vec<Lease> = Vec::new();
         for name in arguments.take("and").iter().flat_map(|names| names.split(',')) {
             leases.push(self.held(name)?.lease);
@@ -111,12 +111,12 @@ impl<B: ScriptBackend> World<B> {
         let answer = |result| Answer::of(result, |renewed| show_renewed(&renewed));
         let answers: Vec<Answer> = results.into_iter().map(answer).collect();
         let texts: Vec<&str> = answers.iter().map(|answer| answer.text.as_str()).collect();
-        let last = answers.last().ok_or("a lease was presented and not answered")?;
+        let last = answers.last().ok_or("no answer for a presented lease")?;
         Ok(Answer { label: last.label.clone(), text: texts.join("; ") })
     }
 
     fn checkpoint(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (lease, position) = (self.presented(arguments)?.lease, Position::take(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| {
@@ -128,7 +128,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn complete(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (lease, position) = (self.presented(arguments)?.lease, Position::take(arguments)?);
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| {
@@ -138,7 +138,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn park(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let (reason, op) = (park_reason(arguments)?, self.op(arguments)?);
         let result =
@@ -146,9 +146,9 @@ impl<B: ScriptBackend> World<B> {
         Ok(Answer::outcome(result, nothing))
     }
 
-    /// `at=` cuts the lease's range and hands the cursor `key=` on; `children=` spells them out.
+    /// `at=` splits the lease's range, whose cursor is `key=`; `children=` lists the children.
     fn split_replace(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let Held { lease, range } = self.presented(arguments)?;
         let children = parts(arguments, &range, "children")?;
         let op = self.op(arguments)?;
@@ -160,7 +160,7 @@ impl<B: ScriptBackend> World<B> {
         let result = self
             .observe(|coordinator, _| coordinator.split_replace(now, tenant, &lease, &plan, op));
         if let Ok(made) = &result {
-            self.christen(lease.shard(), &made.as_ref().into_inner().children);
+            self.name_children(lease.shard(), &made.as_ref().into_inner().children);
         }
         Ok(Answer::outcome(result, |made| {
             let ids: Vec<String> = made.children.iter().map(ToString::to_string).collect();
@@ -168,9 +168,9 @@ impl<B: ScriptBackend> World<B> {
         }))
     }
 
-    /// `at=` cuts the lease's range, or the one `of=` gives; `parts=` spells both parts out.
+    /// `at=` splits the lease's range, or the range `of=`; `parts=` lists both parts.
     fn split_residual(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let Held { lease, range } = self.presented(arguments)?;
         let parts = parts(arguments, &range, "parts")?;
         let op = self.op(arguments)?;
@@ -180,13 +180,13 @@ impl<B: ScriptBackend> World<B> {
         let result = self
             .observe(|coordinator, _| coordinator.split_residual(now, tenant, &lease, &plan, op));
         if let Ok(made) = &result {
-            self.christen(lease.shard(), &[made.into_inner().residual]);
+            self.name_children(lease.shard(), &[made.into_inner().residual]);
         }
         Ok(Answer::outcome(result, |made| format!("residual={}", made.residual)))
     }
 
     fn release(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let mode = match arguments.take("mode").as_deref() {
             None | Some("clean") => ReleaseMode::Clean,
@@ -200,7 +200,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn offer(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (lease, position) = (self.presented(arguments)?.lease, Position::take(arguments)?);
         let terms = OfferTerms {
             handoff: handoff(arguments)?,
@@ -215,7 +215,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn withdraw(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let lease = self.presented(arguments)?.lease;
         let (handoff, op) = (handoff(arguments)?, self.op(arguments)?);
         let result =
@@ -251,7 +251,7 @@ fn show_cursor(last_key: Option<&[u8]>, token: Option<&[u8]>) -> String {
     }
 }
 
-/// Everything that a renewal tells its owner.
+/// Formats the result of a renewal.
 fn show_renewed(renewed: &RenewResult) -> String {
     let mut text = format!("renewed deadline={}", renewed.new_deadline);
     text.push_str(&format!(" {}", capacity(renewed.capacity)));
@@ -278,10 +278,10 @@ fn handoff(arguments: &mut Arguments) -> Result<HandoffId, String> {
 fn park_reason(arguments: &mut Arguments) -> Result<ParkReason, String> {
     let name = arguments.take("reason").unwrap_or_else(|| "Other".to_owned());
     let reason = ParkReason::ALL.into_iter().find(|reason| format!("{reason:?}") == name);
-    reason.ok_or_else(|| format!("`{name}` is no reason to park"))
+    reason.ok_or_else(|| format!("`{name}` is not a park reason"))
 }
 
-/// The parts of a split, spelled out under `spelled` or cut at `at=`.
+/// Returns the parts of a split: those listed in the argument `spelled`, or the range cut at `at=`.
 fn parts(arguments: &mut Arguments, range: &Range, spelled: &str) -> Result<Vec<Range>, String> {
     if let Some(parts) = arguments.take(spelled) {
         return Range::parse_all(&parts);

@@ -1,4 +1,4 @@
-//! The commands that only read: through the public queries, so that any server can be asked.
+//! Read-only commands, through the public queries, so that they work on any server.
 
 use gossip_coordination::protocol::{CLAIM_CANDIDATES_MAX, ClaimCandidates};
 use gossip_coordination::{
@@ -12,7 +12,7 @@ use super::arguments::{Arguments, count};
 use super::world::World;
 
 impl<B: ScriptBackend> World<B> {
-    /// Runs the command, if it is one that reads.
+    /// Runs the command if it only reads.
     pub(super) fn show_command(
         &mut self,
         arguments: &mut Arguments,
@@ -36,7 +36,8 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn get_run_progress(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let result = self.observe(|coordinator, _| coordinator.get_run_progress(now, tenant, run));
         Ok(Answer::of(result, |progress| show_progress(&progress)))
     }
@@ -48,7 +49,7 @@ impl<B: ScriptBackend> World<B> {
             Some("available") => ShardFilter::available(),
             Some("parked") => ShardFilter::parked(),
             Some("roots") => ShardFilter::all().roots(),
-            Some(other) => return Err(format!("there is no filter `{other}`")),
+            Some(other) => return Err(format!("unknown filter `{other}`")),
         };
         let rows = self.rows(arguments, filter)?;
         Ok(Answer::of(rows, |rows| {
@@ -66,13 +67,14 @@ impl<B: ScriptBackend> World<B> {
         }))
     }
 
-    /// The listing behind every command that shows shards.
+    /// Lists the shards for every command that prints shards.
     fn rows(
         &mut self,
         arguments: &mut Arguments,
         filter: ShardFilter,
     ) -> Result<Result<Vec<ShardSummary>, GetRunError>, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let mut rows = Vec::new();
         let result = self.observe(|coordinator, _| {
             coordinator.list_shards_into(now, tenant, run, filter, &mut rows)
@@ -81,7 +83,8 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn candidates(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant, run) = (self.said.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
         let worker = Self::worker(arguments)?;
         let limit = arguments.take("limit").map(|limit| count(&limit)).transpose()?;
         let limit = limit.unwrap_or(CLAIM_CANDIDATES_MAX);
@@ -90,7 +93,7 @@ impl<B: ScriptBackend> World<B> {
             coordinator.collect_claim_candidates_into(now, tenant, run, worker, limit, &mut found)
         });
         Ok(Answer::of(result, |outlook| {
-            // Where a worker begins is a backend's own choice, which shards there are is not.
+            // The first candidate is the backend's choice; the set of candidates is not.
             let mut found: Vec<String> = found.iter().map(|shard| self.name(*shard)).collect();
             found.sort_unstable();
             let next =
@@ -100,7 +103,7 @@ impl<B: ScriptBackend> World<B> {
     }
 
     fn list_workers(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
-        let (now, tenant) = (self.said.clock, Self::tenant(arguments)?);
+        let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let mut entries = Vec::new();
         let result =
             self.observe(|coordinator, _| coordinator.list_workers_into(now, tenant, &mut entries));
@@ -113,7 +116,7 @@ impl<B: ScriptBackend> World<B> {
         }))
     }
 
-    /// One shard as a listing shows it.
+    /// Formats one shard of a listing.
     fn show_row(&self, row: &ShardSummary) -> String {
         let mut text = format!("shard {} {:?}", self.name(row.shard), row.status);
         text.extend(row.park_reason.map(|reason| format!(" {reason:?}")));

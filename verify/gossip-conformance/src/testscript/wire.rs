@@ -1,7 +1,7 @@
-//! The lines that a troupe and its actors exchange: fields with tabs in between.
+//! Requests and replies between a [`MultiHandle`](super::MultiHandle) and its handles.
 //!
-//! A tab, a line's end or a backslash within a field is written as two characters, so that every
-//! message is one line.
+//! A message is one line of tab-separated fields. Tabs, line feeds and backslashes within a field
+//! are escaped.
 
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
@@ -10,14 +10,14 @@ use gossip_coordination::{GrantToken, Lease};
 
 use super::WorldSettings;
 use super::arguments::{Range, number};
-use super::stage::Performed;
-use super::world::{Held, Said};
+use super::executor::CommandOutput;
+use super::world::{Held, ScriptState};
 
-/// What an actor is told.
+/// A request to a handle.
 pub(super) enum Request {
     Begin(WorldSettings),
-    /// A command, after all that was said before it.
-    Perform(Situation, String),
+    /// Executes a command in the given script state.
+    Execute(EncodedState, String),
 }
 
 impl Request {
@@ -33,7 +33,7 @@ impl Request {
                     &size(settings.slab_bytes),
                 ])
             }
-            Self::Perform(situation, line) => join(&["perform", &situation.0, line]),
+            Self::Execute(state, line) => join(&["execute", &state.0, line]),
         }
     }
 
@@ -53,20 +53,20 @@ impl Request {
                     slab_bytes: size(slab)?,
                 }))
             }
-            ["perform", situation, line] => {
-                Ok(Self::Perform(Situation(situation.to_owned()), line.to_owned()))
+            ["execute", state, line] => {
+                Ok(Self::Execute(EncodedState(state.to_owned()), line.to_owned()))
             }
-            _ => Err(format!("an actor is not told {} fields", fields.len())),
+            _ => Err(format!("unknown request with {} fields", fields.len())),
         }
     }
 }
 
-/// What an actor says.
+/// A reply of a handle.
 pub(super) enum Reply {
     Begun,
     Skipped,
-    /// What came of a command, and what has been said now.
-    Performed(Situation, Performed),
+    /// The output of a command and the script state after it.
+    Executed(EncodedState, CommandOutput),
 }
 
 impl Reply {
@@ -74,16 +74,16 @@ impl Reply {
         match self {
             Self::Begun => "begun".to_owned(),
             Self::Skipped => "skipped".to_owned(),
-            Self::Performed(situation, performed) => {
-                let Performed { label, text, events } = performed;
-                let mut fields = vec!["performed", &*situation.0, label, text];
+            Self::Executed(state, output) => {
+                let CommandOutput { label, text, events } = output;
+                let mut fields = vec!["executed", &*state.0, label, text];
                 fields.extend(events.iter().map(String::as_str));
                 join(&fields)
             }
         }
     }
 
-    /// A reply that is read as the error `message`.
+    /// Returns the reply line that parses as the error `message`.
     pub(super) fn error_line(message: &str) -> String {
         join(&["error", message])
     }
@@ -94,28 +94,28 @@ impl Reply {
         match fields[..] {
             ["begun"] => Ok(Self::Begun),
             ["skipped"] => Ok(Self::Skipped),
-            ["performed", situation, label, text, ref events @ ..] => {
+            ["executed", state, label, text, ref events @ ..] => {
                 let events = events.iter().map(ToString::to_string).collect();
-                let performed =
-                    Performed { label: label.to_owned(), text: text.to_owned(), events };
-                Ok(Self::Performed(Situation(situation.to_owned()), performed))
+                let output =
+                    CommandOutput { label: label.to_owned(), text: text.to_owned(), events };
+                Ok(Self::Executed(EncodedState(state.to_owned()), output))
             }
             ["error", message] => Err(message.to_owned()),
-            _ => Err(format!("an actor does not say {} fields", fields.len())),
+            _ => Err(format!("unknown reply with {} fields", fields.len())),
         }
     }
 }
 
-/// What a script has said so far, in words.
+/// A [`ScriptState`] encoded as words separated by spaces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Situation(String);
+pub(super) struct EncodedState(String);
 
-impl Situation {
-    pub(super) fn of(said: &Said) -> Self {
-        let mut words = vec![format!("clock {} op {}", said.clock.as_raw(), said.last_op)];
+impl EncodedState {
+    pub(super) fn of(state: &ScriptState) -> Self {
+        let mut words = vec![format!("clock {} op {}", state.clock.as_raw(), state.last_op)];
         let named = |(shard, name): (&ShardId, &String)| format!("name {} {name}", shard.as_raw());
-        words.extend(said.names.iter().map(named));
-        words.extend(said.leases.iter().map(|(name, held)| {
+        words.extend(state.names.iter().map(named));
+        words.extend(state.leases.iter().map(|(name, held)| {
             let Held { lease, range } = held;
             let numbers = [
                 lease.run().as_raw(),
@@ -133,33 +133,33 @@ impl Situation {
         Self(words.join(" "))
     }
 
-    pub(super) fn read(&self) -> Result<Said, String> {
-        let (mut said, mut words) = (Said::default(), Words(self.0.split_whitespace()));
+    pub(super) fn read(&self) -> Result<ScriptState, String> {
+        let (mut state, mut words) = (ScriptState::default(), Words(self.0.split_whitespace()));
         while let Some(word) = words.0.next() {
             match word {
-                "clock" => said.clock = LogicalTime::from_raw(words.number()?),
-                "op" => said.last_op = words.number()?,
+                "clock" => state.clock = LogicalTime::from_raw(words.number()?),
+                "op" => state.last_op = words.number()?,
                 "name" => {
                     let shard = ShardId::from_raw(words.number()?);
-                    said.names.insert(shard, words.word()?.to_owned());
+                    state.names.insert(shard, words.word()?.to_owned());
                 }
                 "lease" => {
                     let name = words.word()?.to_owned();
-                    said.leases.insert(name, words.held()?);
+                    state.leases.insert(name, words.held()?);
                 }
-                other => return Err(format!("nobody says `{other}`")),
+                other => return Err(format!("unknown word `{other}` in a script state")),
             }
         }
-        Ok(said)
+        Ok(state)
     }
 }
 
-/// The words of a situation that are not read yet.
+/// The words of an encoded state that are not parsed yet.
 struct Words<'w>(std::str::SplitWhitespace<'w>);
 
 impl<'w> Words<'w> {
     fn word(&mut self) -> Result<&'w str, String> {
-        self.0.next().ok_or_else(|| "a situation ends early".to_owned())
+        self.0.next().ok_or_else(|| "the script state ends early".to_owned())
     }
 
     fn number(&mut self) -> Result<u64, String> {
@@ -185,7 +185,7 @@ impl<'w> Words<'w> {
     }
 }
 
-/// A number, or that there is none.
+/// Formats an optional number.
 fn option(number: Option<u64>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
@@ -194,7 +194,7 @@ fn given(text: &str) -> Result<Option<u64>, String> {
     if text == "-" { Ok(None) } else { number(text).map(Some) }
 }
 
-/// Bytes as a word that is never empty.
+/// Encodes bytes as a word that is never empty.
 fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("x{digits}")
@@ -217,7 +217,7 @@ fn join(fields: &[&str]) -> String {
     escaped.collect::<Vec<_>>().join("\t")
 }
 
-/// The fields of a line, as they were joined.
+/// Splits a line into the fields that [`join`] wrote.
 fn split(line: &str) -> Vec<String> {
     let field = |text: &str| {
         let (mut field, mut rest) = (String::new(), text.chars());

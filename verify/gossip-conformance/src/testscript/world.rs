@@ -1,4 +1,4 @@
-//! What commands of a script work on: a coordinator, a clock, and things that have names.
+//! The state that the commands of a script work on: coordinator, clock, and named leases and shards.
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ use gossip_coordination::{AcquireScratch, Lease, StateTransitionEvent};
 use super::ScriptBackend;
 use super::answer::{Answer, plain};
 use super::arguments::{Arguments, Range, number};
-use super::stage::Performed;
+use super::executor::CommandOutput;
 
-/// Operations without a number get one from here on, far from those that scripts write.
+/// First operation id for commands without `op=`, far above those that scripts use.
 const FRESH_OP_FIRST: u64 = 1_000_000;
 
-/// Everything that one script has.
+/// State of one running script.
 pub(super) struct World<B: ScriptBackend> {
     coordinator: B::Coordinator,
-    pub(super) said: Said,
+    pub(super) state: ScriptState,
     scratch: Box<AcquireScratch>,
-    /// Events of the command under way.
+    /// Events of the current command.
     events: Vec<StateTransitionEvent>,
 }
 
-/// What a script has said so far and later commands refer to.
+/// The part of the state that later commands refer to.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
-    /// What `now=` said last; never zero, which no clock reports.
+pub(super) struct ScriptState {
+    /// The last `now=`; never zero, which no clock reports.
     pub(super) clock: LogicalTime,
-    /// Grants by the names that `as=` gave them. A later grant takes the name over.
+    /// Leases by their `as=` names. A later grant replaces an earlier one.
     pub(super) leases: BTreeMap<String, Held>,
-    /// Names of shards that were cut from others.
+    /// Names of shards created by splits.
     pub(super) names: BTreeMap<ShardId, String>,
-    /// The last number that was given to an operation without one.
+    /// The last operation id assigned to a command without `op=`.
     pub(super) last_op: u64,
 }
 
-impl Default for Said {
+impl Default for ScriptState {
     fn default() -> Self {
         Self {
             clock: LogicalTime::from_raw(1),
@@ -52,28 +52,28 @@ impl Default for Said {
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) lease: Lease,
-    /// As it was then, so that a retried split names the range it named before.
+    /// The range at the time of the grant, so that a retried split uses the same range.
     pub(super) range: Range,
 }
 
 impl<B: ScriptBackend> World<B> {
-    /// A script that begins with `coordinator`.
+    /// Creates the state of a script that starts with `coordinator`.
     pub(super) fn new(coordinator: B::Coordinator) -> Self {
         let scratch = Box::new(AcquireScratch::new());
-        Self { coordinator, said: Said::default(), scratch, events: Vec::new() }
+        Self { coordinator, state: ScriptState::default(), scratch, events: Vec::new() }
     }
 
-    /// Runs one command and tells what came of it.
-    pub(super) fn perform(&mut self, line: &str) -> Result<Performed, String> {
+    /// Runs one command and returns its output.
+    pub(super) fn execute(&mut self, line: &str) -> Result<CommandOutput, String> {
         let mut arguments = Arguments::parse(line)?;
         if let Some(now) = arguments.number("now")? {
-            self.said.clock = LogicalTime::from_raw(now);
+            self.state.clock = LogicalTime::from_raw(now);
         }
         let answer = self.command(&mut arguments)?;
         arguments.finish()?;
         let events = std::mem::take(&mut self.events);
         let shown = |event: &StateTransitionEvent| self.named(&plain(&format!("{:?}", event.kind)));
-        Ok(Performed {
+        Ok(CommandOutput {
             label: answer.label,
             text: self.named(&answer.text),
             events: events.iter().map(shown).collect(),
@@ -89,7 +89,7 @@ impl<B: ScriptBackend> World<B> {
         }
         match self.show_command(arguments)? {
             Some(answer) => Ok(answer),
-            None => Err(format!("there is no command `{}`", arguments.command)),
+            None => Err(format!("unknown command `{}`", arguments.command)),
         }
     }
 
@@ -104,17 +104,17 @@ impl<B: ScriptBackend> World<B> {
         result
     }
 
-    /// For commands about which nothing is told.
+    /// Discards the events of a command that prints none.
     pub(super) fn forget_events(&mut self) {
         self.events.clear();
     }
 
-    /// `tenant=`, or the first one.
+    /// Returns `tenant=`, or the first tenant.
     pub(super) fn tenant(arguments: &mut Arguments) -> Result<TenantId, String> {
         arguments.number("tenant")?.map_or_else(|| tenant(1), tenant)
     }
 
-    /// `run=`, or the first one.
+    /// Returns `run=`, or the first run.
     pub(super) fn run(arguments: &mut Arguments) -> Result<RunId, String> {
         Ok(RunId::from_raw(arguments.number("run")?.unwrap_or(1)))
     }
@@ -123,65 +123,65 @@ impl<B: ScriptBackend> World<B> {
         arguments.need_number("worker").map(WorkerId::from_raw)
     }
 
-    /// `op=`, or a fresh number.
+    /// Returns `op=`, or a fresh operation id.
     pub(super) fn op(&mut self, arguments: &mut Arguments) -> Result<OpId, String> {
         if let Some(op) = arguments.number("op")? {
             return Ok(OpId::from_raw(op));
         }
-        self.said.last_op += 1;
-        Ok(OpId::from_raw(self.said.last_op))
+        self.state.last_op += 1;
+        Ok(OpId::from_raw(self.state.last_op))
     }
 
-    /// `shard=` in `run=`.
+    /// Returns the key of `shard=` in `run=`.
     pub(super) fn shard(&self, arguments: &mut Arguments) -> Result<ShardKey, String> {
         let shard = self.shard_called(&arguments.need("shard")?)?;
         Ok(ShardKey::new(Self::run(arguments)?, shard))
     }
 
-    /// A shard by its number, or by its name if it was cut from another.
+    /// Returns a shard by its id, or by its name if a split created it.
     pub(super) fn shard_called(&self, name: &str) -> Result<ShardId, String> {
-        match self.said.names.iter().find(|(_, known)| *known == name) {
+        match self.state.names.iter().find(|(_, known)| *known == name) {
             Some((shard, _)) => Ok(*shard),
             None => number(name).map(ShardId::from_raw),
         }
     }
 
-    /// Gives names to shards cut from `parent`, unless they have names already.
-    pub(super) fn christen(&mut self, parent: ShardId, children: &[ShardId]) {
+    /// Names the children of `parent`, except those that have names already.
+    pub(super) fn name_children(&mut self, parent: ShardId, children: &[ShardId]) {
         let prefix = format!("{}.", self.name(parent));
         for child in children {
-            let born = self.said.names.values().filter(|name| name.starts_with(&prefix)).count();
-            self.said.names.entry(*child).or_insert_with(|| format!("{prefix}{born}"));
+            let born = self.state.names.values().filter(|name| name.starts_with(&prefix)).count();
+            self.state.names.entry(*child).or_insert_with(|| format!("{prefix}{born}"));
         }
     }
 
     pub(super) fn name(&self, shard: ShardId) -> String {
-        self.said.names.get(&shard).cloned().unwrap_or_else(|| shard.to_string())
+        self.state.names.get(&shard).cloned().unwrap_or_else(|| shard.to_string())
     }
 
-    /// `text` with derived shards called by their names.
+    /// Replaces the ids of derived shards in `text` by their names.
     fn named(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        // Numbers of derived shards have bit 63 set: nothing else in an answer is as long.
-        for (shard, name) in &self.said.names {
+        // Ids of derived shards have bit 63 set: no other number in an answer is as long.
+        for (shard, name) in &self.state.names {
             text = text.replace(&shard.to_string(), name);
         }
         text
     }
 
-    /// Keeps a grant under the name that `as=` gives, if any.
+    /// Stores a lease under its `as=` name, if any.
     pub(super) fn keep(&mut self, arguments: &mut Arguments, held: Held) {
         if let Some(name) = arguments.take("as") {
-            self.said.leases.insert(name, held);
+            self.state.leases.insert(name, held);
         }
     }
 
-    /// The lease called `name`.
+    /// Returns the lease called `name`.
     pub(super) fn held(&self, name: &str) -> Result<Held, String> {
-        self.said.leases.get(name).cloned().ok_or_else(|| format!("there is no lease `{name}`"))
+        self.state.leases.get(name).cloned().ok_or_else(|| format!("there is no lease `{name}`"))
     }
 
-    /// The lease that `lease=` names, forged as the other arguments say.
+    /// Returns the lease that `lease=` names, changed by the forging arguments.
     pub(super) fn presented(&self, arguments: &mut Arguments) -> Result<Held, String> {
         let Held { lease, range } = self.held(&arguments.need("lease")?)?;
         let owner = arguments.number("owner")?.map(WorkerId::from_raw);
@@ -200,8 +200,8 @@ impl<B: ScriptBackend> World<B> {
     }
 }
 
-/// Tenants of scripts differ in every byte.
+/// Returns the id of a tenant; tenants differ in every byte.
 fn tenant(number: u64) -> Result<TenantId, String> {
-    let byte = u8::try_from(number).map_err(|_| "tenants are small numbers".to_owned())?;
+    let byte = u8::try_from(number).map_err(|_| "a tenant number is at most 255".to_owned())?;
     Ok(TenantId::from_bytes([byte; 32]))
 }

@@ -11,15 +11,15 @@ use serde_json::Value;
 use crate::Outcome;
 use crate::fleet::sink::{Entry, Sink, Write};
 
-/// What one key takes: most of a handler's life, so whoever stops it stops it in the middle of one.
+/// Processing time of one key. It dominates, so that a signal usually interrupts a key.
 const WORK: Duration = Duration::from_millis(20);
 
-/// The name of the file in which a handler notes what it begins.
+/// Returns the name of the file in which a handler records each key before processing it.
 pub(crate) fn notes(worker: &str, pid: u32) -> String {
     format!("begun.{worker}.{pid}")
 }
 
-/// Answers JSON lines until there are no more; there are no figures.
+/// Answers JSON lines until the input ends; returns no figures.
 pub(crate) fn run(directory: &Path, keys: u64, worker: &str) -> Outcome<String> {
     let mut sink = Sink::open(directory, keys)?;
     let notes = directory.join(notes(worker, std::process::id()));
@@ -37,10 +37,10 @@ pub(crate) fn run(directory: &Path, keys: u64, worker: &str) -> Outcome<String> 
         let answer = match sink.write(Entry { key, fence, shard, worker })? {
             Write::Accepted => serde_json::json!({"type": "done", "id": id}),
             Write::Refused => serde_json::json!({
-                "type": "error", "id": id, "retry": false, "message": "a higher fence was here",
+                "type": "error", "id": id, "retry": false, "message": "the key was written under a higher fence",
             }),
         };
-        // Nobody listens any more: the input ends as well.
+        // If the worker has ended, the input ends as well.
         let _ = writeln!(io::stdout(), "{answer}");
     }
     Ok(String::new())

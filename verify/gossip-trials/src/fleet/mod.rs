@@ -1,17 +1,17 @@
-//! `cargo xtask fleet`: eight workers on one etcd, of which some die, one sleeps, and one leaves.
+//! `cargo xtask fleet`: eight workers on one etcd; some are killed, one is suspended, one drains.
 //!
 //! `fleet trial KEYS DIRECTORY` starts an etcd server and eight `gossip worker` processes on one
-//! run. Two are killed with all that they started, one is stopped beyond its lease and goes on
-//! later, one is told to drain, and some shards are asked back from the others. Whatever their
-//! handlers write goes through a [fenced sink](sink), and a [watcher](watch) notes until when
-//! leases last. At the end the run's certificate is compared with its source, and the
-//! [books](book) must show that no key was lost, that every key that was redone has a cause, that
-//! nothing was taken from a live owner, and that the late writes of the sleeper were refused.
+//! run. Two are killed with their child processes, one is suspended for longer than its lease and
+//! resumed later, one is drained, and the others are requested to release some shards. Handlers
+//! write through a [fenced sink](sink), and a [watcher](watch) records the deadlines of leases. At
+//! the end the run's certificate is compared with its source, and the [history
+//! check](history_check) verifies that no key was lost, that every repeated key has a cause, that
+//! no live owner lost a shard, and that the late writes of the suspended worker were refused.
 //!
 //! `fleet handle DIRECTORY WORKER KEYS` is the handler: JSON lines, one item at a time.
 
-mod book;
 mod handler;
+mod history_check;
 mod sink;
 mod trial;
 mod watch;

@@ -1,11 +1,11 @@
-//! A place for results that many processes write to, and that refuses whoever was overtaken.
+//! A fenced sink that many processes write to.
 //!
-//! It remembers the highest fence that has written each key, and takes a write only under that
-//! fence or a higher one. Everything that comes is noted in a journal, in the order in which it
-//! came: that is what the trial is judged by.
+//! It stores the highest fence that has written each key, and accepts a write only under that fence
+//! or a higher one. Every write is appended to a journal in arrival order; the trial is checked by
+//! that journal.
 //!
-//! One lock on one file makes a write one step. The journal comes before the fence, so a writer
-//! that is killed in between leaves a note too many and never a fence without a note.
+//! A lock on one file makes a write atomic. The journal is written before the fence, so a writer
+//! that is killed in between leaves an extra journal line, never a fence without a line.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
@@ -15,20 +15,20 @@ use std::path::{Path, PathBuf};
 use gossip_scanner_runtime::{Clock as _, SystemClock};
 
 use crate::Outcome;
-use crate::fleet::book::Time;
+use crate::fleet::history_check::Time;
 
 /// Bytes of a fence.
 const FENCE_BYTES: u64 = 8;
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     Accepted,
-    /// Somebody has written the key under a higher fence.
+    /// The key was written under a higher fence.
     Refused,
 }
 
-/// Who writes what.
+/// A write with its worker and fence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) key: u64,
@@ -37,12 +37,12 @@ pub(crate) struct Entry<'a> {
     pub(crate) worker: &'a str,
 }
 
-/// The time of a note, by the clock that workers read, too.
+/// Returns the time of a journal line, by the clock of the workers.
 pub(crate) fn now() -> Time {
     SystemClock::new().now().as_raw()
 }
 
-/// The sink, as one process sees it.
+/// The sink, opened by one process.
 #[derive(Debug)]
 pub(crate) struct Sink {
     fences: File,
@@ -52,7 +52,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Makes it: nobody has written anything.
+    /// Creates an empty sink.
     pub(crate) fn make(directory: &Path, keys: u64) -> Outcome<Self> {
         fs::create_dir_all(directory)?;
         File::create(directory.join("fences"))?.set_len(keys * FENCE_BYTES)?;
@@ -66,7 +66,7 @@ impl Sink {
         Ok(Self { fences, journal, directory: directory.to_path_buf(), keys })
     }
 
-    /// Takes a result, or refuses it.
+    /// Accepts or refuses a write.
     pub(crate) fn write(&mut self, result: Entry<'_>) -> Outcome<Write> {
         let Entry { key, fence, shard, worker } = result;
         if key >= self.keys {
@@ -79,7 +79,7 @@ impl Sink {
             Write::Accepted => "accepted",
             Write::Refused => "refused",
         };
-        // One call, so that a line is there or not.
+        // One call, so that a line is written completely or not at all.
         let line = format!("{word} {key} {fence} {shard} {worker} {}\n", now());
         self.journal.write_all(line.as_bytes())?;
         if write == Write::Accepted {
@@ -89,14 +89,14 @@ impl Sink {
         Ok(write)
     }
 
-    /// The highest fence that has written a key; zero if nobody has.
+    /// Returns the highest fence that has written a key; zero if there was no write.
     pub(crate) fn fence_of(&self, key: u64) -> Outcome<u64> {
         let mut bytes = [0; FENCE_BYTES as usize];
         self.fences.read_exact_at(&mut bytes, key * FENCE_BYTES)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Whether somebody is in the middle of a write.
+    /// Returns whether a write is in progress.
     pub(crate) fn is_busy(&self) -> Outcome<bool> {
         match self.fences.try_lock() {
             Ok(()) => Ok(self.fences.unlock().map(|()| false)?),
@@ -105,7 +105,7 @@ impl Sink {
         }
     }
 
-    /// Everything that came, in its order.
+    /// Returns the journal.
     pub(crate) fn journal(&self) -> Outcome<String> {
         Ok(fs::read_to_string(self.directory.join("journal"))?)
     }

@@ -11,38 +11,38 @@ use gossip_contracts::identity::{RunId, TenantId};
 use gossip_testkit::test_support::EtcdServer;
 
 use crate::Outcome;
-use crate::fleet::book::{Books, Cause, Fates, Figures, Sleep, Time};
+use crate::fleet::history_check::{Cause, Fates, Figures, History, Sleep, Time};
 use crate::fleet::sink::{self, Sink};
 use crate::fleet::watch::Watcher;
 use crate::fleet::worker::Worker;
 use crate::process::{Gossip, Wait, output_of};
 
-/// Whose run it is.
+/// The tenant of the run.
 const TENANT: &str = "fleet";
 const TENANT_BYTES: usize = 32;
 /// Workers of the fleet.
 const WORKERS: usize = 8;
 /// Shards of each worker at a time.
 const JOBS: u64 = 2;
-/// Shards to begin with: several for each job, so that some wait and some are split.
+/// Initial shards: several for each job, so that some wait and some are split.
 const SHARDS: u64 = 48;
 /// A takeover waits for the lease, and on etcd for the skew that clocks may have, two seconds.
 const LEASE: &str = "5s";
 /// Keys between two checkpoints of a shard; a second ends an interval, too.
 const CHECKPOINT_KEYS: u64 = 25;
-/// What the end of a grant may cost: the interval, and the key under way.
+/// Keys per grant that may be processed again: one interval and the in-flight key.
 const ALLOWED_OF_A_GRANT: u64 = CHECKPOINT_KEYS + 1;
-/// Shards that are asked back from their owners.
+/// Shards whose owners are requested to release them.
 const RELEASES: usize = 6;
 /// No step of the trial takes longer, on the slowest machine.
 const WAIT: Wait = Wait { limit: Duration::from_secs(240), interval: Duration::from_millis(20) };
-/// How often a worker is stopped until it stands still in the middle of a key and not of a write.
+/// Attempts to suspend a worker in the middle of a key and not of a write.
 const MAX_STOPS: usize = 50;
 
 /// Why keys are redone, in the order of the table.
 const CAUSES: [Cause; 3] = [Cause::Killed, Cause::Slept, Cause::Expired];
 
-/// Runs the trial and says what it showed.
+/// Runs the trial and returns its figures.
 pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
     let begun = Instant::now();
     let etcd = EtcdServer::single();
@@ -51,16 +51,16 @@ pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
     trial.kill(0)?;
     trial.wait_for_keys(keys / 10)?;
     trial.kill(1)?;
-    trial.put_to_sleep(2)?;
+    trial.suspend(2)?;
     trial.drain(3)?;
-    let released = trial.ask_back()?;
+    let released = trial.request_releases()?;
     trial.wait_until_overtaken(2)?;
-    trial.wake_up(2)?;
+    trial.resume(2)?;
     let figures = trial.finish()?;
     let seconds = begun.elapsed().as_secs_f64();
     Ok(format!(
-        "{WORKERS} workers on etcd, 2 killed, 1 stopped beyond its lease, 1 drained, \
-         {released} shards asked back: {figures}; the certificate verifies; {seconds:.0} s\n\
+        "{WORKERS} workers on etcd, 2 killed, 1 suspended beyond its lease, 1 drained, \
+         {released} shards released on request: {figures}; the certificate verifies; {seconds:.0} s\n\
          | {keys} | 2, 1, 1 | {released} | 0 | {} | {} of {ALLOWED_OF_A_GRANT} allowed | 0 | {} | \
          {} of {} refused | verifies | {seconds:.0} s |",
         CAUSES.map(|cause| figures.redone_by(cause).to_string()).join(", "),
@@ -83,7 +83,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// Makes the run and starts the workers.
+    /// Creates the run and starts the workers.
     fn prepare(keys: u64, directory: &Path, etcd: &EtcdServer) -> Outcome<Self> {
         let store = format!("etcd://127.0.0.1:{}/fleet", etcd.client_port());
         let gossip = Gossip::on(store, directory)?;
@@ -110,7 +110,7 @@ impl Trial {
 
     fn create(&self) -> Outcome<String> {
         let (source, shards) = (self.source(), SHARDS.to_string());
-        // Whoever joins brings its own command, because it has a name in it.
+        // Each worker passes its own command, which contains its name.
         let create = ["run", "create", &source, "--stream", "--lease", LEASE, "--shards", &shards];
         output_of(self.command().args(create).args(["--", "false"]))
     }
@@ -151,14 +151,14 @@ impl Trial {
         Ok(())
     }
 
-    /// Stops a worker while its handlers are in the middle of keys.
-    fn put_to_sleep(&mut self, number: usize) -> Outcome<()> {
+    /// Suspends a worker while all its handlers are processing keys.
+    fn suspend(&mut self, number: usize) -> Outcome<()> {
         for _ in 0..MAX_STOPS {
             let worker = &self.workers[number];
             worker.stop()?;
-            WAIT.until("a worker that stands still", || worker.is_stopped())?;
-            let begun = self.under_way(number)?;
-            // Somebody who sleeps in the middle of a write would lock everybody out.
+            WAIT.until("the suspension of a worker", || worker.is_stopped())?;
+            let begun = self.in_flight(number)?;
+            // A worker suspended during a write would hold the sink's lock.
             if let Some(begun) = begun.filter(|begun| !begun.is_empty())
                 && !self.sink.is_busy()?
             {
@@ -166,15 +166,15 @@ impl Trial {
                 self.fates.slept.insert(worker.name.clone(), sleep);
                 return Ok(());
             }
-            worker.go_on()?;
+            worker.resume()?;
             thread::sleep(WAIT.interval);
         }
-        Err("the worker never stood still in the middle of a key".into())
+        Err("the worker was never suspended in the middle of a key".into())
     }
 
-    /// Keys and fences that the handlers of a worker are in the middle of; `None` if one of them is
-    /// not. It might be given a key that it has not noted, and nobody would wait for that one.
-    fn under_way(&self, number: usize) -> Outcome<Option<BTreeSet<(u64, u64)>>> {
+    /// Returns the in-flight keys and fences of a worker's handlers; `None` if a handler is idle. An
+    /// idle handler might receive a key that it has not recorded yet.
+    fn in_flight(&self, number: usize) -> Outcome<Option<BTreeSet<(u64, u64)>>> {
         let worker = &self.workers[number];
         let journal = self.sink.journal()?;
         let is_written = |(key, fence): (u64, u64)| {
@@ -195,8 +195,8 @@ impl Trial {
         Ok(())
     }
 
-    /// Asks owners for shards: planned moves, too.
-    fn ask_back(&self) -> Outcome<usize> {
+    /// Requests owners to release shards.
+    fn request_releases(&self) -> Outcome<usize> {
         let listed = output_of(self.command().args(["shard", "list", &self.run, "-o", "jsonl"]))?;
         let leased = listed.lines().filter(|line| line.contains("\"status\":\"leased\""));
         let mut asked = 0;
@@ -204,17 +204,21 @@ impl Trial {
             let row: serde_json::Value = serde_json::from_str(line)?;
             let shard = row["shard"].as_str().ok_or("a shard without an id")?;
             let mut release = self.command();
-            // It may be done before it is asked for.
+            // The shard may be done before the request.
             let ended = release.args(["-q", "shard", "release", &self.run, shard]).output()?;
             asked += usize::from(ended.status.success());
         }
         Ok(asked)
     }
 
-    /// Waits until everything that a sleeper had begun was written by others.
+    /// Waits until other workers have written every key that the suspended worker had begun.
     fn wait_until_overtaken(&self, number: usize) -> Outcome<()> {
-        let sleep = self.fates.slept.get(&self.workers[number].name).ok_or("nobody sleeps")?;
-        WAIT.until("the keys of the sleeper", || {
+        let sleep = self
+            .fates
+            .slept
+            .get(&self.workers[number].name)
+            .ok_or("the worker is not suspended")?;
+        WAIT.until("the keys of the suspended worker", || {
             for (key, fence) in &sleep.begun {
                 if self.sink.fence_of(*key)? <= *fence {
                     return Ok(false);
@@ -224,13 +228,13 @@ impl Trial {
         })
     }
 
-    /// Lets a sleeper go on, and waits for its late writes.
-    fn wake_up(&mut self, number: usize) -> Outcome<()> {
+    /// Resumes a suspended worker and waits for its late writes.
+    fn resume(&mut self, number: usize) -> Outcome<()> {
         let name = self.workers[number].name.clone();
-        let sleep = self.fates.slept.get_mut(&name).ok_or("nobody sleeps")?;
+        let sleep = self.fates.slept.get_mut(&name).ok_or("the worker is not suspended")?;
         sleep.until = sink::now();
         let late = sleep.begun.len();
-        self.workers[number].go_on()?;
+        self.workers[number].resume()?;
         WAIT.until("the late writes", || {
             let journal = self.sink.journal()?;
             let mine = journal.lines().filter(|line| line.starts_with("refused"));
@@ -238,7 +242,7 @@ impl Trial {
         })
     }
 
-    /// Waits for all, and judges.
+    /// Waits for all workers and checks the history.
     fn finish(mut self) -> Outcome<Figures> {
         for number in 0..WORKERS {
             let worker = &mut self.workers[number];
@@ -255,18 +259,18 @@ impl Trial {
         output_of(self.command().args(export))?;
         let source = self.source();
         output_of(self.command().args(["verify", "certificate", "--source", &source, "-q"]))?;
-        let leases = self.watcher.take().ok_or("nobody has watched")?.finish();
-        let books = Books {
+        let leases = self.watcher.take().ok_or("the watcher has already stopped")?.finish();
+        let history = History {
             journal: &self.sink.journal()?,
             leases: &leases,
             fates: &self.fates,
             keys: self.keys,
             allowed: ALLOWED_OF_A_GRANT,
         };
-        books.judge()
+        history.check()
     }
 
-    /// Leases that a worker says to have lost.
+    /// Records the leases that a worker reports as lost.
     fn note_lost(&mut self, number: usize) -> Outcome<()> {
         for line in self.log(number)?.lines() {
             let shard = line.strip_prefix("shard ").and_then(|rest| rest.strip_suffix(": Lost"));
@@ -276,7 +280,7 @@ impl Trial {
         Ok(())
     }
 
-    /// What a worker has said.
+    /// Returns the log of a worker.
     fn log(&self, number: usize) -> Outcome<String> {
         let name = format!("log.{}", self.workers[number].name);
         Ok(fs::read_to_string(self.gossip.directory().join(name))?)

@@ -1,5 +1,5 @@
-//! Somebody who looks at the leases all the time and writes down until when they last: whether a
-//! shard was taken from a live owner is then no question of what workers say.
+//! Polls the leases of a run and records their deadlines, so that the check for takeovers from live
+//! owners does not depend on the workers' logs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +12,12 @@ use gossip_coordination::{RunManagement as _, ShardFilter};
 use gossip_scanner_runtime::{Clock as _, SystemClock};
 
 use crate::Outcome;
-use crate::fleet::book::Leases;
+use crate::fleet::history_check::Leases;
 
-/// Between two looks: many within a lease.
+/// Polling interval: many polls within a lease.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A watcher; stops when it is dropped or asked for what it saw.
+/// A polling thread; stops when it is dropped or finished.
 pub(crate) struct Watcher {
     seen: Arc<Mutex<Leases>>,
     stop: Arc<AtomicBool>,
@@ -25,17 +25,17 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Begins to look at the leases of a run.
+    /// Starts polling the leases of a run.
     pub(crate) fn start(store: &str, tenant: TenantId, run: RunId) -> Outcome<Self> {
         let url: StoreUrl = store.parse()?;
         let coordinator = Backend::open(&url)?.coordinator();
         let (seen, stop) = (Arc::<Mutex<Leases>>::default(), Arc::<AtomicBool>::default());
-        let (book, stopped) = (seen.clone(), stop.clone());
-        let thread = thread::spawn(move || watch(coordinator, tenant, run, &book, &stopped));
+        let (history, stopped) = (seen.clone(), stop.clone());
+        let thread = thread::spawn(move || watch(coordinator, tenant, run, &history, &stopped));
         Ok(Self { seen, stop, thread: Some(thread) })
     }
 
-    /// What was seen.
+    /// Stops and returns the recorded leases.
     pub(crate) fn finish(mut self) -> Leases {
         self.end();
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
@@ -44,7 +44,7 @@ impl Watcher {
     fn end(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A watcher that panicked has seen too little, which the judge notices.
+            // If the thread panicked, deadlines are missing, which the history check detects.
             drop(thread.join());
         }
     }
@@ -66,7 +66,7 @@ fn watch(
     let clock = SystemClock::new();
     while !stop.load(Ordering::SeqCst) {
         let (mut rows, filter) = (Vec::new(), ShardFilter::active());
-        // What cannot be seen now is seen the next time, or the judge misses it.
+        // A failed poll is repeated; the history check detects a missing deadline.
         drop(coordinator.list_shards_into(clock.now(), tenant, run, filter, &mut rows));
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         for row in rows {

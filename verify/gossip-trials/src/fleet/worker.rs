@@ -1,5 +1,4 @@
-//! One `gossip worker` and the handlers that it has started, as one machine: they are killed,
-//! stopped and let go on together.
+//! One `gossip worker` and its handlers, which are killed, suspended and resumed together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,32 +34,32 @@ impl Worker {
         Ok(())
     }
 
-    /// Stops it and its handlers: the handlers first, in the middle of their keys.
+    /// Suspends it and its handlers; the handlers first, in the middle of their keys.
     pub(crate) fn stop(&self) -> Outcome<()> {
         self.signal_all(Signal::STOP)
     }
 
-    /// Lets it and its handlers go on.
-    pub(crate) fn go_on(&self) -> Outcome<()> {
+    /// Resumes it and its handlers.
+    pub(crate) fn resume(&self) -> Outcome<()> {
         self.signal_all(Signal::CONT)
     }
 
-    /// Whether all of it stands still.
+    /// Returns whether the worker and all handlers are suspended.
     pub(crate) fn is_stopped(&self) -> Outcome<bool> {
         let all = self.handlers()?.into_iter().chain(self.child.as_ref().map(Child::id));
         Ok(all.map(state).all(|state| matches!(state, Some('T' | 'Z') | None)))
     }
 
-    /// Tells it to drain.
+    /// Requests a drain.
     pub(crate) fn drain(&self) {
         if let Some(child) = &self.child {
             signal(child.id(), Signal::TERM);
         }
     }
 
-    /// Waits for its own end.
+    /// Waits for the worker to end.
     pub(crate) fn finish(&mut self) -> Outcome<Output> {
-        let child = self.child.take().ok_or("it has ended before")?;
+        let child = self.child.take().ok_or("the worker has already ended")?;
         Ok(child.wait_with_output()?)
     }
 
@@ -71,7 +70,7 @@ impl Worker {
         })
     }
 
-    /// Key and fence that each of its handlers has begun last; `None` for one that has not begun.
+    /// Returns the last key and fence that each handler has begun; `None` if it has begun none.
     pub(crate) fn last_begun(&self) -> Outcome<Vec<Option<(u64, u64)>>> {
         let mut last = Vec::new();
         for pid in self.handlers()? {
@@ -85,7 +84,7 @@ impl Worker {
         Ok(last)
     }
 
-    /// Processes that handle its keys, by the notes that they leave.
+    /// Returns the process ids of its handlers, from the names of their record files.
     fn handlers(&self) -> Outcome<Vec<u32>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -114,8 +113,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A trial that failed says so itself; what cannot be ended is gone already.
-        let _ = self.go_on();
+        // A failed trial reports its own error; a process that cannot be killed has ended.
+        let _ = self.resume();
         let _ = self.kill();
     }
 }
@@ -130,12 +129,12 @@ fn is_alive(number: u32) -> bool {
 
 fn signal(number: u32, signal: Signal) {
     if let Some(pid) = pid(number) {
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// The letter that the system gives to the state of a process.
+/// Returns the state letter of a process from `/proc`.
 fn state(number: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()

@@ -1,4 +1,4 @@
-//! Times of a trial, and what a commit of the same store takes meanwhile.
+//! Latencies of a trial, and of commits to the same store during the trial.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
 
 use crate::Failure;
 
-/// Between two commits that are timed.
+/// Interval between timed commits.
 const BETWEEN: Duration = Duration::from_millis(10);
-/// Bytes that such a commit writes: as many as a small record.
+/// Size of a timed commit: that of a small record.
 const COMMIT_LEN: usize = 200;
-/// Nobody works for this tenant.
-const NOBODY: TenantId = TenantId::from_bytes([1; 32]);
+/// A tenant without workers.
+const METER_TENANT: TenantId = TenantId::from_bytes([1; 32]);
 
-/// Microseconds, many of them.
+/// A sample of times in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Times(Vec<u64>);
 
@@ -28,7 +28,7 @@ impl Times {
         self.0.push(micros);
     }
 
-    /// The time below which `share` of a hundred lie.
+    /// Returns the percentile `share`.
     pub(crate) fn percentile(&self, share: usize) -> u64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -38,12 +38,12 @@ impl Times {
 }
 
 impl Times {
-    /// How long `count` of them take one after the other, for every place to begin.
+    /// Returns the sums of `count` consecutive times, one for each start.
     pub(crate) fn in_a_row(&self, count: usize) -> Self {
         Self(self.0.windows(count).map(|row| row.iter().sum()).collect())
     }
 
-    /// Half of them, and almost all of them, for a table.
+    /// Formats median and p99 for a table.
     pub(crate) fn cell(&self) -> String {
         if self.0.is_empty() {
             return "–".to_owned();
@@ -60,7 +60,7 @@ impl fmt::Display for Times {
     }
 }
 
-/// Commits one small value again and again, and times each.
+/// Commits a small value repeatedly and measures the latency.
 pub(crate) struct Meter {
     stops: Arc<AtomicBool>,
     thread: JoinHandle<Times>,
@@ -69,13 +69,13 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn start(mut store: AnyStore) -> Self {
         let stops = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stops);
+        let stop = Arc::clone(&stops);
         let thread = std::thread::spawn(move || {
             let mut times = Times::default();
-            while !told.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(BETWEEN);
                 let mut txn = Txn::new();
-                let key = Key::Worker { tenant: NOBODY, worker: WorkerId::from_raw(1) };
+                let key = Key::Worker { tenant: METER_TENANT, worker: WorkerId::from_raw(1) };
                 txn.put(key, vec![7; COMMIT_LEN]);
                 let begun = Instant::now();
                 let outcome = store.commit(vec![txn]);

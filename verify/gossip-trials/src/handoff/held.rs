@@ -1,4 +1,4 @@
-//! A shard that a process holds, and where it is.
+//! A shard that a process holds, with its progress.
 
 use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::{LogicalTime, OpId};
@@ -11,19 +11,19 @@ use crate::handoff::world::{key_of, number_of};
 /// A shard under a lease.
 pub(crate) struct Held {
     pub(crate) lease: Lease,
-    /// Until when it is good, as far as the process knows.
+    /// Deadline of the lease, as known to the process.
     pub(crate) until: LogicalTime,
     /// The next key to work on.
     pub(crate) next: u64,
     /// The first key of the shard.
     start: u64,
-    /// The first key behind the shard.
+    /// The first key after the shard.
     pub(crate) end: u64,
-    /// Present while the shard is given away.
+    /// Present while the shard is being handed off.
     pub(crate) source: Option<Box<HandoffSource>>,
-    /// Whether it stands still: from just before the offer on.
+    /// Whether processing is frozen, which starts right before the offer.
     pub(crate) is_frozen: bool,
-    /// Moves of this lease so far.
+    /// Handoff attempts of this lease.
     pub(crate) attempts: u32,
     ops: u64,
 }
@@ -58,7 +58,7 @@ impl Held {
         self.lease.fence().as_raw()
     }
 
-    /// Keys behind it.
+    /// Returns the number of processed keys.
     pub(crate) const fn done(&self) -> u64 {
         self.next - self.start
     }
@@ -67,7 +67,7 @@ impl Held {
         self.next >= self.end
     }
 
-    /// Where it is: behind the last key that was done.
+    /// Returns the cursor after the last processed key.
     pub(crate) fn cursor(&self) -> Cursor {
         match self.next > self.start {
             true => Cursor::with_last_key(&key_of(self.next - 1)),
@@ -75,7 +75,7 @@ impl Held {
         }
     }
 
-    /// An operation id that no other lease and no other call of this one has.
+    /// Returns an operation id that is unique over all leases and calls.
     pub(crate) fn fresh_op(&mut self) -> OpId {
         self.ops += 1;
         OpId::from_raw(self.lease.token().as_raw().wrapping_add(self.ops << 20))

@@ -1,5 +1,5 @@
-//! What a process did, line by line. A line is written before anything that depends on it, and it
-//! outlives the process: `kill -9` does not take back what the system was given.
+//! The journal of a process. A line is written before anything that depends on it, and it survives
+//! `kill -9`, because the kernel already has it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use crate::Failure;
 use crate::run::micros;
 
-/// What happened to a shard.
+/// An event of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The process stopped working on it, to give it away.
+    /// The process froze the shard for a handoff.
     Froze,
-    /// The process got it by a planned move.
+    /// The process acquired the shard by a handoff.
     Accepted,
-    /// The process got it by itself.
+    /// The process claimed the shard.
     Claimed,
-    /// The process worked on the key of this number.
+    /// The process processed the key of this number.
     Did(u64),
-    /// The process goes on after a move that did not happen.
+    /// The process continues after a handoff that did not happen.
     Kept,
     /// The store has acknowledged progress up to the key of this number, included.
     Saved(u64),
@@ -35,7 +35,7 @@ pub(crate) struct Line {
     pub(crate) what: What,
 }
 
-/// The journal of one process. Its threads share it; one call appends one piece.
+/// The journal of one process, shared by its threads.
 #[derive(Clone)]
 pub(crate) struct SharedJournal(Arc<File>);
 
@@ -44,7 +44,7 @@ impl SharedJournal {
         Ok(Self(Arc::new(OpenOptions::new().create_new(true).append(true).open(path)?)))
     }
 
-    /// Writes lines in one call, so that a crash leaves whole ones but for the last.
+    /// Writes lines in one call, so that a crash truncates at most the last line.
     pub(crate) fn note(&self, shard: u64, fence: u64, what: &[What]) -> Result<(), Failure> {
         let at = micros();
         let line = |what: &What| {
@@ -63,7 +63,7 @@ impl SharedJournal {
     }
 }
 
-/// Every whole line of a journal.
+/// Returns the complete lines of a journal.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>, Failure> {
     let text = fs::read_to_string(path)?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);

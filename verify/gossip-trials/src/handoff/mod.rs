@@ -1,20 +1,20 @@
-//! Trials of planned moves: real processes on a real store, moved, killed and restarted.
+//! Trials of handoffs: processes on a real store hand off shards, are killed and restarted.
 //!
-//! `cargo xtask handoff` and the tests of this crate run the same commands, longer or shorter.
-//! Every command ends with its figures, or with what went wrong and exit code 1.
+//! `cargo xtask handoff` and the tests of this crate run the same commands with different sizes.
+//! Every command prints its figures, or an error with exit code 1.
 //!
 //! ```text
-//! handoff-trials moves URL DIRECTORY MOVES KILLS SEED     move shards under load, and kill -9
+//! handoff-trials moves URL DIRECTORY MOVES KILLS SEED     hand off shards under load, and kill -9
 //! handoff-trials restart URL DIRECTORY WORKERS ROUNDS KEYS SEED  restart every worker in turn
 //! handoff-trials etcd COMMAND DIRECTORY ...               the same on an etcd of its own
 //! handoff-trials work URL JOURNAL WORKER SEED SHAPE       one process of those
 //! ```
 
-mod book;
-mod door;
 mod figures;
 mod fleet;
 mod held;
+mod history_check;
+mod inbound;
 mod journal;
 mod trials;
 mod worker;
@@ -56,4 +56,4 @@ fn run(words: &[&str]) -> Result<String, Failure> {
 }
 
 #[cfg(test)]
-mod book_tests;
+mod history_check_tests;

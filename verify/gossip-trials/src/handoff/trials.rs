@@ -1,4 +1,4 @@
-//! The trials themselves.
+//! The trials `moves` and `restart`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,32 +11,32 @@ use gossip_handoff::Repository;
 use gossip_handoff::lease_handoff::{Recovery, RecoveryNext, worker_name};
 
 use crate::Failure;
-use crate::handoff::book::{Book, Reached, Sum};
 use crate::handoff::figures::{Meter, Times};
 use crate::handoff::fleet::Fleet;
+use crate::handoff::history_check::{HistoryCheck, Reached, Sum};
 use crate::handoff::journal;
 use crate::handoff::world::{self, CONFIG, LEASE, SHORT_LEASE, Shape, Site, number_of};
 use crate::process::Wait;
 use crate::rng::Rng;
 use crate::run::{RUN, TENANT, micros, now};
 
-/// Processes that move shards to each other.
+/// Processes that hand off shards to each other.
 const MOVERS: u64 = 4;
 /// Their shards.
 const SHARDS: u64 = 12;
-/// Keys of a shard that nobody finishes.
+/// Keys per shard, more than a trial can process.
 const ENDLESS: u64 = 1 << 32;
 /// Shards of each worker that is restarted.
 const SHARDS_EACH: u64 = 3;
-/// How often a trial looks at its processes.
+/// Polling interval of a trial.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long a trial may go without a move, or a run without an end.
+/// Maximum time without a handoff, and of a run.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// Within this time somebody works on every shard, whatever became of its owner: an offer that
-/// nobody takes, two leases, and as much again because the machine is busy.
+/// Within this time every shard is processed again after a fault of its owner: an offer without a
+/// taker, two leases, and the same again because the machine is busy.
 const STRANDED_AFTER: Duration = Duration::from_millis(2 * (CONFIG.offer_ticks + 2 * LEASE));
 
-/// Moves shards under load, and kills processes meanwhile.
+/// Hands off shards under load and kills processes meanwhile.
 pub(crate) fn moves(
     url: &str,
     directory: &Path,
@@ -59,11 +59,11 @@ pub(crate) fn moves(
             (last, heard_at) = (fleet.accepted(), Instant::now());
         }
         if heard_at.elapsed() > SILENCE_MAX {
-            return Err(format!("nothing moved for a long time after {last} moves").into());
+            return Err(format!("no handoff for a long time after {last} handoffs").into());
         }
         for place in running.clone() {
             if !fleet.runs(place)? {
-                return Err(format!("process {place} ended by itself").into());
+                return Err(format!("process {place} ended early").into());
             }
         }
         if killed < kills && last >= (killed + 1) * moves / (kills + 1) {
@@ -80,14 +80,14 @@ pub(crate) fn moves(
     settle_records(url)?;
     let sum = check(url, &fleet, Some(alive_at))?;
     if kills == 0 && sum.redone > 0 {
-        return Err(format!("{} keys were redone, and nobody was killed", sum.redone).into());
+        return Err(format!("{} keys were redone without a kill", sum.redone).into());
     }
     let trial = format!("{} moves, {killed} processes killed", sum.moves);
-    Ok(told(&sum, &commits, &trial))
+    Ok(report(&sum, &commits, &trial))
 }
 
-/// Restarts every worker, one after the other and `rounds` times, while all of them work; then lets
-/// the run end.
+/// Restarts every worker, one after another and `rounds` times, while all of them work; then waits
+/// for the end of the run.
 pub(crate) fn restart(
     url: &str,
     directory: &Path,
@@ -104,10 +104,11 @@ pub(crate) fn restart(
     let meter = Meter::start(site.another_store());
     let mut tally = [0_u64; 4];
     for place in 0..usize::try_from(workers * rounds)? {
-        // Whoever comes has a name of its own.
+        // Each new process has a new worker id.
         fleet.start(workers + place as u64 + 1)?;
         let words = fleet.drain(place)?;
-        let numbers = words.strip_prefix("drained ").ok_or("a drained worker says so")?;
+        let numbers =
+            words.strip_prefix("drained ").ok_or("no `drained` line from a drained worker")?;
         for (sum, number) in tally.iter_mut().zip(numbers.split(' ')) {
             *sum += number.parse::<u64>()?;
         }
@@ -128,7 +129,7 @@ pub(crate) fn restart(
          shards moved, {released} released, {lost} lost, {finished} finished meanwhile",
         workers * rounds
     );
-    Ok(told(&sum, &commits, &trial))
+    Ok(report(&sum, &commits, &trial))
 }
 
 fn await_progress(
@@ -141,19 +142,19 @@ fn await_progress(
     })
 }
 
-/// Waits until every shard has come on since now, as the store has it: none is stranded, whatever
-/// became of its last owner and its last move. Answers since when.
+/// Waits until every shard has advanced in the store, which shows that none is stranded after the
+/// last fault and handoff. Returns the start of the wait.
 fn await_all(url: &str, site: &mut Site) -> Result<u64, Failure> {
     let (since, begun, before) = (micros(), Instant::now(), reached(url)?);
     loop {
         let mut rows = Vec::new();
         site.backend.list_shards_into(now(), TENANT, RUN, ShardFilter::all(), &mut rows)?;
-        let stands = |row: &gossip_coordination::ShardSummary| {
+        let is_unchanged = |row: &gossip_coordination::ShardSummary| {
             let last = row.last_key.as_deref().map(number_of).transpose().ok().flatten();
             let before = before.get(&row.shard.as_raw()).and_then(|reached| reached.last);
             row.status == ShardStatus::Active && last <= before
         };
-        let Some(stranded) = rows.iter().find(|row| stands(row)) else { return Ok(since) };
+        let Some(stranded) = rows.iter().find(|row| is_unchanged(row)) else { return Ok(since) };
         if begun.elapsed() > STRANDED_AFTER {
             return Err(format!("shard {} is stranded", stranded.shard.as_raw()).into());
         }
@@ -161,7 +162,8 @@ fn await_all(url: &str, site: &mut Site) -> Result<u64, Failure> {
     }
 }
 
-/// Ends what the dead have left behind, as their successors would, and sees that nothing is left.
+/// Completes the handoff records of killed processes, as successors would, and checks that no live
+/// record is left.
 fn settle_records(url: &str) -> Result<(), Failure> {
     let (mut site, begun) = (Site::open(url)?, Instant::now());
     let mut scratch = gossip_coordination::AcquireScratch::new();
@@ -177,27 +179,27 @@ fn settle_records(url: &str) -> Result<(), Failure> {
             return Ok(());
         }
         if begun.elapsed() > STRANDED_AFTER {
-            return Err(format!("{live} records of moves are live, and nobody moves").into());
+            return Err(format!("{live} handoff records are live without a handoff").into());
         }
-        // A record of the dead ends when somebody else has the shard.
+        // A record of a killed process ends when another worker has the shard.
         drop(site.backend.claim_next_available(now(), TENANT, RUN, heir, &mut scratch));
         std::thread::sleep(LOOK);
     }
 }
 
-/// Reads every journal, and holds it against the store.
+/// Reads every journal and checks it against the store.
 fn check(url: &str, fleet: &Fleet, alive_at: Option<u64>) -> Result<Sum, Failure> {
-    let mut book = Book::default();
-    for life in &fleet.lives {
-        // A process that was killed at once has none.
-        if life.killed_at.is_none() || life.journal.exists() {
-            book.enter(&journal::read(&life.journal)?);
+    let mut history = HistoryCheck::default();
+    for process in &fleet.processes {
+        // A process that was killed at its start has no journal.
+        if process.killed_at.is_none() || process.journal.exists() {
+            history.enter(&journal::read(&process.journal)?);
         }
     }
-    book.check(&reached(url)?, alive_at)
+    history.check(&reached(url)?, alive_at)
 }
 
-/// Where every shard stands.
+/// Returns the progress of every shard.
 fn reached(url: &str) -> Result<BTreeMap<u64, Reached>, Failure> {
     let (mut rows, mut site) = (Vec::new(), Site::open(url)?);
     site.backend.list_shards_into(now(), TENANT, RUN, ShardFilter::all(), &mut rows)?;
@@ -212,11 +214,11 @@ fn reached(url: &str) -> Result<BTreeMap<u64, Reached>, Failure> {
     Ok(reached)
 }
 
-/// The goal of a gap: as long as so many synced commits take one after the other.
+/// Goal for a handoff gap: the time of so many consecutive synced commits.
 const GOAL_COMMITS: usize = 20;
 
-/// The figures for people, and the last line as a row of a table.
-fn told(sum: &Sum, commits: &Times, trial: &str) -> String {
+/// Formats the figures, with a table row as the last line.
+fn report(sum: &Sum, commits: &Times, trial: &str) -> String {
     let ratio = |share| sum.gaps.percentile(share) as f64 / commits.percentile(50).max(1) as f64;
     let (half, most) = (ratio(50), ratio(99));
     let goal = commits.in_a_row(GOAL_COMMITS);

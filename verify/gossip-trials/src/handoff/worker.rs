@@ -1,9 +1,9 @@
-//! One worker: it claims, works, moves shards, takes what is offered, and drains when it is told.
+//! One worker process: claims, processes, hands off and accepts shards, and drains on request.
 //!
-//! It works on one thread. What is offered to it is taken on another, as in the product: the source
-//! of a move stands still until it is. It is told by its standard input: `drain` ends it
-//! gracefully, the end of the input at once. It tells by its standard output: a line for each shard
-//! that it accepted.
+//! One thread processes keys. A second thread accepts inbound handoffs, as in the product, because
+//! the source is frozen until the accept. Standard input controls the process: `drain` drains it,
+//! the end of the input ends it at once. It writes a line to standard output for each accepted
+//! shard.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -24,8 +24,8 @@ use gossip_handoff::lease_handoff::{
 };
 
 use crate::Failure;
-use crate::handoff::door::Door;
 use crate::handoff::held::Held;
+use crate::handoff::inbound::InboundThread;
 use crate::handoff::journal::{SharedJournal, What};
 use crate::handoff::world::{CONFIG, SHORT_LEASE, Shape, Site};
 use crate::rng::Rng;
@@ -33,18 +33,18 @@ use crate::run::{RUN, TENANT, now};
 
 /// Keys between two checkpoints.
 const BATCH: u64 = 8;
-/// Shards that a worker claims by itself; more come by moves.
+/// Shards that a worker claims; handoffs can add more.
 const CLAIMS: usize = 4;
 /// Milliseconds between renewals, claims and heartbeats: a tenth of the shortest lease.
 const UPKEEP: u64 = SHORT_LEASE / 10;
-/// One batch in so many is followed by a move.
+/// One in this many batches is followed by a handoff.
 const MOVE_ONE_IN: u64 = 12;
-/// How long a worker rests when it has nothing to do.
+/// Idle sleep.
 const REST: Duration = Duration::from_micros(200);
 /// Milliseconds that a drain may take.
 const DRAIN: u64 = 20_000;
 
-/// Works until it is told to end.
+/// Runs until standard input requests the end.
 pub(crate) fn run(
     url: &str,
     journal: &Path,
@@ -53,15 +53,15 @@ pub(crate) fn run(
     shape: Shape,
 ) -> Result<String, Failure> {
     let drains = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&drains);
-    std::thread::spawn(move || listen(&told));
+    let requested = Arc::clone(&drains);
+    std::thread::spawn(move || listen(&requested));
     let journal = SharedJournal::create(journal)?;
     let me = WorkerId::from_raw(worker);
     let mut site = Site::open(url)?;
     site.backend.register_worker(now(), TENANT, me)?;
     collect_ended(&mut site.records, None, now())?;
     let mut worker = Worker {
-        door: Door::open(site.another(), me, journal.clone()),
+        inbound: InboundThread::start(site.another(), me, journal.clone()),
         site,
         journal,
         me,
@@ -78,7 +78,7 @@ pub(crate) fn run(
     worker.drain()
 }
 
-/// Hears what the trial says.
+/// Reads requests from standard input.
 fn listen(drains: &AtomicBool) {
     for line in std::io::stdin().lock().lines() {
         match line.as_deref() {
@@ -91,21 +91,21 @@ fn listen(drains: &AtomicBool) {
 
 struct Worker {
     site: Site,
-    /// Where shards come in.
-    door: Door,
+    /// Accepts inbound handoffs.
+    inbound: InboundThread,
     journal: SharedJournal,
     me: WorkerId,
     shape: Shape,
     rng: Rng,
     held: BTreeMap<u64, Held>,
-    /// Moves that earlier processes of this name left behind.
+    /// Handoffs that earlier processes of this worker id left unfinished.
     recovery: Recovery,
     peers: Vec<WorkerEntry>,
     upkeep_at: LogicalTime,
 }
 
 impl Worker {
-    /// One round: upkeep, then each shard in turn, and moves after each of them.
+    /// Runs one round: periodic tasks, then a batch of each shard, and handoffs after each batch.
     fn turn(&mut self) -> Result<(), Failure> {
         if now() >= self.upkeep_at {
             self.upkeep()?;
@@ -122,15 +122,15 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes over what came in.
+    /// Takes over the accepted shards.
     fn let_in(&mut self) -> Result<(), Failure> {
-        while let Some(held) = self.door.arrived()? {
+        while let Some(held) = self.inbound.arrived()? {
             self.held.insert(held.shard(), held);
         }
         Ok(())
     }
 
-    /// What is due now and then.
+    /// Runs periodic tasks.
     fn upkeep(&mut self) -> Result<(), Failure> {
         self.upkeep_at = now().saturating_add(UPKEEP);
         self.renew();
@@ -144,7 +144,8 @@ impl Worker {
         self.recover()
     }
 
-    /// Records of the dead end when the fence has moved; until then they are looked at again.
+    /// Records of ended processes are completed when the fence has changed; until then they are
+    /// checked again.
     fn recover(&mut self) -> Result<(), Failure> {
         let held = &self.held;
         let is_live = |id: &RecordId| {
@@ -168,7 +169,7 @@ impl Worker {
                         held.until = held.until.max(renewed.new_deadline);
                     }
                 }
-                // A source finds out by itself what became of it.
+                // A handoff source detects the loss of its lease in its next step.
                 Err(RenewError::BackendError(_)) => {}
                 Err(_) => {
                     if self.held.get(&shard).is_some_and(|held| held.source.is_none()) {
@@ -190,7 +191,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Works on a few keys of a shard, and sometimes begins to give it away.
+    /// Processes a batch of keys of a shard, and sometimes starts a handoff.
     fn work(&mut self, shard: u64) -> Result<(), Failure> {
         let Some(held) = self.held.get_mut(&shard) else { return Ok(()) };
         if held.is_frozen || now() >= held.until {
@@ -207,7 +208,7 @@ impl Worker {
         self.checkpoint(shard)
     }
 
-    /// Records progress, and notes what was acknowledged.
+    /// Checkpoints, and records the acknowledged progress.
     fn checkpoint(&mut self, shard: u64) -> Result<(), Failure> {
         let Some(held) = self.held.get_mut(&shard) else { return Ok(()) };
         let (fence, saved) = (held.fence(), held.next.checked_sub(1).map(What::Saved));
@@ -236,7 +237,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Begins to give a shard away. It is worked on until only the offer is left to do.
+    /// Starts a handoff. Processing continues until only the offer is left.
     fn give_away(&mut self, shard: u64) -> Result<(), Failure> {
         let others: Vec<WorkerId> = self
             .peers
@@ -255,7 +256,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Lets every move away go on as far as it can.
+    /// Advances every outbound handoff as far as possible.
     fn move_on(&mut self) -> Result<(), Failure> {
         let is_leaving = |(shard, held): (&u64, &Held)| held.source.as_ref().map(|_| *shard);
         let leaving: Vec<u64> = self.held.iter().filter_map(is_leaving).collect();
@@ -265,14 +266,14 @@ impl Worker {
         Ok(())
     }
 
-    /// One step of a move away; whether there is another at once.
+    /// Runs one step of an outbound handoff; returns whether another step can follow at once.
     fn move_out(&mut self, shard: u64) -> Result<bool, Failure> {
         let Some(held) = self.held.get_mut(&shard) else { return Ok(false) };
         let Some(mut source) = held.source.take() else { return Ok(false) };
         let lease = held.lease.clone();
         let mut next = self.site.driver().step_source(&mut source, Some(&lease), now());
         if next == SourceNext::Freeze {
-            // Its last keys travel with the offer, which follows at once.
+            // The offer, which follows at once, carries the final cursor.
             self.journal.note(shard, held.fence(), &[What::Froze])?;
             held.is_frozen = true;
             source.freeze(now(), held.cursor());
@@ -293,14 +294,14 @@ impl Worker {
         Ok(next == SourceNext::Again)
     }
 
-    /// Gives everything away and ends.
+    /// Hands off all shards and ends.
     fn drain(mut self) -> Result<String, Failure> {
         let deadline = now().saturating_add(DRAIN);
         self.site.backend.heartbeat(now(), TENANT, self.me, WorkerState::Draining)?;
         self.finish_moves(deadline)?;
         self.peers.clear();
         self.site.backend.list_workers_into(now(), TENANT, &mut self.peers)?;
-        // Another order for each worker, so that the first is not everybody's favourite.
+        // A different order for each worker, so that destinations are spread.
         let turn = self.me.as_raw() as usize % self.peers.len().max(1);
         self.peers.rotate_left(turn);
         let holding = |held: &Held| HeldShard::working(held.lease.clone(), held.attempts);
@@ -336,7 +337,7 @@ impl Worker {
         }
     }
 
-    /// Works on the shard that is least far among those that do not stand still.
+    /// Processes the shard with the least progress that is not frozen.
     fn work_on(&mut self, drain: &mut WorkerDrain) -> Result<(), Failure> {
         let working = self.held.values().filter(|held| !held.is_frozen);
         let Some(key) = working.min_by_key(|held| held.done()).map(|held| held.lease.key()) else {
@@ -351,11 +352,11 @@ impl Worker {
         Ok(())
     }
 
-    /// What is under way comes to its end before the rest is given away.
+    /// Completes in-flight handoffs before the drain starts new ones.
     fn finish_moves(&mut self, deadline: LogicalTime) -> Result<(), Failure> {
-        self.door.close();
+        self.inbound.close();
         let is_moving = |worker: &Self| worker.held.values().any(|held| held.source.is_some());
-        while (is_moving(self) || !self.door.is_shut()) && now() < deadline {
+        while (is_moving(self) || !self.inbound.has_ended()) && now() < deadline {
             self.move_on()?;
             self.let_in()?;
             std::thread::sleep(REST);

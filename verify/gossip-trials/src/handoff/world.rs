@@ -15,15 +15,15 @@ use gossip_handoff::lease_handoff::{Driver, HandoffConfig};
 use crate::Failure;
 use crate::run::{RUN, TENANT, now, shards_between};
 
-/// Milliseconds of a lease where processes are killed: the dead do not hold a shard for long, and a
-/// process that is starved for a second or two does not lose one.
+/// Lease in milliseconds for trials with kills: short, so that shards of killed processes are free
+/// soon, and long enough for a process that is starved for a second or two.
 pub(crate) const SHORT_LEASE: u64 = 6_000;
-/// Milliseconds of a lease where nobody is killed: the product's default.
+/// Lease in milliseconds for trials without kills: the product's default.
 pub(crate) const LEASE: u64 = 15_000;
 
 const _: () = assert!(SHORT_LEASE < LEASE);
 
-/// How the processes move shards.
+/// Handoff configuration of the processes.
 pub(crate) const CONFIG: HandoffConfig = HandoffConfig {
     prepare_ticks: 4_000,
     offer_ticks: 4_000,
@@ -35,12 +35,12 @@ pub(crate) const CONFIG: HandoffConfig = HandoffConfig {
     retry_ticks: 10,
 };
 
-/// What a worker of a trial does beside working. The number is given to its process.
+/// The handoff behaviour of a worker. The number is passed to its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// It gives shards away all the time.
+    /// Hands off shards continuously.
     Moving,
-    /// It gives shards away when it is told to end.
+    /// Hands off shards when it drains.
     Draining,
 }
 
@@ -54,8 +54,8 @@ impl Shape {
 }
 
 impl Shape {
-    /// How long a batch of work takes beside the store. The eight that are restarted ask together
-    /// about as much of the store as the four that move: hundreds of saves a second each, far more
+    /// Processing time of a batch without the store. The eight restarted workers together load the
+    /// store about as much as the four of `moves`: hundreds of commits per second each, far more
     /// than a product does.
     pub(crate) const fn pace(self) -> Duration {
         match self {
@@ -70,15 +70,15 @@ impl FromStr for Shape {
 
     fn from_str(name: &str) -> Result<Self, Failure> {
         let all = [Self::Moving, Self::Draining];
-        all.into_iter().find(|one| one.name() == name).ok_or_else(|| "no such shape".into())
+        all.into_iter().find(|one| one.name() == name).ok_or_else(|| "unknown shape".into())
     }
 }
 
-/// How long a process waits for a file that another writes. A trial ends with the first failure,
-/// and a disk on which others write much has been seen to sync for seconds.
+/// Busy timeout of the file. A trial ends with the first failure, and a busy disk can take seconds
+/// for a sync.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An open store, and the handles of one thread on it.
+/// An open store with the handles of one thread.
 pub(crate) struct Site {
     pub(crate) backend: Coordinator,
     pub(crate) records: StoreRepository<AnyStore>,
@@ -95,7 +95,7 @@ impl Site {
         Ok(Self::on(Arc::new(Backend::open(&url)?)))
     }
 
-    /// Handles for one more thread of this process. What its threads commit at a time is one group.
+    /// Returns handles for another thread of this process. Concurrent commits share a group.
     pub(crate) fn another(&self) -> Self {
         Self::on(Arc::clone(&self.open))
     }
@@ -105,7 +105,7 @@ impl Site {
         Self { backend: open.coordinator(), records, open }
     }
 
-    /// What moves shards on this site.
+    /// Returns the handoff driver of this site.
     pub(crate) const fn driver(&mut self) -> Driver<'_, Coordinator, StoreRepository<AnyStore>> {
         Driver { tenant: TENANT, backend: &mut self.backend, records: &mut self.records }
     }
@@ -116,7 +116,7 @@ impl Site {
     }
 }
 
-/// Makes the run: `shards` of `keys` consecutive numbers each, under leases of `lease`.
+/// Creates the run: `shards` of `keys` consecutive numbers each, with leases of `lease`.
 pub(crate) fn found(url: &str, shards: u64, keys: u64, lease: u64) -> Result<(), Failure> {
     let edges: Vec<_> = (0..=shards).map(|nth| key_of(nth * keys)).collect();
     let roots = shards_between(&edges, b"trial");

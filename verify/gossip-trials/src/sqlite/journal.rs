@@ -1,7 +1,7 @@
-//! What a process asked for and what was acknowledged, line by line, in a file of its own.
+//! The journal of a process: its calls and their acknowledgements.
 //!
-//! A line is one `write`, which a killed process cannot take back. `ask` is written before the call
-//! and `got` after its answer. So whatever has a `got` must be in the store, and whatever is in the
+//! A line is one `write` call, which survives a kill of the process. `ask` is written before a call
+//! and `got` after its answer. Every `got` must therefore be in the store, and everything in the
 //! store must have an `ask`.
 
 use std::fs::{File, OpenOptions};
@@ -17,9 +17,9 @@ pub(crate) enum Call {
     Grant { fence: u64 },
     /// A cursor moved to the key with this number.
     Checkpoint { fence: u64, op: u64, key: u128 },
-    /// A lease given back.
+    /// A released lease.
     Release { fence: u64, op: u64 },
-    /// A shard cut in two; when acknowledged, this is the new one.
+    /// A residual split; when acknowledged, with the id of the new shard.
     Split { fence: u64, op: u64, child: u64 },
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Line {
     pub(crate) call: Call,
 }
 
-/// A file that lines are added to.
+/// A journal file.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
@@ -55,9 +55,9 @@ impl Journal {
     }
 }
 
-/// Every whole line of a journal. The last may be torn, and then the call behind it was not made.
+/// Returns the complete lines of a journal. If the last one is torn, its call was not made.
 pub(crate) fn read(path: &Path) -> Result<Vec<Line>, Failure> {
-    // A process may die before it made one.
+    // A process may be killed before it creates the file.
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text?,

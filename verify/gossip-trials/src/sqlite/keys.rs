@@ -1,16 +1,16 @@
 //! Keys that are numbers.
 
-/// Bytes of a key: large enough to halve a shard as often as the limit of shards allows.
+/// Bytes of a key: enough to halve a shard as often as the shard limit allows.
 pub(crate) const KEY_LEN: usize = 12;
 
-/// The key of a number; the order of keys is the order of numbers.
+/// Returns the key of a number; the order of keys is the order of numbers.
 pub(crate) fn key_of(number: u128) -> [u8; KEY_LEN] {
     let mut key = [0; KEY_LEN];
     key.copy_from_slice(&number.to_be_bytes()[16 - KEY_LEN..]);
     key
 }
 
-/// The number of a key; too short a key counts as continued by zeros.
+/// Returns the number of a key; a short key is padded with zeros.
 pub(crate) fn number_of(key: &[u8]) -> u128 {
     let mut bytes = [0; 16];
     let len = key.len().min(KEY_LEN);

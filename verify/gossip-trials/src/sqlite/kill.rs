@@ -1,10 +1,9 @@
 //! `kill -9` at random microseconds while processes work on one file.
 //!
-//! Each cycle starts some processes, kills each at a time of its own, and looks at the store. Every
-//! few cycles the last connection is closed, so that the next one has to recover the log. Before
-//! some of the others the log is filled, so that processes are killed while they copy it back.
-//! Every [`CYCLES_PER_FILE`] cycles a new file is begun, by processes that are killed while they
-//! create it.
+//! Each cycle starts some processes, kills each at a random time, and checks the store. Every few
+//! cycles the last connection is closed, so that the next one has to recover the WAL. Before some
+//! other cycles the WAL is filled, so that processes are killed during a checkpoint. Every
+//! [`CYCLES_PER_FILE`] cycles a new file is created, by processes that are killed meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,28 +16,28 @@ use gossip_coordination_sqlite::SqliteDatabase;
 use crate::Failure;
 use crate::process::own_program;
 use crate::rng::Rng;
-use crate::sqlite::book::Book;
+use crate::sqlite::history_check::HistoryCheck;
 use crate::sqlite::journal::read;
 use crate::sqlite::work::{THREADS, journal_of};
 use crate::sqlite::world::{found, open};
 
-/// Whose values fill the log.
+/// The tenant of the values that fill the WAL.
 const STRANGER: TenantId = TenantId::from_bytes([1; 32]);
 /// Processes at a time.
 const PROCESSES: u64 = 3;
-/// The longest lives of processes, in microseconds: every other one dies about when it has opened
-/// the file, and the others have made some dozens of commits.
+/// Maximum lifetimes of processes in microseconds: every other process is killed about when it has
+/// opened the file, the others after some dozens of commits.
 const LIFE_MAX: [u64; 2] = [20_000, 120_000];
-/// The longest life of a process that creates a file, in microseconds.
+/// Maximum lifetime of a process that creates a file, in microseconds.
 const BIRTH_MAX: u64 = 6_000;
-/// Cycles on one file: the store and what has to be compared stay small.
+/// Cycles per file, so that the store and the check stay small.
 const CYCLES_PER_FILE: u64 = 50;
 /// Cycles between two recoveries at most.
 const CYCLES_OPEN: u64 = 4;
 
-/// Of the cycles with an open file, every how many begin with a full log.
+/// Interval of the cycles with an open file that start with a full WAL.
 const CYCLES_FILLED: u64 = 2;
-/// Values that fill a log: a thousand frames.
+/// Values that fill a WAL: a thousand frames.
 const FILLING: u64 = 200;
 /// Bytes of each, some pages.
 const FILLING_BYTES: usize = 20_000;
@@ -93,7 +92,7 @@ fn one_file(
     figures.files += 1;
     let mut database = Some(open(&file)?);
     database.as_ref().map_or(Ok(()), found)?;
-    let mut book = Book::default();
+    let mut history = HistoryCheck::default();
     for cycle in 0..cycles {
         if let Some(database) = &database
             && rng.below(CYCLES_FILLED) == 0
@@ -103,7 +102,7 @@ fn one_file(
         }
         let journals = work_and_die(house, &file, cycle, rng, figures)?;
         for journal in &journals {
-            book.enter(&read(journal)?)?;
+            history.enter(&read(journal)?)?;
         }
         let open = match database.take() {
             Some(database) => database,
@@ -112,15 +111,15 @@ fn one_file(
                 open(&file)?
             }
         };
-        book.check(&open).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
+        history.check(&open).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
         database = (rng.below(CYCLES_OPEN) > 0).then_some(open);
     }
-    figures.asked += book.asked_count;
-    figures.acknowledged += book.acknowledged_count;
+    figures.asked += history.asked_count;
+    figures.acknowledged += history.acknowledged_count;
     Ok(())
 }
 
-/// Makes the log so long that whoever commits next has it copied back.
+/// Grows the WAL so that the next commit triggers a checkpoint.
 fn fill_log(database: &SqliteDatabase) -> Result<(), Failure> {
     let mut txn = Txn::new();
     for nth in 0..FILLING {
@@ -129,11 +128,11 @@ fn fill_log(database: &SqliteDatabase) -> Result<(), Failure> {
     }
     match database.store().commit(vec![txn]).pop() {
         Some(Ok(CommitOutcome::Applied { .. })) => Ok(()),
-        other => Err(format!("the log was not filled: {other:?}").into()),
+        other => Err(format!("the WAL was not filled: {other:?}").into()),
     }
 }
 
-/// Lets processes work and kills them; answers where they wrote down what they did.
+/// Runs and kills processes; returns their journals.
 fn work_and_die(
     house: &Path,
     file: &Path,
@@ -155,23 +154,24 @@ fn work_and_die(
     Ok(journals)
 }
 
-/// Kills each child at a time of its own; answers how many. One that ended by itself is a failure.
+/// Kills each child at a random time and returns the number of kills. A child that ended early is a
+/// failure.
 fn kill_each(children: Vec<Child>, life_max: [u64; 2], rng: &mut Rng) -> Result<u64, Failure> {
     let born = Instant::now();
-    let mut lives: Vec<(Duration, Child)> = children
+    let mut lifetimes: Vec<(Duration, Child)> = children
         .into_iter()
         .map(|child| {
             let life_max = life_max[usize::from(rng.below(2) > 0)];
             (Duration::from_micros(rng.below(life_max)), child)
         })
         .collect();
-    lives.sort_by_key(|(life, _)| *life);
+    lifetimes.sort_by_key(|(life, _)| *life);
     let mut killed = 0;
-    for (life, child) in &mut lives {
+    for (life, child) in &mut lifetimes {
         std::thread::sleep(life.saturating_sub(born.elapsed()));
         child.kill()?;
         let status = child.wait()?;
-        // `open` may have ended well before; `work` never ends by itself.
+        // `open` may have ended before; `work` never ends without a kill.
         if status.code().is_some_and(|code| code != 0) {
             return Err(format!("a process failed before it was killed: {status}").into());
         }
@@ -184,7 +184,7 @@ fn start(words: &[&str], paths: &[&Path]) -> Result<Child, Failure> {
     Ok(quiet(own_program()?.args(words).args(paths)).spawn()?)
 }
 
-/// Figures of children are nobody's business; their failures are.
+/// Discards the figures of children and keeps their failures.
 pub(crate) fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null())
 }

@@ -1,26 +1,27 @@
-//! Campaigns against the SQLite store: real processes on one file, killed, raced and starved.
+//! Campaigns against the SQLite store: several processes share one file and are killed, raced or
+//! run out of disk space.
 //!
-//! `cargo xtask kill-sqlite` and the tests of the crate run the same commands, longer or shorter.
-//! Every command ends with a line of figures, or with what went wrong and exit code 1.
+//! `cargo xtask kill-sqlite` and the tests of the crate run the same commands with different
+//! durations. Every command prints a line of figures, or an error with exit code 1.
 //!
 //! ```text
-//! sqlite-campaign kill DIRECTORY CYCLES SEED      kill -9 at random microseconds, then look
+//! sqlite-campaign kill DIRECTORY CYCLES SEED      kill -9 at random times, then check the file
 //! sqlite-campaign race DIRECTORY PROCESSES OPERATIONS SEED
 //! sqlite-campaign work FILE JOURNAL WORKER OPERATIONS SEED     one process of those two
-//! sqlite-campaign open FILE                       how opening ends, by the name of the error
-//! sqlite-campaign fill FILE                       write until refused, then look
-//! sqlite-campaign act DIRECTORY                   perform golden scripts, with other processes
-//! sqlite-campaign serve DIRECTORY                 be the store of handles in another process
+//! sqlite-campaign open FILE                       print `Opened` or the name of the open error
+//! sqlite-campaign fill FILE                       write until refused, then check the file
+//! sqlite-campaign serve-scripts DIRECTORY         execute golden script commands from stdin
+//! sqlite-campaign serve DIRECTORY                 serve store requests from stdin
 //! ```
 
-mod actor;
-mod book;
+mod history_check;
 mod journal;
 mod keys;
 mod kill;
 mod probe;
 mod race;
 mod serve;
+mod serve_scripts;
 mod work;
 mod world;
 
@@ -48,7 +49,7 @@ fn run(words: &[&str]) -> Result<String, Failure> {
             operations.parse()?,
             seed.parse()?,
         ),
-        ["act", directory] => actor::run(directory.as_ref()),
+        ["serve-scripts", directory] => serve_scripts::run(directory.as_ref()),
         ["serve", directory] => serve::run(directory.as_ref()),
         ["open", file] => Ok(probe::open(file.as_ref())),
         ["fill", file] => probe::fill(file.as_ref()),
@@ -59,4 +60,4 @@ fn run(words: &[&str]) -> Result<String, Failure> {
 }
 
 #[cfg(test)]
-mod book_tests;
+mod history_check_tests;

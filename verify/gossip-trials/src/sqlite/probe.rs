@@ -1,4 +1,4 @@
-//! How opening and writing end where something is in the way.
+//! Outcomes of opening and writing under restricted permissions and full disks.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::Failure;
 
 /// Bytes of one value: some pages.
 const VALUE_BYTES: usize = 20_000;
-/// Values after which a disk is not full, whatever was said.
+/// Maximum number of values; a disk that accepts more is not full.
 const VALUES_MAX: u64 = 10_000;
 
-/// Opens `file`, and answers the name of the error.
+/// Opens `file` and returns `Opened` or the name of the error.
 pub(crate) fn open(file: &Path) -> String {
     let name = match SqliteDatabase::open(file, SqliteOptions::default()) {
         Ok(_) => "Opened",
@@ -27,8 +27,8 @@ pub(crate) fn open(file: &Path) -> String {
     name.to_owned()
 }
 
-/// Writes values into `file` until one is refused; then everything acknowledged must be there and
-/// nothing else, and the file must be intact. Answers how it was refused.
+/// Writes values into `file` until one is refused; then exactly the acknowledged values must exist,
+/// and the file must be intact. Returns the refusal.
 pub(crate) fn fill(file: &Path) -> Result<String, Failure> {
     let database = SqliteDatabase::open(file, SqliteOptions::default())?;
     let mut store = database.store();
@@ -48,7 +48,7 @@ pub(crate) fn fill(file: &Path) -> Result<String, Failure> {
         let values = store.read(reads)?;
         let there = values.iter().filter(|it| format!("{it:?}").contains("Some")).count() as u64;
         if there != nth {
-            return Err(format!("{there} values are there, {nth} were acknowledged").into());
+            return Err(format!("{there} values exist, {nth} were acknowledged").into());
         }
         return Ok(format!("{how} after {nth} values"));
     }

@@ -1,16 +1,16 @@
-//! Processes that hammer one run on one file and are left alone.
+//! Concurrent processes on one run in one file, without kills.
 
 use std::path::Path;
 
 use crate::Failure;
 use crate::process::own_program;
-use crate::sqlite::book::Book;
+use crate::sqlite::history_check::HistoryCheck;
 use crate::sqlite::journal::read;
 use crate::sqlite::kill::quiet;
 use crate::sqlite::work::{THREADS, journal_of};
 use crate::sqlite::world::{SHARDS_MAX, found, open};
 
-/// Lets `processes` ask for `operations` leases per thread each, and looks at what came of it.
+/// Runs `processes` with `operations` lease requests per thread each, and checks the store.
 pub(crate) fn run(
     directory: &Path,
     processes: u64,
@@ -35,16 +35,16 @@ pub(crate) fn run(
             return Err(format!("a process failed: {status}").into());
         }
     }
-    let mut book = Book::default();
+    let mut history = HistoryCheck::default();
     for journal in &journals {
-        book.enter(&read(journal)?)?;
+        history.enter(&read(journal)?)?;
     }
-    let shards = book.check(&open(&file)?)?;
+    let shards = history.check(&open(&file)?)?;
     if shards != SHARDS_MAX {
-        let what = format!("{shards} shards; the race shall end at its limit of {SHARDS_MAX}");
+        let what = format!("{shards} shards; expected the limit of {SHARDS_MAX}");
         return Err(what.into());
     }
-    let Book { asked_count, acknowledged_count, .. } = book;
+    let HistoryCheck { asked_count, acknowledged_count, .. } = history;
     Ok(format!(
         "{processes} processes: {asked_count} calls asked for, {acknowledged_count} acknowledged, \
          {shards} shards of at most {SHARDS_MAX}, no fence given twice"

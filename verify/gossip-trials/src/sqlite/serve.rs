@@ -1,7 +1,7 @@
-//! A process that is the store of handles elsewhere: a line in, a line out.
+//! Serves store requests of handles in another process: reads one line, writes one line.
 //!
-//! A line is a file's number and a request for the store on it; the number alone closes the file.
-//! The process ends when nobody tells it anything any more.
+//! A line holds a file number and a request for the store in that file; the number alone closes the
+//! file. The process ends at the end of its standard input.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -12,7 +12,7 @@ use gossip_coordination_sqlite::{OpenCheck, SqliteDatabase, SqliteOptions, Sqlit
 
 use crate::Failure;
 
-/// Serves what standard input asks, on files in `directory`.
+/// Serves the requests on standard input, on files in `directory`.
 pub(crate) fn run(directory: &Path) -> Result<String, Failure> {
     let (mut open, mut output) = (BTreeMap::new(), std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
@@ -21,10 +21,10 @@ pub(crate) fn run(directory: &Path) -> Result<String, Failure> {
         writeln!(output, "{}", answer(directory, &mut open, file, request)?)?;
         output.flush()?;
     }
-    Ok("nobody asks any more".to_owned())
+    Ok("standard input ended".to_owned())
 }
 
-/// `open` holds the files that were asked for and not closed.
+/// Answers one request. `open` holds the open files.
 fn answer(
     directory: &Path,
     open: &mut BTreeMap<String, SqliteStore>,
@@ -36,7 +36,7 @@ fn answer(
         return Ok(String::new());
     }
     if !open.contains_key(file) {
-        // What processes add is the same whether or not a disk is waited for.
+        // Durability is not under test here, so fsync is relaxed.
         let options = SqliteOptions { check: OpenCheck::Header, ..SqliteOptions::default() };
         let database =
             SqliteDatabase::open(directory.join(format!("{file}.db")), options.relaxed())?;
@@ -44,5 +44,5 @@ fn answer(
     }
     let store = open.get_mut(file).ok_or("the file was opened above")?;
     let reply = from_line(request).and_then(|request| serve(store, &request));
-    Ok(to_line(&reply.ok_or("a line that is no request")?))
+    Ok(to_line(&reply.ok_or("invalid request line")?))
 }

@@ -1,7 +1,7 @@
-//! One process that works on the run until it is killed or has done enough.
+//! One process that works on the run until it is killed or has made enough requests.
 //!
-//! Two threads share one database, so that a kill also meets groups. Each takes leases, moves
-//! cursors, cuts shards and gives leases back, and writes down what it asks and what it gets.
+//! Two threads share one database, so that a kill also interrupts group commits. Each acquires
+//! leases, checkpoints, splits and releases, and records each call and its answer.
 
 use std::path::{Path, PathBuf};
 use std::thread::scope;
@@ -34,7 +34,7 @@ pub(crate) fn journal_of(journal: &Path, thread: u64) -> PathBuf {
     journal.with_extension(thread.to_string())
 }
 
-/// Works on `file` until `operations` leases were asked for by each thread; for ever if zero.
+/// Works on `file` until each thread has requested `operations` leases; without end if zero.
 pub(crate) fn run(
     file: &Path,
     journal: &Path,
@@ -60,7 +60,7 @@ pub(crate) fn run(
     Ok("worked".to_owned())
 }
 
-/// Whoever works for ever ends when the process that was to kill it is gone.
+/// Ends a process without a limit when its parent process has ended.
 fn end_with_parent() {
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
     std::process::exit(1);
@@ -75,12 +75,12 @@ struct Worker {
     op_count: u64,
 }
 
-/// A lease and how far its shard has come.
+/// A lease and the progress of its shard.
 struct Held {
     lease: Lease,
-    /// The last key that was reached, or the first of the shard.
+    /// The cursor key, or the first key of the shard.
     at: u128,
-    /// The first behind the shard.
+    /// The first key after the shard.
     end: u128,
     start: u128,
 }
@@ -135,7 +135,7 @@ impl Worker {
         let key = ShardKey::new(RUN, shard);
         let worker = WorkerId::from_raw(self.id);
         let view = self.backend.acquire_and_restore_into(now(), TENANT, key, worker, &mut scratch);
-        // Somebody else has it, most often.
+        // Most often another worker holds it.
         let Ok(view) = view else { return Ok(None) };
         let spec = view.snapshot.spec();
         let (start, end) = (number_of(spec.start), number_of(spec.end));
@@ -146,7 +146,7 @@ impl Worker {
         Ok(Some(held))
     }
 
-    /// Whether the lease is still good.
+    /// Returns whether the lease is still valid.
     fn checkpoint(&mut self, held: &mut Held) -> Result<bool, Failure> {
         let key = held.at + 1 + u128::from(self.rng.below(STRIDE));
         if key >= held.end {
@@ -170,7 +170,7 @@ impl Worker {
         }
     }
 
-    /// Whether the lease is still good.
+    /// Returns whether the lease is still valid.
     fn split(&mut self, held: &mut Held) -> Result<bool, Failure> {
         let at = held.at + (held.end - held.at) / 2;
         if at <= held.at + u128::from(STRIDE) {
@@ -192,7 +192,7 @@ impl Worker {
                 self.list()?;
                 Ok(true)
             }
-            // There are as many shards as there may be.
+            // The shard limit is reached.
             Err(SplitError::SplitInvalid(_)) => Ok(true),
             Err(_) => Ok(false),
         }

@@ -16,9 +16,9 @@ use crate::sqlite::keys::key_of;
 
 /// Shards at the start.
 pub(crate) const ROOTS: u64 = 8;
-/// Shards that there may be. Processes cut shards until they meet it.
+/// Shard limit. Processes split shards until they reach it.
 pub(crate) const SHARDS_MAX: usize = 24;
-/// Milliseconds that a lease lasts: the dead do not hold a shard for long.
+/// Lease in milliseconds: short, so that shards of killed processes are free soon.
 const LEASE: u64 = 20;
 
 /// Opens the file as the product does by default: every commit is synced.
@@ -26,7 +26,7 @@ pub(crate) fn open(file: &Path) -> Result<SqliteDatabase, Failure> {
     Ok(SqliteDatabase::open(file, SqliteOptions::default())?)
 }
 
-/// A handle of a process.
+/// Returns a handle of a process.
 pub(crate) fn coordinator(database: &SqliteDatabase) -> SqliteCoordinator {
     StoreCoordinator::new(database.store(), StoreConfig::new(fresh_nonce()))
 }

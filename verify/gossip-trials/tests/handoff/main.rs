@@ -1,4 +1,4 @@
-//! Planned moves between real processes, and the records of moves in every real store.
+//! Handoffs between processes, and the handoff record repository on every store.
 
 mod processes;
 mod repositories;

@@ -1,4 +1,4 @@
-//! The repository over every real store, and over the model of etcd, held to one suite.
+//! Runs the repository suite on every real store and on the etcd model.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use gossip_testkit_etcd::sim_etcd_kv::{FaultRates, SimEtcdKv};
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 
-/// Repositories over whatever `open` opens.
+/// Repositories over the stores that `open` returns.
 struct Over<F>(F);
 
 impl<S: Store, F: Fn() -> S> RepositoryTarget for Over<F> {

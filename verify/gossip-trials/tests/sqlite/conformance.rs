@@ -48,7 +48,8 @@ struct Line {
 
 impl Carrier for Line {
     fn carry(&mut self, request: Vec<u8>) -> Vec<u8> {
-        from_line(&self.file.ask(self.process, &to_line(&request))).expect("a process says lines")
+        from_line(&self.file.ask(self.process, &to_line(&request)))
+            .expect("the reply is a valid line")
     }
 
     /// A tick is a millisecond, as for a store of this process.

@@ -1,7 +1,9 @@
-//! Golden scripts by several real processes on one file: each command goes to the next process,
-//! which knows nothing of the commands before it but what lies in the file.
+//! Golden scripts run by several processes on one file. Each command goes to the next process,
+//! which shares only the file with the processes of earlier commands.
 
-use gossip_conformance::testscript::{Casting, Line, Troupe, check_scripts_on, is_for_memory_only};
+use gossip_conformance::testscript::{
+    Channel, MultiHandle, Routing, check_scripts_on, is_for_memory_only,
+};
 
 use crate::support::{PROCESSES, Process, Scratch};
 
@@ -9,12 +11,13 @@ use crate::support::{PROCESSES, Process, Scratch};
 fn golden_scripts_by_processes_in_turn_are_answered_as_written() {
     let scratch = Scratch::in_memory("scripts");
     let mut processes: Vec<_> =
-        (0..PROCESSES).map(|_| Process::start("act", scratch.path())).collect();
-    let lines =
-        processes.iter_mut().map(|process| Box::new(|line: &str| process.answer(line)) as Line<'_>);
-    let mut troupe = Troupe::new(lines.collect(), Casting::InTurn);
-    let report = check_scripts_on(&mut troupe, false).expect("the scripts can be read");
-    println!("{} played, {} skipped", report.files.len(), report.skipped.len());
+        (0..PROCESSES).map(|_| Process::start("serve-scripts", scratch.path())).collect();
+    let channels = processes
+        .iter_mut()
+        .map(|process| Box::new(|line: &str| process.answer(line)) as Channel<'_>);
+    let mut handles = MultiHandle::new(channels.collect(), Routing::RoundRobin);
+    let report = check_scripts_on(&mut handles, false).expect("the scripts can be read");
+    println!("{} run, {} skipped", report.files.len(), report.skipped.len());
     let failures = report.failures.join("\n");
     assert!(failures.is_empty(), "{failures}");
     assert!(report.skipped.iter().all(|name| is_for_memory_only(name)), "{:?}", report.skipped);

@@ -1,4 +1,4 @@
-//! Processes of the campaign program that answer line by line, and a directory for their files.
+//! Processes of the campaign program that answer line by line, and their scratch directory.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
@@ -10,26 +10,26 @@ use std::time::Duration;
 
 pub(crate) const CAMPAIGN: &str = env!("CARGO_BIN_EXE_sqlite-campaign");
 
-/// Processes: not one, so that they differ, and not too many, so that each comes again.
+/// Number of processes: more than one, so that they differ, and few, so that each is used again.
 pub(crate) const PROCESSES: usize = 3;
 
-/// A process that says nothing for so long never will: the longest command takes a second.
+/// Timeout of an answer: the longest command takes a second.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 
-/// Where the system keeps files in memory, if it does: processes race there as on a disk.
+/// The in-memory file system, if there is one: races are the same there as on a disk.
 const MEMORY: &str = "/dev/shm";
 
 /// A directory of one test, removed with it.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// In memory if possible. Each test has another `name`.
+    /// Creates a directory, in memory if possible. Each test has a different `name`.
     pub(crate) fn in_memory(name: &str) -> Self {
         let memory = Path::new(MEMORY);
         if memory.is_dir() { Self::below(memory, name) } else { Self::on_disk(name) }
     }
 
-    /// On a file system that syncs, as most temporary directories are.
+    /// Creates a directory on a file system that syncs, as most temporary directories are.
     pub(crate) fn on_disk(name: &str) -> Self {
         Self::below(&std::env::temp_dir(), name)
     }
@@ -52,13 +52,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A test may have taken the permission to write away.
+        // A test may have removed the write permission.
         let _ = fs::set_permissions(&self.0, Permissions::from_mode(0o700));
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A process that does what it is told. It ends with its input, and at the latest with this.
+/// A process that answers request lines. It ends with its input, at the latest on drop.
 pub(crate) struct Process {
     child: Child,
     input: ChildStdin,
@@ -83,11 +83,11 @@ impl Process {
         Self { child, input, answers }
     }
 
-    /// Tells it a line, and waits for the line that it says.
+    /// Sends a line and waits for the reply line.
     pub(crate) fn answer(&mut self, line: &str) -> String {
         writeln!(self.input, "{line}").unwrap();
         self.input.flush().unwrap();
-        self.answers.recv_timeout(ANSWERS_WITHIN).expect("a process that lives answers")
+        self.answers.recv_timeout(ANSWERS_WITHIN).expect("the process answers in time")
     }
 }
 

@@ -1,14 +1,14 @@
-//! What all processes did together, and whether it could be so.
+//! Checks the combined history of all processes.
 //!
-//! # What is held against it
-//! - Nothing is lost: every key up to the stored cursor was done.
-//! - Nothing is done twice on a planned move: a key that was done under one fence is not done again
-//!   under a later one if every grant in between was an accept.
-//! - Nothing is done twice under one fence.
-//! - Never two owners: nothing is done under a fence after a later one was granted.
-//! - What was acknowledged is kept: whoever has a shard next begins behind it, and the store still
-//!   has it at the end.
-//! - Nothing is stranded: every shard that is not done was worked on after the trial began to look.
+//! # Properties
+//! - No key is lost: every key up to the stored cursor was processed.
+//! - A handoff repeats no key: a key that was processed under one fence is not processed again under
+//!   a later one if every grant in between was an accept.
+//! - No key is processed twice under one fence.
+//! - There is one owner: no key is processed under a fence after a later one was granted.
+//! - Acknowledged progress is kept: the next owner starts after it, and the store still has it at
+//!   the end.
+//! - No shard is stranded: every unfinished shard was processed after `alive_at`.
 
 use std::collections::BTreeMap;
 
@@ -16,106 +16,106 @@ use crate::Failure;
 use crate::handoff::figures::Times;
 use crate::handoff::journal::{Line, What};
 
-/// One shard: what was done under which fence.
+/// The history of one shard.
 #[derive(Debug, Default)]
-struct Story {
-    /// When and how each fence was granted, as far as it was written down.
+struct ShardHistory {
+    /// Time of each recorded grant, and whether it was an accept.
     grants: BTreeMap<u64, (u64, bool)>,
-    /// Fences under which each key was done.
+    /// Fences under which each key was processed.
     done: BTreeMap<u64, Vec<u64>>,
-    /// When each fence was last worked under, and first.
+    /// Times of the first and last key of each fence.
     first_and_last: BTreeMap<u64, (u64, u64)>,
-    /// When each fence was last frozen.
+    /// Time of the last freeze of each fence.
     frozen: BTreeMap<u64, u64>,
-    /// The last key that the store has acknowledged under each fence.
+    /// The last acknowledged key of each fence.
     saved: BTreeMap<u64, u64>,
 }
 
-/// Where a shard stands in the store.
+/// Progress of a shard in the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reached {
     /// Its first key.
     pub(crate) first: u64,
-    /// The last key up to which it is done.
+    /// The last processed key.
     pub(crate) last: Option<u64>,
     pub(crate) is_done: bool,
 }
 
-/// Everything that was done.
+/// The history of all shards.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    stories: BTreeMap<u64, Story>,
+pub(crate) struct HistoryCheck {
+    shards: BTreeMap<u64, ShardHistory>,
 }
 
-/// What a trial came to.
+/// Totals of a trial.
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
-    /// Planned moves that were accepted.
+    /// Accepted handoffs.
     pub(crate) moves: u64,
-    /// Keys that were done.
+    /// Processed keys.
     pub(crate) keys: u64,
-    /// Keys that were done again after somebody took a shard over without a move.
+    /// Keys processed again after a takeover without a handoff.
     pub(crate) redone: u64,
     /// From the freeze of the source to the first key of the destination.
     pub(crate) gaps: Times,
-    /// From the last key of an owner to the first key of who took over without a move.
+    /// From the last key of an owner to the first key of its successor, without a handoff.
     pub(crate) takeovers: Times,
 }
 
-impl Book {
-    /// Takes the journal of one process.
+impl HistoryCheck {
+    /// Adds the journal of one process.
     pub(crate) fn enter(&mut self, lines: &[Line]) {
         for line in lines {
-            let story = self.stories.entry(line.shard).or_default();
+            let history = self.shards.entry(line.shard).or_default();
             match line.what {
                 What::Accepted | What::Claimed => {
                     let is_move = line.what == What::Accepted;
-                    story.grants.insert(line.fence, (line.at, is_move));
+                    history.grants.insert(line.fence, (line.at, is_move));
                 }
                 What::Did(key) => {
-                    story.done.entry(key).or_default().push(line.fence);
+                    history.done.entry(key).or_default().push(line.fence);
                     let times =
-                        story.first_and_last.entry(line.fence).or_insert((line.at, line.at));
+                        history.first_and_last.entry(line.fence).or_insert((line.at, line.at));
                     *times = (times.0.min(line.at), times.1.max(line.at));
                 }
-                What::Froze => drop(story.frozen.insert(line.fence, line.at)),
-                What::Kept => drop(story.frozen.remove(&line.fence)),
+                What::Froze => drop(history.frozen.insert(line.fence, line.at)),
+                What::Kept => drop(history.frozen.remove(&line.fence)),
                 What::Saved(key) => {
-                    let last = story.saved.entry(line.fence).or_insert(key);
+                    let last = history.saved.entry(line.fence).or_insert(key);
                     *last = key.max(*last);
                 }
             }
         }
     }
 
-    /// Checks all of it. `reached` tells where each shard stands. From `alive_at` on the trial
-    /// waited for every shard that is not done, and then ended: what came later is judged and not
-    /// measured.
+    /// Checks all properties. `reached` is the progress of each shard in the store. From `alive_at`
+    /// on, the trial waited for every unfinished shard and then ended: later grants are checked but
+    /// not measured.
     pub(crate) fn check(
         &self,
         reached: &BTreeMap<u64, Reached>,
         alive_at: Option<u64>,
     ) -> Result<Sum, Failure> {
-        let (mut sum, nothing) = (Sum::default(), Story::default());
+        let (mut sum, nothing) = (Sum::default(), ShardHistory::default());
         for (shard, Reached { first, last, is_done }) in reached {
-            let story = self.stories.get(shard).unwrap_or(&nothing);
+            let history = self.shards.get(shard).unwrap_or(&nothing);
             let until = last.map_or(*first, |last| last + 1);
-            if let Some(key) = (*first..until).find(|key| !story.done.contains_key(key)) {
+            if let Some(key) = (*first..until).find(|key| !history.done.contains_key(key)) {
                 return Err(format!("key {key} of shard {shard} is lost").into());
             }
-            story.check(*shard, &mut sum)?;
-            story.times(&mut sum, alive_at.unwrap_or(u64::MAX));
-            story.check_saved(*shard, *last)?;
-            let last_work = story.first_and_last.values().map(|times| times.1).max();
+            history.check(*shard, &mut sum)?;
+            history.times(&mut sum, alive_at.unwrap_or(u64::MAX));
+            history.check_saved(*shard, *last)?;
+            let last_work = history.first_and_last.values().map(|times| times.1).max();
             if !is_done && last_work < alive_at.max(Some(0)) {
-                return Err(format!("shard {shard} is stranded: nobody works on it").into());
+                return Err(format!("shard {shard} is stranded: no worker processes it").into());
             }
         }
         Ok(sum)
     }
 }
 
-impl Story {
+impl ShardHistory {
     fn check(&self, shard: u64, sum: &mut Sum) -> Result<(), Failure> {
         sum.keys += self.done.len() as u64;
         for (key, fences) in &self.done {
@@ -136,8 +136,8 @@ impl Story {
         self.check_order(shard)
     }
 
-    /// Nobody begins again at or before what an earlier owner was told is recorded, and the store
-    /// still has it: `last` is what it says at the end.
+    /// Checks that no owner starts at or before acknowledged progress of an earlier owner, and that
+    /// the store still has it at the end, as `last`.
     fn check_saved(&self, shard: u64, last: Option<u64>) -> Result<(), Failure> {
         let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
         for (key, fences) in &self.done {
@@ -160,7 +160,7 @@ impl Story {
         }
     }
 
-    /// Nobody works after the next owner has the shard.
+    /// Checks that no owner processes keys after the next owner has the shard.
     fn check_order(&self, shard: u64) -> Result<(), Failure> {
         for (fence, (_, last)) in &self.first_and_last {
             let next = self.grants.range(fence + 1..).next();
@@ -173,7 +173,7 @@ impl Story {
         Ok(())
     }
 
-    /// Counts and measures what was granted up to `until`.
+    /// Counts and measures the grants up to `until`.
     fn times(&self, sum: &mut Sum, until: u64) {
         for (fence, (_, is_move)) in self.grants.iter().filter(|(_, (at, _))| *at <= until) {
             let first = self.first_and_last.get(fence).map(|times| times.0);

@@ -1,20 +1,21 @@
-//! The books of a trial, judged: the journal of the sink, and the leases that a watcher saw.
+//! Checks the history of a trial: the journal of the sink, and the leases that a watcher observed.
 //!
-//! Nothing here asks the engine for its opinion. The journal says who wrote what under which fence
-//! and when, in the order in which it came; the watcher says how long each grant was promised to
-//! its owner. What a worker's log says can excuse nothing alone: a key that was done twice needs a
-//! cause that was planned, or a lease that was seen to have ended.
+//! The check does not use the engine. The journal records each write with worker, fence and time,
+//! in arrival order; the watcher records the observed deadline of each grant. A worker's log is not
+//! sufficient evidence: a key that was processed twice needs a planned cause, or a lease that was
+//! observed to have ended.
 //!
-//! # What a good book shows
+//! # Properties
 //!
-//! - No key is missing, the fences of a key only grow, and a grant has one owner.
-//! - A key is done again only under a higher fence, after the lease of its last owner had ended,
-//!   and that owner was killed, was stopped, or says itself that it lost this shard. Of one grant
-//!   at most one checkpoint interval is.
-//! - So whoever gave a live lease up, by a drain or on request, left nothing to be redone.
-//! - Every key that a sleeper had begun came late and was refused, and a sleeper that woke up wrote
-//!   nothing more under the grants of its former life. Nothing else was refused, but what was
-//!   written under a lease that was seen to have ended and whose owner says so.
+//! - No key is missing, the fences of a key only increase, and a grant has one owner.
+//! - A key is processed again only under a higher fence, after the lease of its last owner had
+//!   ended, and that owner was killed, was suspended, or reports that it lost this shard. At most
+//!   one checkpoint interval per grant is processed again.
+//! - A worker that gives up a live lease, by a drain or on request, therefore leaves no key to be
+//!   processed again.
+//! - Every key that a suspended worker had begun is written late and refused, and the resumed worker
+//!   writes nothing more under its earlier grants. Other refusals occur only for writes under a
+//!   lease that was observed to have ended and that its owner reports as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,21 +28,21 @@ pub(crate) type Time = u64;
 /// Shard and fence.
 pub(crate) type Grant = (String, u64);
 
-/// Until when each grant was last seen to be promised to its owner. It may have been longer.
+/// The last observed deadline of each grant. The real deadline may have been later.
 pub(crate) type Leases = BTreeMap<Grant, Time>;
 
-/// What happened to the workers, by name; whoever is not named worked to the end.
+/// Faults injected into workers, by name; a worker without an entry ran to the end.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
     pub(crate) killed: BTreeSet<String>,
     pub(crate) slept: BTreeMap<String, Sleep>,
     pub(crate) drained: BTreeSet<String>,
-    /// Worker and shard of leases that ended before they were renewed, as the workers say
-    /// themselves: a machine that is too busy stops everybody.
+    /// Worker and shard of leases that workers report as lost: on an overloaded machine renewals
+    /// can be late.
     pub(crate) lost: BTreeSet<(String, String)>,
 }
 
-/// A worker that was stopped beyond its leases.
+/// A worker that was suspended for longer than its leases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sleep {
     /// Keys and fences that it had begun.
@@ -50,23 +51,23 @@ pub(crate) struct Sleep {
     pub(crate) until: Time,
 }
 
-/// What the books show.
+/// Figures of a history.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) keys: u64,
-    /// Keys done again, by what had happened to their first owner.
+    /// Keys processed again, by the fault of their first owner.
     pub(crate) redone: BTreeMap<Cause, u64>,
-    /// The most of these that one grant left.
+    /// Maximum number of these per grant.
     pub(crate) most_of_a_grant: u64,
-    /// Leases that ended although nobody had stopped their owner.
+    /// Leases that expired without a fault of their owner.
     pub(crate) expired: u64,
-    /// Shards that others went on with after a drained worker.
+    /// Shards that other workers continued after a drain.
     pub(crate) moved_by_drain: u64,
-    /// Late writes of sleepers.
+    /// Late writes of suspended workers.
     pub(crate) refused: u64,
 }
 
-/// Why a key was done again.
+/// Why a key was processed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     Killed,
@@ -84,35 +85,35 @@ struct Line {
     time: Time,
 }
 
-/// The books, and what they are held against.
+/// The recorded history and the bounds it is checked against.
 #[derive(Debug)]
-pub(crate) struct Books<'b> {
+pub(crate) struct History<'b> {
     pub(crate) journal: &'b str,
     pub(crate) leases: &'b Leases,
     pub(crate) fates: &'b Fates,
     /// Keys of the job: those below this number.
     pub(crate) keys: u64,
-    /// Keys that the end of one grant may cost.
+    /// Keys per grant that may be processed again.
     pub(crate) allowed: u64,
 }
 
-impl Books<'_> {
-    /// Judges everything.
-    pub(crate) fn judge(&self) -> Outcome<Figures> {
+impl History<'_> {
+    /// Checks all properties and returns the figures.
+    pub(crate) fn check(&self) -> Outcome<Figures> {
         let lines: Option<Vec<Line>> = self.journal.lines().map(parse).collect();
-        let lines = lines.ok_or("a line of the journal makes no sense")?;
+        let lines = lines.ok_or("invalid line in the journal")?;
         let (accepted, refused): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.accepted);
         let owners = owners(&accepted)?;
         let mut figures = Figures { keys: self.keys, ..Figures::default() };
-        figures.refused = self.judge_refusals(&refused)?;
-        self.judge_sleepers(&accepted)?;
-        self.judge_keys(&accepted, &mut figures)?;
-        figures.moved_by_drain = self.judge_drains(&owners)?;
+        figures.refused = self.check_refusals(&refused)?;
+        self.check_suspended(&accepted)?;
+        self.check_keys(&accepted, &mut figures)?;
+        figures.moved_by_drain = self.check_drains(&owners)?;
         Ok(figures)
     }
 
-    /// What sleepers had begun came late, all of it and nothing else.
-    fn judge_refusals(&self, refused: &[&Line]) -> Outcome<u64> {
+    /// Checks that every key that a suspended worker had begun, and no other, was refused.
+    fn check_refusals(&self, refused: &[&Line]) -> Outcome<u64> {
         let mut late = BTreeSet::new();
         for line in refused {
             let (key, fence) = (line.key, line.grant.1);
@@ -129,25 +130,25 @@ impl Books<'_> {
             sleep.begun.iter().map(move |(key, fence)| (worker, *key, *fence))
         });
         if begun.collect::<BTreeSet<_>>() != late {
-            return Err("a key that a sleeper had begun did not come late".into());
+            return Err("a key that a suspended worker had begun was not written late".into());
         }
         let tried = |sleep: &Sleep| !sleep.begun.is_empty();
         match self.fates.slept.values().all(tried) {
             true => Ok(late.len() as u64),
-            false => Err("a sleeper had begun nothing, which proves nothing".into()),
+            false => Err("a suspended worker had begun no key, so the trial shows nothing".into()),
         }
     }
 
-    /// Whether the lease of a write was seen to have ended, and its worker says that it lost it: on
-    /// a machine that is too busy everybody is a sleeper now and then.
+    /// Returns whether the lease of a write was observed to have ended, and its worker reports it as
+    /// lost: on an overloaded machine any worker can be delayed.
     fn has_expired(&self, line: &Line) -> bool {
         let lost = (line.worker.clone(), line.grant.0.clone());
         let ended = self.leases.get(&line.grant).is_some_and(|deadline| *deadline <= line.time);
         ended && self.fates.lost.contains(&lost) && !self.fates.slept.contains_key(&line.worker)
     }
 
-    /// A grant of a former life is not written under after the sleep.
-    fn judge_sleepers(&self, accepted: &[&Line]) -> Outcome<()> {
+    /// Checks that a resumed worker writes nothing under grants from before its suspension.
+    fn check_suspended(&self, accepted: &[&Line]) -> Outcome<()> {
         for (worker, sleep) in &self.fates.slept {
             let own = accepted.iter().filter(|line| line.worker == *worker);
             let old: BTreeSet<_> = own
@@ -157,14 +158,14 @@ impl Books<'_> {
                 .collect();
             let awake = own.filter(|line| line.time >= sleep.until);
             if let Some(line) = awake.clone().find(|line| old.contains(&line.grant)) {
-                return Err(format!("key {} was taken from a sleeper", line.key).into());
+                return Err(format!("key {} was accepted from a suspended worker", line.key).into());
             }
         }
         Ok(())
     }
 
-    /// None is lost; what was done again has a cause.
-    fn judge_keys(&self, accepted: &[&Line], figures: &mut Figures) -> Outcome<()> {
+    /// Checks that no key is lost and that every repeated key has a cause.
+    fn check_keys(&self, accepted: &[&Line], figures: &mut Figures) -> Outcome<()> {
         let mut writes: BTreeMap<u64, Vec<&Line>> = BTreeMap::new();
         accepted.iter().for_each(|line| writes.entry(line.key).or_default().push(line));
         if let Some(lost) = (0..self.keys).find(|key| !writes.contains_key(key)) {
@@ -189,11 +190,11 @@ impl Books<'_> {
         }
     }
 
-    /// Why a key was done again.
+    /// Why a key was processed again.
     fn cause(&self, first: &Line, second: &Line) -> Outcome<Cause> {
         let (key, worker) = (first.key, &first.worker);
         if second.grant.1 < first.grant.1 {
-            return Err(format!("key {key}: the sink took a lower fence").into());
+            return Err(format!("key {key}: the sink accepted a lower fence").into());
         }
         if second.grant.1 == first.grant.1 {
             return Err(format!("key {key} was done twice under one fence").into());
@@ -216,8 +217,8 @@ impl Books<'_> {
         }
     }
 
-    /// Others went on with shards of whoever was drained: how many.
-    fn judge_drains(&self, owners: &BTreeMap<&Grant, &str>) -> Outcome<u64> {
+    /// Returns the number of shards that other workers continued after a drain.
+    fn check_drains(&self, owners: &BTreeMap<&Grant, &str>) -> Outcome<u64> {
         let mut moved = 0;
         for worker in &self.fates.drained {
             let last: BTreeMap<&str, u64> = owners
@@ -225,14 +226,15 @@ impl Books<'_> {
                 .filter(|(_, owner)| *owner == worker)
                 .map(|((shard, fence), _)| (shard.as_str(), *fence))
                 .collect();
-            let went_on = |shard: &str, fence: u64| {
+            let continued = |shard: &str, fence: u64| {
                 owners.keys().any(|(other, later)| other == shard && *later > fence)
             };
-            let of_worker = last.iter().filter(|(shard, fence)| went_on(shard, **fence)).count();
+            let of_worker = last.iter().filter(|(shard, fence)| continued(shard, **fence)).count();
             if of_worker == 0 {
-                return Err(
-                    format!("nothing of worker {worker} was moved, which proves nothing").into()
-                );
+                return Err(format!(
+                    "no shard of worker {worker} was continued, so the trial shows nothing"
+                )
+                .into());
             }
             moved += of_worker as u64;
         }
@@ -240,7 +242,7 @@ impl Books<'_> {
     }
 }
 
-/// Who wrote under each grant; one worker each.
+/// Returns the worker that wrote under each grant; fails if there are two.
 fn owners<'l>(accepted: &[&'l Line]) -> Outcome<BTreeMap<&'l Grant, &'l str>> {
     let mut owners = BTreeMap::new();
     for line in accepted {
@@ -281,7 +283,7 @@ impl fmt::Display for Figures {
             f,
             "{} keys, none lost; redone: {} after kills, {} after sleep, {} after {} leases that \
              ran out, at most {} of a grant, none of a live lease; {} late writes refused; {} \
-             shards went on after a drain",
+             shards continued after a drain",
             self.keys,
             self.redone_by(Cause::Killed),
             self.redone_by(Cause::Slept),
@@ -295,5 +297,5 @@ impl fmt::Display for Figures {
 }
 
 #[cfg(test)]
-#[path = "book_tests.rs"]
+#[path = "history_check_tests.rs"]
 mod tests;

@@ -1,14 +1,14 @@
-//! A campaign must be able to fail: each lie in a journal is found.
+//! The history check detects each false line in a journal.
 
 use gossip_coordination_sqlite::SqliteDatabase;
 use gossip_testkit::test_support::TestDirectory;
 
-use crate::sqlite::book::Book;
+use crate::sqlite::history_check::HistoryCheck;
 use crate::sqlite::journal::{Call, Journal, Line, read};
 use crate::sqlite::work;
 use crate::sqlite::world::{found, open};
 
-/// A store that one process worked on, and what it wrote down.
+/// A store that one process used, with its journal.
 struct Truth {
     database: SqliteDatabase,
     lines: Vec<Line>,
@@ -30,22 +30,22 @@ impl Truth {
         Self { database, lines, _directory: directory }
     }
 
-    /// What a book says that has these lines behind the true ones.
+    /// Checks a history with these lines after the true ones.
     fn with(&self, more: &[Line]) -> Result<usize, String> {
-        let mut book = Book::default();
+        let mut history = HistoryCheck::default();
         let lines: Vec<Line> = self.lines.iter().chain(more).copied().collect();
-        book.enter(&lines).map_err(|failure| failure.to_string())?;
-        book.check(&self.database).map_err(|failure| failure.to_string())
+        history.enter(&lines).map_err(|failure| failure.to_string())?;
+        history.check(&self.database).map_err(|failure| failure.to_string())
     }
 
-    /// The last acknowledged line that `wanted` accepts.
+    /// Returns the last acknowledged line that `wanted` accepts.
     fn last(&self, wanted: impl Fn(Call) -> bool) -> Line {
         let mut lines = self.lines.iter().rev().copied();
         lines.find(|line| line.is_acknowledged && wanted(line.call)).unwrap()
     }
 
-    /// The acknowledged checkpoint at the highest key. The last line of a journal need not be it:
-    /// another thread may have gone on with its shard.
+    /// Returns the acknowledged checkpoint at the highest key. The last line of a journal need not
+    /// be it: another thread may have continued the shard.
     fn furthest_checkpoint(&self) -> Line {
         let key_of = |line: &Line| match line.call {
             Call::Checkpoint { key, .. } if line.is_acknowledged => Some(key),
@@ -78,11 +78,11 @@ fn the_truth_is_accepted_and_every_lie_is_found() {
 
     let call = Call::Split { fence, op, child: (1 << 63) | 7 };
     let found = truth.with(&[Line { call, ..checkpoint }]).unwrap_err();
-    assert!(found.contains("was acknowledged and is not there"), "{found}");
+    assert!(found.contains("was acknowledged and is missing"), "{found}");
 }
 
 #[test]
-fn what_nobody_asked_for_is_found() {
+fn unrequested_state_is_detected() {
     let mut truth = Truth::new("invented");
     let lines = std::mem::take(&mut truth.lines);
     let mut without = |dropped: fn(&Line) -> bool| {
@@ -90,11 +90,11 @@ fn what_nobody_asked_for_is_found() {
         truth.with(&[]).unwrap_err()
     };
     let found = without(|line| matches!(line.call, Call::Checkpoint { .. }));
-    assert!(found.contains("at a key that nobody asked for"), "{found}");
+    assert!(found.contains("at a key without a request"), "{found}");
     let found = without(|line| matches!(line.call, Call::Grant { .. }) && !line.is_acknowledged);
     assert!(found.contains("0 asked for"), "{found}");
     let found = without(|line| matches!(line.call, Call::Split { .. }));
-    assert!(found.contains("nobody asked for it"), "{found}");
+    assert!(found.contains("exists without a request"), "{found}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What was asked and what was acknowledged by all processes, and whether the store agrees.
+//! Checks the store against the calls and acknowledgements of all processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,33 +17,33 @@ use crate::sqlite::journal::{Call, Line};
 use crate::sqlite::keys::{key_of, number_of};
 use crate::sqlite::world::{ROOTS, SHARDS_MAX, coordinator};
 
-/// Everything that was written down about one file.
+/// The combined journals of one file.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
+pub(crate) struct HistoryCheck {
     shards: BTreeMap<u64, Account>,
-    /// New shards that were acknowledged, with their parents.
+    /// Acknowledged new shards with their parents.
     children: BTreeMap<u64, u64>,
     pub(crate) asked_count: u64,
     pub(crate) acknowledged_count: u64,
 }
 
-/// What was written down about one shard.
+/// The journal entries of one shard.
 #[derive(Debug, Default)]
 struct Account {
     grants_asked: u64,
-    /// Every fence that was given.
+    /// Every acknowledged fence.
     fences: BTreeSet<u64>,
     keys_asked: BTreeSet<u128>,
     key_acknowledged: Option<u128>,
     splits_asked: u64,
     /// The last acknowledged operation with an id.
     last: Option<(u64, Call)>,
-    /// Whether `last` is new since the store was looked at.
+    /// Whether `last` is newer than the last check.
     is_fresh: bool,
 }
 
-impl Book {
-    /// Takes over what one thread wrote down.
+impl HistoryCheck {
+    /// Adds the journal of one thread.
     pub(crate) fn enter(&mut self, lines: &[Line]) -> Result<(), Failure> {
         for line in lines {
             self.asked_count += u64::from(!line.is_acknowledged);
@@ -57,14 +57,14 @@ impl Book {
             if let (true, Call::Split { child, .. }) = (line.is_acknowledged, line.call)
                 && self.children.insert(child, line.shard).is_some()
             {
-                return Err(format!("shard {child} was made twice").into());
+                return Err(format!("shard {child} was created twice").into());
             }
         }
         Ok(())
     }
 
-    /// Looks at the store: everything acknowledged is there, nothing is there that nobody asked
-    /// for, and the file is intact. Answers how many shards there are.
+    /// Checks that the store has everything acknowledged and nothing unrequested, and that the file
+    /// is intact. Returns the number of shards.
     pub(crate) fn check(&mut self, database: &SqliteDatabase) -> Result<usize, Failure> {
         database.check_integrity()?;
         let mut backend = coordinator(database);
@@ -79,7 +79,7 @@ impl Book {
             rows.into_iter().map(|row| (row.shard.as_raw(), row)).collect();
         self.check_births(&rows)?;
         for (shard, account) in &mut self.shards {
-            let row = rows.get(shard).ok_or_else(|| format!("shard {shard} is gone"))?;
+            let row = rows.get(shard).ok_or_else(|| format!("shard {shard} is missing"))?;
             account.check(row)?;
             if std::mem::take(&mut account.is_fresh) {
                 account.replay(&mut backend, row.shard)?;
@@ -88,10 +88,10 @@ impl Book {
         Ok(rows.len())
     }
 
-    /// Acknowledged shards are there, and the others were asked for.
+    /// Checks that acknowledged shards exist and that the others were requested.
     fn check_births(&self, rows: &BTreeMap<u64, ShardSummary>) -> Result<(), Failure> {
         if let Some(lost) = self.children.keys().find(|child| !rows.contains_key(child)) {
-            return Err(format!("shard {lost} was acknowledged and is not there").into());
+            return Err(format!("shard {lost} was acknowledged and is missing").into());
         }
         for (id, row) in rows {
             let known = match row.parent {
@@ -104,7 +104,7 @@ impl Book {
                 }
             };
             if !known {
-                return Err(format!("shard {id} is there and nobody asked for it").into());
+                return Err(format!("shard {id} exists without a request").into());
             }
         }
         Ok(())
@@ -142,8 +142,8 @@ impl Account {
             Call::Split { .. } => return Ok(()),
             Call::Release { fence, .. } => fence,
         };
-        // Journals are entered one after the other; a later fence is later, and lines of one
-        // fence are from one journal, in order.
+        // Journals are added one after another. A higher fence is later, and the lines of one fence
+        // are from one journal, in order.
         if self.last.is_none_or(|(newest, _)| fence >= newest) {
             self.last = Some((fence, call));
             self.is_fresh = true;
@@ -168,12 +168,12 @@ impl Account {
             return Err(format!("shard {shard} lost an acknowledged checkpoint").into());
         }
         if reached.is_some_and(|key| !self.keys_asked.contains(&key)) {
-            return Err(format!("shard {shard} is at a key that nobody asked for").into());
+            return Err(format!("shard {shard} is at a key without a request").into());
         }
         Ok(())
     }
 
-    /// The last acknowledged operation is in the shard's log: asked again, it is replayed.
+    /// Checks that the last acknowledged operation is in the shard's log: a retry is replayed.
     fn replay(
         &self,
         backend: &mut impl CoordinationBackend,

@@ -1,31 +1,31 @@
-//! One of the processes that perform golden scripts together: a line in, a line out.
+//! Serves golden script commands: reads one request line, writes one reply line.
 //!
-//! It has a coordinator of its own on the file of each script, and shares nothing else with the
-//! others. It ends when nobody tells it anything any more.
+//! Several such processes run one script together. Each opens a coordinator on the file of each
+//! script, and they share nothing else. The process ends at the end of its standard input.
 #![expect(clippy::print_stderr, reason = "standard output carries the answers")]
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
-use gossip_conformance::testscript::{Actor, ScriptBackend, WorldSettings};
+use gossip_conformance::testscript::{HandleServer, ScriptBackend, WorldSettings};
 use gossip_coordination::store::{StoreConfig, StoreCoordinator, fresh_nonce};
 use gossip_coordination::{EventCollector, StateTransitionEvent};
 use gossip_coordination_sqlite::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
 use crate::Failure;
 
-/// Performs what standard input says, on files in `directory`.
+/// Executes the commands on standard input, on files in `directory`.
 pub(crate) fn run(directory: &Path) -> Result<String, Failure> {
     let backend = OnFiles { directory: directory.to_owned(), begun: 0 };
-    let (mut actor, mut output) = (Actor::new(backend), std::io::stdout().lock());
+    let (mut handle, mut output) = (HandleServer::new(backend), std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
-        writeln!(output, "{}", actor.answer(&line?))?;
+        writeln!(output, "{}", handle.answer(&line?))?;
         output.flush()?;
     }
-    Ok("the play is over".to_owned())
+    Ok("standard input ended".to_owned())
 }
 
-/// A file for each script, which all processes find by its number.
+/// Opens one file per script, named by the number of the script.
 struct OnFiles {
     directory: PathBuf,
     begun: u64,
@@ -40,7 +40,7 @@ impl ScriptBackend for OnFiles {
         if !settings.fit_a_store() {
             return None;
         }
-        // What processes add is the same whether or not a disk is waited for.
+        // Durability is not under test here, so fsync is relaxed.
         let options = SqliteOptions { check: OpenCheck::Header, ..SqliteOptions::default() };
         match SqliteDatabase::open(file, options.relaxed()) {
             Ok(database) => {
@@ -50,7 +50,7 @@ impl ScriptBackend for OnFiles {
                 Some(StoreCoordinator::new(store, config))
             }
             Err(error) => {
-                eprintln!("no file for a script: {error}");
+                eprintln!("cannot open the file of a script: {error}");
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! Where shards come in: a thread that takes what is offered to this worker, on handles of its own.
+//! Accepts inbound handoffs of a worker on a separate thread with its own handles.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,45 +17,45 @@ use crate::handoff::journal::{SharedJournal, What};
 use crate::handoff::world::{CONFIG, Site};
 use crate::run::now;
 
-/// How long it rests when there is nothing to do: half a tick, so that no tick is slept through.
+/// Idle sleep: half a tick, so that no tick is missed.
 const REST: Duration = Duration::from_micros(500);
 
-/// The thread, and what comes from it.
-pub(crate) struct Door {
-    came_in: Receiver<Held>,
+/// The thread and the channel of accepted shards.
+pub(crate) struct InboundThread {
+    accepted: Receiver<Held>,
     closes: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(), Failure>>>,
 }
 
-impl Door {
-    pub(crate) fn open(site: Site, me: WorkerId, journal: SharedJournal) -> Self {
-        let (sender, came_in) = channel();
+impl InboundThread {
+    pub(crate) fn start(site: Site, me: WorkerId, journal: SharedJournal) -> Self {
+        let (sender, accepted) = channel();
         let closes = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&closes);
-        let thread = std::thread::spawn(move || take(site, me, &journal, &sender, &told));
-        Self { came_in, closes, thread: Some(thread) }
+        let stop = Arc::clone(&closes);
+        let thread = std::thread::spawn(move || take(site, me, &journal, &sender, &stop));
+        Self { accepted, closes, thread: Some(thread) }
     }
 
-    /// The next shard that came in.
+    /// Returns the next accepted shard.
     pub(crate) fn arrived(&mut self) -> Result<Option<Held>, Failure> {
-        match self.came_in.try_recv() {
+        match self.accepted.try_recv() {
             Ok(held) => Ok(Some(held)),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => match self.thread.take().map(JoinHandle::join) {
                 Some(Ok(ended)) => ended.map(|()| None),
-                Some(Err(_)) => Err("the thread that takes shards panicked".into()),
+                Some(Err(_)) => Err("the thread that accepts shards panicked".into()),
                 None => Ok(None),
             },
         }
     }
 
-    /// Nothing more comes in; what was accepted does.
+    /// Stops accepting; shards already accepted are still delivered.
     pub(crate) fn close(&self) {
         self.closes.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything is in.
-    pub(crate) fn is_shut(&self) -> bool {
+    /// Returns whether the thread has ended and all its shards were delivered.
+    pub(crate) fn has_ended(&self) -> bool {
         self.thread.is_none()
     }
 }
@@ -81,7 +81,7 @@ fn take(
             InboundNext::Live(arrived) => {
                 let mut held = Held::new(&arrived.view)?;
                 let mut lines = vec![What::Accepted];
-                // The first key, before the record says anything.
+                // Process the first key before the record is updated.
                 if !held.is_done() {
                     lines.push(What::Did(held.next));
                     held.next += 1;

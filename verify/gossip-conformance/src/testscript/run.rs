@@ -1,55 +1,62 @@
-//! One script being played: its lines in their order, and what it covers.
+//! Runs one script line by line and records its coverage.
 
 use super::arguments::{Arguments, count, number};
 use super::coverage::{Cell, FileCoverage, Order, Watch};
+use super::executor::{CommandOutput, Executor, LocalExecutor};
 use super::script::{ScriptError, blocks};
-use super::stage::{Here, Performed, Stage};
 use super::{ScriptBackend, WorldSettings};
 
 /// The command that sets limits, if a script begins with it.
 const WORLD: &str = "world";
 
-/// What became of a script.
+/// Outcome of a script.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "a script is played to its end or not at all")]
-pub enum Played {
-    /// The backend cannot have the settings that the script asks for.
+#[expect(clippy::exhaustive_enums, reason = "a script runs to its end or not at all")]
+pub enum ScriptOutcome {
+    /// The backend does not support the settings of the script.
     Skipped,
-    /// It was played.
+    /// The script ran to its end.
     Done {
-        /// The script with the output that really came.
+        /// The script with the actual output.
         text: String,
-        /// What it covers; the name is for the caller to fill in.
+        /// Coverage of the script; the caller sets its name.
         coverage: FileCoverage,
     },
 }
 
-/// Plays a script through one coordinator.
+/// Runs a script on one coordinator.
 ///
 /// # Errors
 ///
-/// [`ScriptError`] if the script cannot be understood or does not show an order that it announces.
-/// A wrong answer is no error: it stands in the text.
-pub fn play<B: ScriptBackend>(backend: &mut B, text: &str) -> Result<Played, ScriptError> {
-    play_on(&mut Here::new(backend), text)
+/// [`ScriptError`] if the script cannot be parsed or does not show an order that it announces. A
+/// wrong answer is not an error: it appears in the returned text.
+pub fn run_script<B: ScriptBackend>(
+    backend: &mut B,
+    text: &str,
+) -> Result<ScriptOutcome, ScriptError> {
+    run_script_on(&mut LocalExecutor::new(backend), text)
 }
 
-/// Plays a script on any stage.
+/// Runs a script on any executor.
 ///
 /// # Errors
 ///
-/// As [`play`].
-pub fn play_on<S: Stage>(stage: &mut S, text: &str) -> Result<Played, ScriptError> {
-    let mut show = Show { stage, has_begun: false, watch: None, coverage: FileCoverage::default() };
+/// As for [`run_script`].
+pub fn run_script_on<S: Executor>(
+    executor: &mut S,
+    text: &str,
+) -> Result<ScriptOutcome, ScriptError> {
+    let mut run =
+        ScriptRun { executor, has_begun: false, watch: None, coverage: FileCoverage::default() };
     let mut written = String::new();
     let mut line_count = 0;
     for block in blocks(text)? {
         let mut output = Vec::new();
         for (line, instruction) in block.instructions() {
             line_count = line;
-            let done = show.instruct(instruction, &mut output);
+            let done = run.instruct(instruction, &mut output);
             match done.map_err(|message| ScriptError { line, message })? {
-                Progress::Skipped => return Ok(Played::Skipped),
+                Progress::Skipped => return Ok(ScriptOutcome::Skipped),
                 Progress::Going => {}
             }
         }
@@ -58,29 +65,29 @@ pub fn play_on<S: Stage>(stage: &mut S, text: &str) -> Result<Played, ScriptErro
         }
         block.write(&output, &mut written);
     }
-    show.close_watch().map_err(|message| ScriptError { line: line_count, message })?;
-    Ok(Played::Done { text: written, coverage: show.coverage })
+    run.close_watch().map_err(|message| ScriptError { line: line_count, message })?;
+    Ok(ScriptOutcome::Done { text: written, coverage: run.coverage })
 }
 
-/// Whether a script can go on.
+/// Whether a script can continue.
 enum Progress {
     Going,
-    /// The backend has no coordinator for it.
+    /// The backend does not support the settings.
     Skipped,
 }
 
-/// A script on its stage.
-struct Show<'s, S> {
-    stage: &'s mut S,
-    /// The first command begins, because that one may set limits.
+/// A script during its run.
+struct ScriptRun<'s, S> {
+    executor: &'s mut S,
+    /// Set by the first command, because that one may set limits.
     has_begun: bool,
-    /// The order that the script is about to show.
+    /// The rule order that the script is to show next.
     watch: Option<Watch>,
     coverage: FileCoverage,
 }
 
-impl<S: Stage> Show<'_, S> {
-    /// Does what one line says and adds its output.
+impl<S: Executor> ScriptRun<'_, S> {
+    /// Runs one line and appends its output.
     fn instruct(&mut self, line: &str, output: &mut Vec<String>) -> Result<Progress, String> {
         if let Some(order) = line.strip_prefix("order ") {
             self.close_watch()?;
@@ -88,7 +95,7 @@ impl<S: Stage> Show<'_, S> {
             return Ok(Progress::Going);
         }
         if !self.has_begun {
-            self.has_begun = self.stage.begin(settings(line)?)?;
+            self.has_begun = self.executor.begin(settings(line)?)?;
             if !self.has_begun {
                 return Ok(Progress::Skipped);
             }
@@ -100,9 +107,9 @@ impl<S: Stage> Show<'_, S> {
         match line.strip_prefix("repeat ") {
             Some(rest) => output.extend(self.repeat(rest)?),
             None => {
-                let performed = self.perform(line)?;
-                output.push(performed.text);
-                output.extend(performed.events.iter().map(|event| format!("event {event}")));
+                let CommandOutput { text, events, .. } = self.execute(line)?;
+                output.push(text);
+                output.extend(events.iter().map(|event| format!("event {event}")));
             }
         }
         Ok(Progress::Going)
@@ -119,7 +126,7 @@ impl<S: Stage> Show<'_, S> {
             let number = if first < last { first + step } else { first - step };
             let next = format!("{:0width$}", number + 1);
             let command = command.replace("$+", &next);
-            let label = self.perform(&command.replace('$', &format!("{number:0width$}")))?.label;
+            let label = self.execute(&command.replace('$', &format!("{number:0width$}")))?.label;
             match answers.last_mut() {
                 Some((known, times)) if *known == label => *times += 1,
                 _ => answers.push((label, 1)),
@@ -128,23 +135,23 @@ impl<S: Stage> Show<'_, S> {
         Ok(answers.into_iter().map(|(label, times)| format!("{times} times {label}")).collect())
     }
 
-    /// Has one command performed and remembers what it covers.
-    fn perform(&mut self, line: &str) -> Result<Performed, String> {
+    /// Executes one command and records its coverage.
+    fn execute(&mut self, line: &str) -> Result<CommandOutput, String> {
         let arguments = Arguments::parse(line)?;
-        let mut performed = self.stage.perform(line)?;
+        let mut output = self.executor.execute(line)?;
         // A refusal that changed something is a rule of its own.
-        if performed.text.starts_with("refused") && !performed.events.is_empty() {
-            performed.label.push_str(".committed");
+        if output.text.starts_with("refused") && !output.events.is_empty() {
+            output.label.push_str(".committed");
         }
-        // What only prepares or looks is no operation of the protocol.
+        // Setup and inspection commands are not protocol operations.
         if arguments.command != "given" && arguments.command != "show" {
-            let (operation, answer) = (arguments.command.clone(), performed.label.clone());
+            let (operation, answer) = (arguments.command.clone(), output.label.clone());
             self.coverage.cells.insert(Cell { operation, answer });
         }
         if let Some(watch) = &mut self.watch {
-            watch.note(&arguments, &performed.label);
+            watch.note(&arguments, &output.label);
         }
-        Ok(performed)
+        Ok(output)
     }
 
     /// Ends the part of the script that shows an order.
@@ -156,7 +163,7 @@ impl<S: Stage> Show<'_, S> {
     }
 }
 
-/// The settings of a script: those of `world`, if it begins so.
+/// Returns the settings of the leading `world` command, or the defaults.
 fn settings(line: &str) -> Result<WorldSettings, String> {
     if line.split_whitespace().next() != Some(WORLD) {
         return Ok(WorldSettings::default());
