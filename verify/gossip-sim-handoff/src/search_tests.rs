@@ -7,7 +7,7 @@ use crate::search::{Broken, Budget, Bug, Report, explore};
 /// More states than any of these worlds has.
 const STATES_MAX: u64 = 3_000_000;
 
-/// Up to the end of the offer and one tick more, so that every phase meets every fault.
+/// Up to one tick after the end of the offer, so that every fault occurs in every phase.
 fn budget(faults: u8, crashes: u8) -> Budget {
     Budget { faults, crashes, renewals: 0, takeovers: 0, ticks: 3 }
 }
@@ -46,6 +46,6 @@ fn the_same_world_is_searched_the_same_way() {
 fn a_mutant_is_found(#[case] bug: Bug, #[case] as_one_of: &[Broken]) {
     let report = explore(LONG, Some(bug), STATES_MAX);
     println!("{bug:?}: {report:?}");
-    let found = report.finding.expect("it is found");
+    let found = report.finding.expect("the mutant is found");
     assert!(as_one_of.contains(&found.broken), "{found:?}");
 }

@@ -1,28 +1,28 @@
-//! The short form of `cargo xtask sim-handoff`, and the oracle on histories that were made up.
+//! The short form of `cargo xtask sim-handoff`, and tests of the oracle on artificial histories.
 
 use rstest::rstest;
 
 use crate::sim::{Broken, Bug, Ended, Event, Oracle, Outcome, Plan, Races, Simulator};
 use gossip_handoff::Phase;
 
-/// Seconds of the tests; the campaign plays a thousand times as many.
+/// Schedules of the tests; the campaign runs a thousand times as many.
 const SCHEDULES: u64 = 1_500;
-/// Every mutant is found in a tenth of it.
+/// Every mutant is found within a tenth of this number.
 const HUNT_MAX: u64 = 2_000;
 
-fn play(simulator: &Simulator, seed: u64, bug: Option<Bug>) -> Outcome {
-    simulator.play(Plan { seed, bug, tells: false })
+fn run(simulator: &Simulator, seed: u64, bug: Option<Bug>) -> Outcome {
+    simulator.run(Plan { seed, bug, is_traced: false })
 }
 
 #[test]
 fn moves_that_race_with_everything_lose_nothing_and_have_one_owner() {
     let (simulator, mut races) = (Simulator::new(), Races::default());
     for seed in 0..SCHEDULES {
-        let outcome = play(&simulator, seed, None);
+        let outcome = run(&simulator, seed, None);
         assert_eq!(outcome.broken, None, "cargo xtask sim-handoff --seed {seed}");
         races += outcome.races;
     }
-    // Half of what a campaign must meet: there are few of each here.
+    // Half of the campaign's floor, because the numbers are small here.
     for (name, times, per_thousand) in races.kinds() {
         assert!(2 * times >= SCHEDULES * per_thousand / 1_000, "{name}: {races:?}");
     }
@@ -32,9 +32,9 @@ fn moves_that_race_with_everything_lose_nothing_and_have_one_owner() {
 fn the_same_seed_gives_the_same_schedule_and_another_does_not() {
     let simulator = Simulator::new();
     for seed in 0..20 {
-        let [one, other] = [(); 2].map(|()| play(&simulator, seed, None));
+        let [one, other] = [(); 2].map(|()| run(&simulator, seed, None));
         assert_eq!(one, other);
-        assert_ne!(one.trace, play(&simulator, seed + 1_000, None).trace);
+        assert_ne!(one.trace, run(&simulator, seed + 1_000, None).trace);
     }
 }
 
@@ -50,12 +50,12 @@ fn the_same_seed_gives_the_same_schedule_and_another_does_not() {
 #[case(Bug::AcksBeforeAccepting, &[Broken::AcknowledgedBeforeAccept])]
 fn a_mutant_is_found(#[case] bug: Bug, #[case] as_one_of: &[Broken]) {
     let simulator = Simulator::new();
-    let found = (0..HUNT_MAX).find_map(|seed| play(&simulator, seed, Some(bug)).broken);
-    let found = found.expect("it is found");
+    let found = (0..HUNT_MAX).find_map(|seed| run(&simulator, seed, Some(bug)).broken);
+    let found = found.expect("the mutant is found");
     assert!(as_one_of.contains(&found), "{found:?}");
 }
 
-/// One shard of keys 0 to 7 that was acquired, and a move of it that is recorded.
+/// An acquired shard with keys 0 to 7, and a recorded handoff of it.
 const BEGUN: [Event; 4] = [
     Event::Range { shard: 0, start: 0, end: 8 },
     Event::Born { shard: 0, fence: 1 },
@@ -79,14 +79,14 @@ const fn record(phase: Phase) -> Event {
     Event::Record { handoff: 9, shard: 0, phase }
 }
 
-/// What the oracle says of the last event; everything before it is fine.
+/// Returns the oracle's result for the last event; all earlier events are valid.
 fn last(history: &[Event]) -> Result<(), Broken> {
     let mut oracle = Oracle::default();
     let (end, before) = history.split_last().expect("something happens");
     for event in BEGUN.iter().chain(before) {
-        assert_eq!(oracle.hear(*event), Ok(()), "{event:?}");
+        assert_eq!(oracle.observe(*event), Ok(()), "{event:?}");
     }
-    oracle.hear(*end)
+    oracle.observe(*end)
 }
 
 #[rstest]
@@ -96,7 +96,7 @@ fn last(history: &[Event]) -> Result<(), Broken> {
 #[case::what_was_saved_may_be_released(&[did(2, 0), saved(1), Event::Released { shard: 0 }])]
 #[case::what_moved_is_acknowledged(&[OFFERED, MOVED, record(Phase::Ack)])]
 #[case::what_was_taken_is_rolled_back(&[OFFERED, TAKEN, record(Phase::RolledBack)])]
-fn a_good_history_is_good(#[case] history: &[Event]) {
+fn a_valid_history_passes(#[case] history: &[Event]) {
     assert_eq!(last(history), Ok(()));
 }
 
@@ -117,7 +117,7 @@ fn a_good_history_is_good(#[case] history: &[Event]) {
 #[case(Broken::RolledBackAfterAccept, &[OFFERED, MOVED, record(Phase::RolledBack)])]
 #[case(Broken::RolledBackAfterAccept, &[OFFERED, record(Phase::RolledBack), MOVED])]
 #[case(Broken::AcknowledgedBeforeAccept, &[OFFERED, record(Phase::Ack)])]
-fn a_doctored_history_is_noticed(#[case] broken: Broken, #[case] history: &[Event]) {
+fn an_altered_history_is_detected(#[case] broken: Broken, #[case] history: &[Event]) {
     assert_eq!(last(history), Err(broken));
 }
 
@@ -126,22 +126,22 @@ fn clocks_that_differ_excuse_a_late_owner_and_no_source() {
     let mut oracle = Oracle::default();
     oracle.skew();
     for event in BEGUN.iter().chain(&[TAKEN, did(2, 0), did(3, 0)]) {
-        assert_eq!(oracle.hear(*event), Ok(()));
+        assert_eq!(oracle.observe(*event), Ok(()));
     }
     let again = Event::Granted { shard: 0, fence: 4, by_move: Some(9) };
-    assert_eq!(oracle.hear(again), Ok(()));
-    assert_eq!(oracle.hear(did(3, 1)), Err(Broken::TwoOwners));
+    assert_eq!(oracle.observe(again), Ok(()));
+    assert_eq!(oracle.observe(did(3, 1)), Err(Broken::TwoOwners));
 }
 
 #[test]
 fn what_is_left_at_rest_is_noticed() {
     let mut oracle = Oracle::default();
-    BEGUN.iter().for_each(|event| oracle.hear(*event).expect("a good beginning"));
+    BEGUN.iter().for_each(|event| oracle.observe(*event).expect("a valid start"));
     assert_eq!(oracle.rest(false), Err(Broken::RecordLeftOver));
     assert_eq!(oracle.rest(true), Ok(()));
-    oracle.hear(record(Phase::RolledBack)).expect("it never moved");
+    oracle.observe(record(Phase::RolledBack)).expect("the handoff did not happen");
     assert_eq!(oracle.rest(false), Err(Broken::NotFinished));
-    (0..8).for_each(|key| oracle.hear(did(2, key)).expect("it is its owner's"));
-    oracle.hear(DONE).expect("all is done");
+    (0..8).for_each(|key| oracle.observe(did(2, key)).expect("the owner may process it"));
+    oracle.observe(DONE).expect("all keys are processed");
     assert_eq!(oracle.rest(false), Ok(()));
 }

@@ -27,7 +27,7 @@ impl RepositoryTarget for Map {
     }
 }
 
-/// A nonce that no other handle of these tests has.
+/// Returns a unique nonce.
 fn fresh_nonce() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);

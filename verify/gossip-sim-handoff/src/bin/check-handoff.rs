@@ -1,4 +1,4 @@
-//! The exhaustive search of planned moves, for `cargo xtask check-handoff`.
+//! The exhaustive search of a handoff, for `cargo xtask check-handoff`.
 //!
 //! ```text
 //! cargo run --release -p gossip-sim-handoff --bin check-handoff -- [FAULTS CRASHES]
@@ -11,10 +11,10 @@ use std::process::ExitCode;
 
 use gossip_sim_handoff::search::{Budget, Bug, explore};
 
-/// More than the largest of the worlds below has; a search that stops there says so.
+/// More states than the largest of the worlds below; a search that reaches it reports that.
 const STATES_MAX: u64 = 20_000_000;
 
-/// Faults, crashes and renewals of each world that is searched, the small ones first.
+/// Faults, crashes and renewals of each searched world, small worlds first.
 const WORLDS: [(u8, u8, u8); 6] =
     [(0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 2, 0), (1, 1, 0), (2, 0, 0)];
 
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     for (faults, crashes, renewals) in chosen {
         is_sound &= search(faults, crashes, renewals);
     }
-    println!("\n## Mutants\n\n| bug | what is wrong | found as | after |\n|---|---|---|---|");
+    println!("\n## Mutants\n\n| bug | description | found as | after |\n|---|---|---|---|");
     for bug in Bug::ALL {
         is_sound &= hunt(bug);
     }

@@ -1,12 +1,12 @@
-//! Random schedules of planned moves, for `cargo xtask sim-handoff`.
+//! Random schedules of handoffs, for `cargo xtask sim-handoff`.
 //!
 //! ```text
 //! cargo run --release -p gossip-sim-handoff --bin sim-handoff -- \
 //!     [--schedules N] [--from SEED] [--threads N] | --seed SEED | --bugs
 //! ```
-//! A campaign prints how often what raced with a move, each with a floor below which the campaign
-//! has shown too little, and what is broken, with the command that plays it again. `--seed` tells
-//! one schedule event by event. The mutants are hunted behind every campaign.
+//! A campaign prints the number of races of each kind with a handoff and the required minimum, and
+//! each violation with the command that reproduces it. `--seed` prints the events of one schedule.
+//! Every campaign ends with a search for the mutants.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a program that prints figures")]
 #![expect(clippy::disallowed_methods, reason = "a program that takes arguments, and measures")]
@@ -16,13 +16,13 @@ use std::time::Instant;
 
 use gossip_sim_handoff::sim::{Broken, Bug, Faults, Plan, Races, Simulator};
 
-/// Schedules of a campaign, unless it is told otherwise.
+/// Default number of schedules of a campaign.
 const SCHEDULES: u64 = 1_000_000;
 /// Schedules in which a mutant must be found.
 const HUNT_MAX: u64 = 20_000;
-/// How many broken schedules are told; more say no more.
+/// Maximum number of printed violations.
 const TOLD_MAX: usize = 10;
-/// Floors are for campaigns: a few schedules may miss a kind of race.
+/// Minimum number of schedules for which the floors apply.
 const FLOOR_FROM: u64 = 1_000;
 
 const USAGE: &str =
@@ -35,9 +35,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let is_sound = match order {
-        Order::Tell(seed) => tell(seed),
-        Order::Hunt => hunt_all(),
-        Order::Play { schedules, from, threads } => {
+        Order::Trace(seed) => trace(seed),
+        Order::Mutants => hunt_all(),
+        Order::Campaign { schedules, from, threads } => {
             let is_sound = campaign(schedules, from, threads);
             hunt_all() && is_sound
         }
@@ -45,11 +45,11 @@ fn main() -> ExitCode {
     if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is asked for.
+/// The parsed arguments.
 enum Order {
-    Play { schedules: u64, from: u64, threads: u64 },
-    Tell(u64),
-    Hunt,
+    Campaign { schedules: u64, from: u64, threads: u64 },
+    Trace(u64),
+    Mutants,
 }
 
 impl Order {
@@ -58,22 +58,22 @@ impl Order {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if word == "--bugs" {
-                return Some(Self::Hunt);
+                return Some(Self::Mutants);
             }
             let number = words.next()?.parse().ok()?;
             match word.as_str() {
                 "--schedules" => schedules = number,
                 "--from" => from = number,
                 "--threads" if number > 0 => threads = number,
-                "--seed" => return Some(Self::Tell(number)),
+                "--seed" => return Some(Self::Trace(number)),
                 _ => return None,
             }
         }
-        Some(Self::Play { schedules, from, threads })
+        Some(Self::Campaign { schedules, from, threads })
     }
 }
 
-/// What some schedules came to.
+/// Totals of several schedules.
 #[derive(Default)]
 struct Sum {
     steps: u64,
@@ -83,10 +83,10 @@ struct Sum {
     broken: Vec<(u64, Broken)>,
 }
 
-fn play(seeds: impl Iterator<Item = u64>) -> Sum {
+fn run(seeds: impl Iterator<Item = u64>) -> Sum {
     let (simulator, mut sum) = (Simulator::new(), Sum::default());
     for seed in seeds {
-        let outcome = simulator.play(Plan { seed, bug: None, tells: false });
+        let outcome = simulator.run(Plan { seed, bug: None, is_traced: false });
         sum.steps += outcome.steps;
         sum.rounds += outcome.rounds;
         sum.races += outcome.races;
@@ -98,7 +98,7 @@ fn play(seeds: impl Iterator<Item = u64>) -> Sum {
 
 fn campaign(schedules: u64, from: u64, threads: u64) -> bool {
     let begun = Instant::now();
-    let part = |nth: u64| move || play((from + nth..from + schedules).step_by(threads as usize));
+    let part = |nth: u64| move || run((from + nth..from + schedules).step_by(threads as usize));
     let parts: Vec<_> = (0..threads).map(|nth| std::thread::spawn(part(nth))).collect();
     let mut sum = Sum::default();
     for part in parts {
@@ -117,7 +117,7 @@ fn campaign(schedules: u64, from: u64, threads: u64) -> bool {
     table(&sum.races, schedules) && sum.broken.is_empty()
 }
 
-/// What a campaign came to, and what went wrong in it.
+/// Prints the totals and the injected faults of a campaign.
 fn print_sum(sum: &Sum, schedules: u64, seconds: f64) {
     let (faults, races) = (sum.faults, sum.races);
     let rows = [
@@ -129,9 +129,9 @@ fn print_sum(sum: &Sum, schedules: u64, seconds: f64) {
         ("moves", races.moves),
         ("requests lost", faults.lost_requests),
         ("replies lost", faults.lost_replies),
-        ("requests that came when nobody waited for them any more", faults.delayed),
-        ("requests that came twice", faults.doubled),
-        ("operations of which nothing more was heard", faults.silences),
+        ("delayed requests", faults.delayed),
+        ("duplicated requests", faults.doubled),
+        ("operations without a reply", faults.silences),
         ("processes that crashed", faults.crashes),
         ("jumps of the clock by a lease", faults.jumps),
         ("worlds whose clocks differed", faults.skewed),
@@ -144,10 +144,10 @@ fn print_sum(sum: &Sum, schedules: u64, seconds: f64) {
     println!();
 }
 
-/// The races of a campaign; whether there were enough of each.
+/// Prints the races of a campaign; returns whether there were enough of each.
 fn table(races: &Races, schedules: u64) -> bool {
     let mut are_enough = true;
-    println!("| a move races with | times | at least | |\n|---|---:|---:|---|");
+    println!("| a handoff races with | times | at least | |\n|---|---:|---:|---|");
     for (name, times, per_thousand) in races.kinds() {
         let floor = schedules * per_thousand / 1_000;
         let is_enough = times >= floor || schedules < FLOOR_FROM;
@@ -157,9 +157,9 @@ fn table(races: &Races, schedules: u64) -> bool {
     are_enough
 }
 
-fn tell(seed: u64) -> bool {
-    let outcome = Simulator::new().play(Plan { seed, bug: None, tells: true });
-    for event in &outcome.story {
+fn trace(seed: u64) -> bool {
+    let outcome = Simulator::new().run(Plan { seed, bug: None, is_traced: true });
+    for event in &outcome.events {
         println!("{event:?}");
     }
     let (steps, rounds, trace) = (outcome.steps, outcome.rounds, outcome.trace);
@@ -171,15 +171,15 @@ fn tell(seed: u64) -> bool {
     outcome.broken.is_none()
 }
 
-/// Hunts every mutant; whether all were found.
+/// Searches for every mutant; returns whether all were found.
 fn hunt_all() -> bool {
     let simulator = Simulator::new();
     let mut are_found = true;
     println!("\n## Mutants\n");
-    println!("| bug | what is wrong | found as | in schedule |\n|---|---|---|---:|");
+    println!("| bug | description | found as | in schedule |\n|---|---|---|---:|");
     for bug in Bug::ALL {
-        let played = |seed| simulator.play(Plan { seed, bug: Some(bug), tells: false });
-        let found = (0..HUNT_MAX).find_map(|seed| Some((seed, played(seed).broken?)));
+        let outcome_of = |seed| simulator.run(Plan { seed, bug: Some(bug), is_traced: false });
+        let found = (0..HUNT_MAX).find_map(|seed| Some((seed, outcome_of(seed).broken?)));
         are_found &= found.is_some();
         let what = bug.what();
         match found {

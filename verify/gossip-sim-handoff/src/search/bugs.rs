@@ -1,23 +1,23 @@
-//! Mutants: mistakes that others have made, to show that the search finds them.
+//! Mutants: planted bugs that the search must find.
 //!
-//! They are made between a machine and what it is told, so the product has no trace of them.
+//! They change the replies that a state machine receives, so the product code is unchanged.
 
 use gossip_coordination::{ShardSummary, WithdrawError};
 
 use gossip_handoff::lease_handoff::{MoveTerms, SourceReply};
 
-/// A mistake.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the list of mutants")]
 pub enum Bug {
-    /// The source goes on when its offer has ended, and does not withdraw it first.
+    /// The source continues after its offer has expired, without a withdrawal.
     ResumesWithoutWithdrawing,
-    /// The source takes "your fence is stale" for an answer to its withdrawal, and goes on without
-    /// a look at the fence.
+    /// The source treats a stale fence as a successful withdrawal and continues without checking
+    /// the fence.
     RollsBackAfterAccept,
-    /// Recovery takes any higher fence for its own move.
+    /// Recovery treats any higher fence as its own handoff.
     ForwardOnForeignId,
-    /// Recovery ends a record whose shard is still at F, and nobody has withdrawn.
+    /// Recovery ends a record whose shard is still at F, without a withdrawal.
     RollsBackWithoutWithdrawing,
 }
 
@@ -30,31 +30,29 @@ impl Bug {
         Self::RollsBackWithoutWithdrawing,
     ];
 
-    /// What is wrong, in a sentence.
+    /// Describes the bug in a sentence.
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {
             Self::ResumesWithoutWithdrawing => {
-                "The source goes on when its offer has ended, and does not withdraw it."
+                "The source continues after its offer has expired, without a withdrawal."
             }
             Self::RollsBackAfterAccept => {
-                "The source takes a stale fence for an answer to its withdrawal, and goes on."
+                "The source treats a stale fence as a successful withdrawal and continues."
             }
-            Self::ForwardOnForeignId => "Recovery takes any higher fence for its own move.",
-            Self::RollsBackWithoutWithdrawing => {
-                "Recovery ends a record whose shard nobody has withdrawn."
-            }
+            Self::ForwardOnForeignId => "Recovery treats any higher fence as its own handoff.",
+            Self::RollsBackWithoutWithdrawing => "Recovery ends a record without a withdrawal.",
         }
     }
 
-    /// Whether the withdrawal is never sent.
+    /// Returns whether the withdrawal is never sent.
     pub(super) fn skips_withdrawal(self) -> bool {
         self == Self::ResumesWithoutWithdrawing
     }
 
-    /// What the source believes it was told.
-    pub(super) fn twist(self, told: SourceReply, terms: &MoveTerms) -> SourceReply {
-        match (self, told) {
+    /// Returns the reply that the source receives instead.
+    pub(super) fn twist(self, reply: SourceReply, terms: &MoveTerms) -> SourceReply {
+        match (self, reply) {
             (
                 Self::RollsBackAfterAccept,
                 SourceReply::Withdrawn(Err(WithdrawError::StaleFence { .. })),
@@ -70,7 +68,7 @@ impl Bug {
             (Self::RollsBackWithoutWithdrawing, SourceReply::Shard(_)) => {
                 SourceReply::Shard(Some(None))
             }
-            (_, told) => told,
+            (_, reply) => reply,
         }
     }
 }

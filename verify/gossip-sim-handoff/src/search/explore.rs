@@ -1,45 +1,45 @@
-//! Breadth first: each state once, and the shortest way to what is broken.
+//! Breadth-first search: visits each state once and finds a shortest path to a violation.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::bugs::Bug;
 use super::world::{Action, Broken, Budget, World, is_live};
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Different states.
+    /// Distinct states.
     pub states: u64,
-    /// Steps from one state to another, also to one that was seen before.
+    /// Transitions, including those to known states.
     pub steps: u64,
-    /// States in which nothing can happen any more. Each was let come to rest without faults.
+    /// Final states. Each was continued without faults until it settled.
     pub ends: u64,
     /// States in which the destination is live.
     pub live: u64,
-    /// Steps of the longest way that was needed.
+    /// Length of the longest path.
     pub depth: usize,
-    /// Whether every state within the budget was seen.
+    /// Whether every state within the budget was visited.
     pub is_complete: bool,
-    /// What was found first, if anything.
+    /// The first violation, if any.
     pub finding: Option<Finding>,
 }
 
-/// Something that does not hold.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// The violated property.
     pub broken: Broken,
-    /// The shortest way to it.
+    /// A shortest path to it.
     pub way: Vec<Action>,
 }
 
-/// How a state was reached.
+/// The transition that reached a state.
 struct Step {
     parent: usize,
     action: Action,
 }
 
-/// Searches everything within `budget`, or until something is found, or `states_max` were seen.
+/// Searches all states within `budget`, until a violation is found or `states_max` are visited.
 #[must_use]
 pub fn explore(budget: Budget, bug: Option<Bug>, states_max: u64) -> Report {
     let (first, mut kernels) = World::new(budget, bug);

@@ -1,4 +1,4 @@
-//! A store that can be forked at the cost of a pointer.
+//! A store that is cheap to clone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use gossip_coordination::store::{
     Versioned, Write,
 };
 
-/// Keys, values and revisions. A clone goes its own way.
+/// Keys, values and revisions. Clones are independent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ForkStore {
     values: Arc<BTreeMap<Vec<u8>, (Key, Versioned)>>,
@@ -17,17 +17,17 @@ pub(crate) struct ForkStore {
 }
 
 impl ForkStore {
-    /// Everything that is stored, without revisions: a handle that begins anew cannot tell them.
+    /// Returns all keys and values without revisions, which a new handle cannot distinguish.
     pub(super) fn content(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.values.iter().map(|(key, (_, value))| (key.as_slice(), value.bytes.as_slice()))
     }
 
-    /// Whether nothing was written since the two were one.
+    /// Returns whether neither store was written since they were cloned.
     pub(super) const fn is_as(&self, other: &Self) -> bool {
         self.revision == other.revision
     }
 
-    /// Answers `reads`, in their order.
+    /// Returns the answers to `reads`, in their order.
     pub(crate) fn answer(&self, reads: Vec<Read>) -> Vec<Answer> {
         let answer = |read: Read| match read {
             Read::Get(key) => Answer::Value(self.get(&key)),
@@ -68,7 +68,7 @@ impl ForkStore {
         }
     }
 
-    /// Does what `txn` says, if everything is as it expects.
+    /// Applies `txn` if its conditions hold.
     pub(crate) fn apply(&mut self, txn: &Txn) -> CommitOutcome {
         let found = txn.compares().iter().filter_map(|compare| self.unexpected(compare)).collect();
         if let Some(conflict) = Conflict::new(found) {

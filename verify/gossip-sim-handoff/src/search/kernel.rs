@@ -1,7 +1,7 @@
-//! The kernel of the search: one shard in a store, and what becomes of it.
+//! The shard of the search: one shard in a store, and the results of operations on it.
 //!
-//! Few states of the shard meet very many states of the two machines, so what an operation makes
-//! of a shard is worked out once and then remembered.
+//! The shard has few states and the two machines have many, so the result of an operation on a
+//! shard state is computed once and cached.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,16 +31,16 @@ const THIRD: WorkerId = WorkerId::from_raw(3);
 
 /// Ticks of a lease.
 pub(super) const LEASE: u64 = 3;
-/// When the move begins.
+/// Start of the handoff.
 pub(super) const START: LogicalTime = LogicalTime::from_raw(10);
 
 /// One state of the shard.
 #[derive(Debug)]
 pub(super) struct Kernel {
     store: ForkStore,
-    /// The shard as it is stored. Its lease is shown also if it has ended.
+    /// The stored shard, with its lease even if that has expired.
     pub(super) shard: ShardSummary,
-    /// Of everything that is stored.
+    /// Hash of the store.
     pub(super) fingerprint: u64,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Op {
     TakeOver,
 }
 
-/// Until when somebody believes that a lease is good, and under which fence.
+/// Deadline and fence of a lease, as known to its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Belief {
     pub(super) fence: FenceEpoch,
@@ -67,9 +67,9 @@ impl Belief {
     }
 }
 
-/// What came of an operation.
+/// Result of an operation.
 #[derive(Clone, Debug)]
-pub(super) enum Told {
+pub(super) enum OpResult {
     Offered(Result<(), OfferError>),
     Withdrawn(Result<(), WithdrawError>),
     Accepted(Result<Belief, AcceptError>),
@@ -77,18 +77,18 @@ pub(super) enum Told {
     TakenOver(Option<Belief>),
 }
 
-/// What operations make of shards, as far as it is known.
+/// Cache of the results of operations.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) lease: Lease,
     pub(super) terms: MoveTerms,
     pub(super) cursor: Cursor,
-    known: BTreeMap<(u64, Op, LogicalTime), (Told, Arc<Kernel>)>,
+    known: BTreeMap<(u64, Op, LogicalTime), (OpResult, Arc<Kernel>)>,
 }
 
 impl Kernels {
-    /// The shard as the source holds it at [`START`], and its move that is offered for
-    /// `offer_ticks`.
+    /// Creates the shard, held by the source at [`START`], and the terms of a handoff whose offer
+    /// lasts `offer_ticks`.
     pub(super) fn new(offer_ticks: u64) -> (Self, Arc<Kernel>) {
         let mut coordinator = StoreCoordinator::new(ForkStore::default(), StoreConfig::new(1));
         let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, Some(30));
@@ -100,10 +100,10 @@ impl Kernels {
         let (now, op, config) =
             (LogicalTime::from_raw(1), OpId::from_raw(1), config.expect("good settings"));
         let made = coordinator.create_run_with_shards(now, TENANT, RUN, config, &[root], op);
-        made.expect("a good manifest");
+        made.expect("a valid manifest");
         let mut scratch = AcquireScratch::new();
         let got = coordinator.acquire_and_restore_into(START, TENANT, SHARD, SOURCE, &mut scratch);
-        let lease = got.expect("nobody has it").lease;
+        let lease = got.expect("the shard is free").lease;
         let deadline = START.saturating_add(offer_ticks);
         let terms = MoveTerms::new(&lease, DESTINATION, 0, deadline);
         let kernel = Kernel::new(std::mem::take(coordinator.store_mut()));
@@ -111,13 +111,13 @@ impl Kernels {
         (Self { lease, terms, cursor, known: BTreeMap::new() }, Arc::new(kernel))
     }
 
-    /// What comes of `op` at `now`, and the shard behind it.
+    /// Returns the result of `op` at `now`, and the shard after it.
     pub(super) fn answer(
         &mut self,
         kernel: &Arc<Kernel>,
         op: Op,
         now: LogicalTime,
-    ) -> (Told, Arc<Kernel>) {
+    ) -> (OpResult, Arc<Kernel>) {
         let question = (kernel.fingerprint, op, now);
         if let Some(known) = self.known.get(&question) {
             return known.clone();
@@ -127,39 +127,39 @@ impl Kernels {
         answer
     }
 
-    /// A fresh handle remembers nothing. What it is granted is told apart by its time, so the same
-    /// history gives the same bytes.
-    fn work_out(&self, kernel: &Arc<Kernel>, op: Op, now: LogicalTime) -> (Told, Arc<Kernel>) {
+    /// Uses a new handle without a cache. Its nonce is derived from the time, so the same history
+    /// gives the same bytes.
+    fn work_out(&self, kernel: &Arc<Kernel>, op: Op, now: LogicalTime) -> (OpResult, Arc<Kernel>) {
         let config = StoreConfig::new((op as u64) << 32 | now.as_raw());
         let mut backend = StoreCoordinator::new(kernel.store.clone(), config);
         let (terms, lease, mut scratch) = (&self.terms, &self.lease, AcquireScratch::new());
         let handoff = terms.handoff();
-        let told = match op {
+        let result = match op {
             Op::Offer => {
                 let (offer, op, cursor) =
                     (terms.offer_terms(), terms.offer_op(), self.cursor.as_update());
                 let offered = backend.offer(now, TENANT, lease, offer, cursor, op);
-                Told::Offered(offered.map(IdempotentOutcome::into_inner))
+                OpResult::Offered(offered.map(IdempotentOutcome::into_inner))
             }
             Op::Withdraw => {
                 let withdrawn = backend.withdraw(now, TENANT, lease, handoff, terms.withdraw_op());
-                Told::Withdrawn(withdrawn.map(IdempotentOutcome::into_inner))
+                OpResult::Withdrawn(withdrawn.map(IdempotentOutcome::into_inner))
             }
             Op::Accept => {
                 let got = backend.accept(now, TENANT, SHARD, DESTINATION, handoff, &mut scratch);
-                Told::Accepted(got.map(|view| Belief::of(&view)))
+                OpResult::Accepted(got.map(|view| Belief::of(&view)))
             }
             Op::Renew => {
-                Told::Renewed(backend.renew(now, TENANT, lease).ok().map(|it| it.new_deadline))
+                OpResult::Renewed(backend.renew(now, TENANT, lease).ok().map(|it| it.new_deadline))
             }
             Op::TakeOver => {
                 let got = backend.acquire_and_restore_into(now, TENANT, SHARD, THIRD, &mut scratch);
-                Told::TakenOver(got.ok().map(|view| Belief::of(&view)))
+                OpResult::TakenOver(got.ok().map(|view| Belief::of(&view)))
             }
         };
         let store = std::mem::take(backend.store_mut());
         let is_same = store.is_as(&kernel.store);
-        (told, if is_same { Arc::clone(kernel) } else { Arc::new(Kernel::new(store)) })
+        (result, if is_same { Arc::clone(kernel) } else { Arc::new(Kernel::new(store)) })
     }
 }
 
@@ -171,12 +171,12 @@ impl Kernel {
     }
 }
 
-/// The shard that is in `store`, with its lease as it is written.
+/// Returns the shard in `store` with its stored lease.
 fn shard_in(store: &ForkStore) -> ShardSummary {
     let mut rows = Vec::new();
     let mut coordinator = StoreCoordinator::new(store.clone(), StoreConfig::new(9));
     let (filter, early) = (ShardFilter::one(SHARD.shard()), LogicalTime::from_raw(1));
     let listed = coordinator.list_shards_into(early, TENANT, RUN, filter, &mut rows);
-    listed.expect("the run is there");
-    rows.pop().expect("the shard is there")
+    listed.expect("the run exists");
+    rows.pop().expect("the shard exists")
 }

@@ -1,4 +1,4 @@
-//! Exhaustive search of one planned move, on the production code.
+//! Exhaustive search of one handoff, on the production code.
 //!
 //! The world has a source, a destination and a third worker that acquires the shard when its lease
 //! ends. The kernel is the real one, over the real store layer; both sides are the machines of
@@ -10,22 +10,22 @@
 //!
 //! Faults and crashes are bounded by a [`Budget`]; within it the search is exhaustive.
 //!
-//! What is held against every state (`World::check`):
-//! - never two live owners: of those who believe that they may write, and whose lease as they know
-//!   it has not ended, there is at most one;
-//! - a source that goes on has no offer standing against it;
-//! - a record is never rolled back by whose move the fence was raised, and never acknowledged
-//!   before it was;
-//! - the shard is never out of reach for longer than an offer and a lease.
+//! Properties of every state (`World::check`):
+//! - at most one live owner: at most one worker considers itself the owner under a lease that, to
+//!   its knowledge, has not expired;
+//! - a source that continues has no open offer;
+//! - a record is never rolled back if its handoff raised the fence, and never acknowledged before
+//!   it did;
+//! - the shard is never unavailable for longer than an offer and a lease.
 //!
-//! And against every end (`World::settles`): once faults stop, somebody owns the shard or can, and
-//! the record comes to its end.
+//! Property of every final state (`World::settles`): once faults stop, a worker owns the shard or
+//! can acquire it, and the record ends.
 
 mod bugs;
 mod explore;
+mod fork_records;
 mod fork_store;
 mod kernel;
-mod shelf;
 mod world;
 
 pub use self::bugs::Bug;

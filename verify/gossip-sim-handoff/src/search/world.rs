@@ -1,4 +1,4 @@
-//! The world of the search: what may happen next, and what must hold.
+//! The world of the search: possible actions and required properties.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{AcceptError, InfraError, OfferError, WithdrawError};
 
 use super::bugs::Bug;
-use super::kernel::{Belief, Kernel, Kernels, LEASE, Op, START, Told};
-use super::shelf::Shelf;
+use super::fork_records::ForkRecords;
+use super::kernel::{Belief, Kernel, Kernels, LEASE, Op, OpResult, START};
 use gossip_handoff::lease_handoff::{
     DestinationEnd, DestinationReply, DestinationRequest, HandoffConfig, HandoffDestination,
     HandoffSource, SourceEnd, SourceReply, SourceRequest,
 };
 use gossip_handoff::{Phase, Record, RepositoryError, Version};
 
-/// Rounds of a lease each in which a world without faults comes to rest: the offer ends, the lease
-/// behind it ends, the third worker takes the shard, both sides recover, and as much again.
+/// Rounds of one lease each in which a world without faults settles: the offer ends, the lease
+/// after it ends, the third worker acquires the shard, both sides recover, and the same again.
 const SETTLE_ROUNDS: u64 = 8;
-/// Questions that one machine asks in a round at most, with room to spare.
+/// Upper bound on the requests of one machine in a round.
 const QUESTIONS_MAX: u32 = 40;
 
-/// A freeze comes at any moment anyhow, and a destination searches at any.
+/// A freeze can happen at any time, and a destination can search at any time.
 pub(super) const CONFIG: HandoffConfig = HandoffConfig {
     prepare_ticks: 2,
     offer_ticks: 2,
@@ -33,111 +33,111 @@ pub(super) const CONFIG: HandoffConfig = HandoffConfig {
     retry_ticks: 1,
 };
 
-/// How much may go wrong.
+/// Bounds of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Questions whose request or reply is lost, delayed or doubled.
+    /// Requests with a fault: request or reply lost, delayed or duplicated.
     pub faults: u8,
     /// Crashes of either side.
     pub crashes: u8,
     /// Renewals of the source's lease.
     pub renewals: u8,
-    /// Times that the third worker takes a shard whose lease has ended.
+    /// Takeovers of an expired lease by the third worker.
     pub takeovers: u8,
     /// The last tick.
     pub ticks: u8,
 }
 
-/// What becomes of one question.
+/// Fate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "everything a network does")]
 pub enum Fault {
-    /// It happens and is answered.
+    /// It is executed and answered.
     None,
-    /// It does not happen.
+    /// It is not executed.
     LoseRequest,
-    /// It happens, and nobody hears of it.
+    /// It is executed, and the reply is lost.
     LoseReply,
-    /// It happens at any later moment, and nobody hears of it.
+    /// It is executed at a later step, and the reply is lost.
     Delay,
-    /// It happens and is answered, and happens again at any later moment.
+    /// It is executed and answered, and executed again at a later step.
     Duplicate,
 }
 
 impl Fault {
     const ALL: [Self; 5] =
         [Self::None, Self::LoseReply, Self::LoseRequest, Self::Delay, Self::Duplicate];
-    /// What a question that changes nothing can meet: it is answered, or it is not.
+    /// The faults of a read: it is answered or not.
     const OF_READS: [Self; 2] = [Self::None, Self::LoseReply];
 }
 
-/// Something that may happen next.
+/// A possible next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "everything there is")]
 pub enum Action {
-    /// The source asks, and this becomes of it.
+    /// The source sends a request with this fate.
     Source(Fault),
-    /// The destination asks, and this becomes of it.
+    /// The destination sends a request with this fate.
     Destination(Fault),
-    /// The destination looks for moves and finds this one.
+    /// The destination searches for handoffs and finds this one.
     Find,
     /// The process of the source ends.
     CrashSource,
-    /// The process of the source comes back without its lease, and recovers.
+    /// The process of the source restarts without its lease, and recovers.
     RestartSource,
-    /// The task of the source begins anew with its lease, and recovers.
+    /// The task of the source restarts with its lease, and recovers.
     RestartTask,
     /// The process of the destination ends.
     CrashDestination,
     /// The source renews.
     Renew,
-    /// The third worker takes a shard whose lease has ended.
+    /// The third worker acquires a shard whose lease has expired.
     TakeOver,
-    /// Something that was on its way arrives.
+    /// A delayed request arrives.
     Arrive(usize),
     /// Time passes.
     Tick,
 }
 
-/// What does not hold.
+/// A violated property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Broken {
-    /// Two workers believe that they may write.
+    /// Two workers consider themselves the owner.
     TwoOwners,
-    /// A source goes on while it is offered.
+    /// A source continues while its offer is open.
     OfferedWhileResumed,
-    /// The record says "rolled back", and the shard says "moved".
+    /// The record is rolled back although the shard was handed off.
     RolledBackAfterAccept,
-    /// The record says "moved", and nobody has accepted.
+    /// The record is acknowledged without an accept.
     AcknowledgedBeforeAccept,
-    /// A source forgot its copy although the move is not what took the shard.
+    /// A source dropped its copy although the shard was not taken by the handoff.
     ForwardWithoutTheMove,
-    /// The shard is out of reach for too long.
+    /// The shard is unavailable for too long.
     Stranded,
-    /// The record does not come to its end.
+    /// The record does not end.
     RecordLeftOver,
 }
 
-/// What was sent and did not arrive.
+/// A request in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Letter {
+enum InFlight {
     Save(Box<Record>, Option<Version>),
     Offer,
     Withdraw,
     Accept,
 }
 
-/// What the source does.
+/// State of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Standing {
-    /// It stands still.
+    /// It is frozen.
     Frozen,
-    /// It works: it went on, or was not yet asked to stop.
+    /// It processes keys: it continued, or is not frozen yet.
     Resumed,
     /// It will never write again under this lease.
     Dropped,
-    /// Its process is gone.
+    /// Its process has ended.
     Dead,
 }
 
@@ -146,15 +146,15 @@ enum Standing {
 pub(super) struct World {
     now: LogicalTime,
     kernel: Arc<Kernel>,
-    shelf: Shelf,
+    records: ForkRecords,
     source: Option<HandoffSource>,
     standing: Standing,
     source_belief: Belief,
     destination: Option<HandoffDestination>,
     destination_belief: Option<Belief>,
     third_belief: Option<Belief>,
-    letters: Vec<Letter>,
-    /// Whether the move was ever accepted. Nobody in the world knows; the checks do.
+    in_flight: Vec<InFlight>,
+    /// Whether the handoff was ever accepted; only the checks use it.
     was_accepted: bool,
     left: Budget,
     bug: Option<Bug>,
@@ -169,14 +169,14 @@ impl World {
         let world = Self {
             now: START,
             kernel,
-            shelf: Shelf::default(),
+            records: ForkRecords::default(),
             source_belief: Belief { fence, until },
             source: Some(source),
             standing: Standing::Resumed,
             destination: None,
             destination_belief: None,
             third_belief: None,
-            letters: Vec::new(),
+            in_flight: Vec::new(),
             was_accepted: false,
             left: budget,
             bug,
@@ -184,7 +184,7 @@ impl World {
         (world, kernels)
     }
 
-    /// Everything that may happen next.
+    /// Returns the possible next actions.
     pub(super) fn actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         let faults = |asks: Option<bool>| {
@@ -193,10 +193,10 @@ impl World {
             let fits = move |fault: &Fault| *fault == Fault::None || self.left.faults > 0;
             all.iter().copied().filter(fits).filter(move |_| is_busy)
         };
-        let is_live = self.shelf.record().is_some_and(|record| !record.state.is_terminal());
+        let is_live = self.records.record().is_some_and(|record| !record.state.is_terminal());
         let source_faults = faults(self.source_asks());
-        let is_told = |fault: &Fault| *fault == Fault::None || !self.is_to_freeze();
-        actions.extend(source_faults.filter(is_told).map(Action::Source));
+        let is_possible = |fault: &Fault| *fault == Fault::None || !self.is_to_freeze();
+        actions.extend(source_faults.filter(is_possible).map(Action::Source));
         actions.extend(faults(self.destination_asks()).map(Action::Destination));
         if self.destination.is_none() && is_live {
             actions.push(Action::Find);
@@ -224,14 +224,14 @@ impl World {
         if self.left.takeovers > 0 && self.third_belief.is_none() && has_ended {
             actions.push(Action::TakeOver);
         }
-        actions.extend((0..self.letters.len()).map(Action::Arrive));
+        actions.extend((0..self.in_flight.len()).map(Action::Arrive));
         if self.left.ticks > 0 {
             actions.push(Action::Tick);
         }
         actions
     }
 
-    /// The world after `action`; `None` if nothing came of it.
+    /// Returns the world after `action`; `None` if it has no effect.
     pub(super) fn after(&self, action: Action, kernels: &mut Kernels) -> Option<Self> {
         let mut next = self.clone();
         match action {
@@ -267,7 +267,7 @@ impl World {
         Some(next)
     }
 
-    /// What must hold in every state.
+    /// Checks the properties of every state.
     pub(super) fn check(&self, kernels: &mut Kernels) -> Result<(), Broken> {
         let shard = &self.kernel.shard;
         let resumed = self.standing == Standing::Resumed;
@@ -281,7 +281,7 @@ impl World {
             return Err(Broken::OfferedWhileResumed);
         }
         let moved = shard.last_handoff == Some(kernels.terms.handoff());
-        let phase = self.shelf.record().map(|record| record.state);
+        let phase = self.records.record().map(|record| record.state);
         if moved && phase == Some(Phase::RolledBack) {
             return Err(Broken::RolledBackAfterAccept);
         }
@@ -300,19 +300,19 @@ impl World {
         Ok(())
     }
 
-    /// Whether everything comes to rest once nothing goes wrong any more: what is on its way is
-    /// lost, processes come back, and the third worker takes what nobody has.
+    /// Checks that the world settles without further faults: in-flight requests are lost, processes
+    /// restart, and the third worker acquires a free shard.
     pub(super) fn settles(&self, kernels: &mut Kernels) -> Result<(), Broken> {
         let mut world = self.clone();
         world.left = Budget { faults: 0, crashes: 0, renewals: 0, takeovers: 9, ticks: 0 };
-        world.letters.clear();
+        world.in_flight.clear();
         let mut is_taken = false;
         for _ in 0..SETTLE_ROUNDS {
             world.rest(kernels)?;
             world.now = world.now.saturating_add(LEASE);
             let deadline = world.kernel.shard.lease_deadline;
             if !is_taken && deadline.is_none_or(|deadline| world.now >= deadline) {
-                // Whoever gets it, somebody does: a shard that cannot be taken is stranded.
+                // Some worker must be able to acquire it: otherwise the shard is stranded.
                 world.take_over(kernels).ok_or(Broken::Stranded)?;
                 is_taken = true;
             }
@@ -328,10 +328,10 @@ impl World {
         if !is_taken {
             return Err(Broken::Stranded);
         }
-        if world.shelf.live().is_none() { Ok(()) } else { Err(Broken::RecordLeftOver) }
+        if world.records.live().is_none() { Ok(()) } else { Err(Broken::RecordLeftOver) }
     }
 
-    /// Lets both sides ask until they have nothing to ask.
+    /// Runs both sides until neither has a request.
     fn rest(&mut self, kernels: &mut Kernels) -> Result<(), Broken> {
         for _ in 0..QUESTIONS_MAX {
             let (source, destination) =
@@ -350,35 +350,35 @@ impl World {
         Err(Broken::RecordLeftOver)
     }
 
-    /// What tells this state from others.
+    /// Returns the fingerprint of this state.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.now, self.standing, self.source_belief, self.left).hash(&mut hasher);
-        (self.kernel.fingerprint, &self.shelf).hash(&mut hasher);
-        (&self.source, &self.destination, &self.letters).hash(&mut hasher);
+        (self.kernel.fingerprint, &self.records).hash(&mut hasher);
+        (&self.source, &self.destination, &self.in_flight).hash(&mut hasher);
         (self.destination_belief, self.third_belief, self.was_accepted).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Whether the source asks something, and whether that changes anything.
+    /// Returns whether the source has a request, and whether that is a write.
     fn source_asks(&self) -> Option<bool> {
         let ask = self.source.as_ref()?.next_request(self.now);
         let is_idle = matches!(ask, SourceRequest::Wait(_) | SourceRequest::Done(_));
-        (!is_idle).then(|| source_letter(&ask).is_some())
+        (!is_idle).then(|| source_request_in_flight(&ask).is_some())
     }
 
-    /// Whether the source is about to be stopped, which nothing can get in the way of.
+    /// Returns whether the next step freezes the source, which cannot fail.
     fn is_to_freeze(&self) -> bool {
         self.source
             .as_ref()
             .is_some_and(|source| source.next_request(self.now) == SourceRequest::Freeze)
     }
 
-    /// The same of the destination.
+    /// Returns the same for the destination.
     fn destination_asks(&self) -> Option<bool> {
         let ask = self.destination.as_ref()?.next_request(self.now);
         let is_idle = matches!(ask, DestinationRequest::Wait(_) | DestinationRequest::Done(_));
-        (!is_idle).then(|| destination_letter(&ask).is_some())
+        (!is_idle).then(|| destination_request_in_flight(&ask).is_some())
     }
 
     fn step_source(&mut self, fault: Fault, kernels: &mut Kernels) {
@@ -387,8 +387,8 @@ impl World {
         if ask == SourceRequest::Freeze {
             source.freeze(self.now, kernels.cursor.clone());
             self.standing = Standing::Frozen;
-        } else if let Some(told) = self.answer_source(ask, fault, kernels) {
-            source.on_reply(self.now, told);
+        } else if let Some(reply) = self.answer_source(ask, fault, kernels) {
+            source.on_reply(self.now, reply);
         }
         if self.standing != Standing::Dead {
             match source.end() {
@@ -400,14 +400,14 @@ impl World {
         self.source = Some(source);
     }
 
-    /// What the source is told.
+    /// Returns the reply to the source.
     fn answer_source(
         &mut self,
         ask: SourceRequest,
         fault: Fault,
         kernels: &mut Kernels,
     ) -> Option<SourceReply> {
-        self.meet(fault, source_letter(&ask));
+        self.inject(fault, source_request_in_flight(&ask));
         let lost = lost_source(&ask);
         if matches!(fault, Fault::LoseRequest | Fault::Delay) {
             return lost;
@@ -415,34 +415,34 @@ impl World {
         if ask == SourceRequest::Withdraw && self.bug.is_some_and(Bug::skips_withdrawal) {
             return Some(SourceReply::Withdrawn(Ok(())));
         }
-        let told = self.happen(ask, kernels)?;
+        let reply = self.happen(ask, kernels)?;
         if fault == Fault::LoseReply {
             return lost;
         }
         Some(match self.bug {
-            Some(bug) => bug.twist(told, &kernels.terms),
-            None => told,
+            Some(bug) => bug.twist(reply, &kernels.terms),
+            None => reply,
         })
     }
 
-    /// Does what the source asks for.
+    /// Executes a request of the source.
     fn happen(&mut self, ask: SourceRequest, kernels: &mut Kernels) -> Option<SourceReply> {
         Some(match ask {
             SourceRequest::Save(record, expected) => {
-                let saved = self.shelf.save(&record, expected);
+                let saved = self.records.save(&record, expected);
                 SourceReply::Saved(record, saved)
             }
-            SourceRequest::Get => SourceReply::Got(self.shelf.get()),
+            SourceRequest::Get => SourceReply::Got(self.records.get()),
             SourceRequest::Forget(stored) => {
-                self.shelf.forget(&stored);
+                self.records.forget(&stored);
                 SourceReply::Forgotten
             }
             SourceRequest::Offer => match self.operate(Op::Offer, kernels) {
-                Told::Offered(offered) => SourceReply::Offered(offered),
+                OpResult::Offered(offered) => SourceReply::Offered(offered),
                 _ => return None,
             },
             SourceRequest::Withdraw => match self.operate(Op::Withdraw, kernels) {
-                Told::Withdrawn(withdrawn) => SourceReply::Withdrawn(withdrawn),
+                OpResult::Withdrawn(withdrawn) => SourceReply::Withdrawn(withdrawn),
                 _ => return None,
             },
             SourceRequest::ReadShard => {
@@ -455,23 +455,23 @@ impl World {
     fn step_destination(&mut self, fault: Fault, kernels: &mut Kernels) -> Option<()> {
         let mut destination = self.destination.take()?;
         let ask = destination.next_request(self.now);
-        self.meet(fault, destination_letter(&ask));
+        self.inject(fault, destination_request_in_flight(&ask));
         let happens = !matches!(fault, Fault::LoseRequest | Fault::Delay);
-        let told = if happens { self.answer_destination(&ask, fault, kernels) } else { None };
-        let told = told.or_else(|| lost_destination(&ask))?;
-        destination.on_reply(self.now, told);
+        let reply = if happens { self.answer_destination(&ask, fault, kernels) } else { None };
+        let reply = reply.or_else(|| lost_destination(&ask))?;
+        destination.on_reply(self.now, reply);
         self.destination = Some(destination);
         Some(())
     }
 
-    /// What the destination is told; `None` if the reply is lost.
+    /// Returns the reply to the destination; `None` if it is lost.
     fn answer_destination(
         &mut self,
         ask: &DestinationRequest,
         fault: Fault,
         kernels: &mut Kernels,
     ) -> Option<DestinationReply> {
-        let told = match ask {
+        let reply = match ask {
             DestinationRequest::Accept => {
                 let accepted = self.accept(kernels);
                 if fault != Fault::LoseReply {
@@ -483,29 +483,29 @@ impl World {
                 DestinationReply::Shard(Some(Some(Box::new(self.kernel.shard.clone()))))
             }
             DestinationRequest::Save(record, version) => {
-                let saved = self.shelf.save(record, *version);
+                let saved = self.records.save(record, *version);
                 DestinationReply::Saved(record.clone(), saved)
             }
-            DestinationRequest::Get => DestinationReply::Got(self.shelf.get()),
+            DestinationRequest::Get => DestinationReply::Got(self.records.get()),
             DestinationRequest::Wait(_) | DestinationRequest::Done(_) => return None,
         };
-        (fault != Fault::LoseReply).then_some(told)
+        (fault != Fault::LoseReply).then_some(reply)
     }
 
     fn accept(&mut self, kernels: &mut Kernels) -> Result<Belief, AcceptError> {
         match self.operate(Op::Accept, kernels) {
-            Told::Accepted(accepted) => accepted,
+            OpResult::Accepted(accepted) => accepted,
             _ => Err(AcceptError::NoOffer),
         }
     }
 
     fn find(&mut self) {
-        let found = self.shelf.live();
+        let found = self.records.live();
         self.destination = found.and_then(|it| HandoffDestination::new(it, CONFIG, self.now).ok());
     }
 
     fn recover(&mut self, has_lease: bool) {
-        let found = self.shelf.live();
+        let found = self.records.live();
         self.source =
             found.and_then(|it| HandoffSource::recover(it, has_lease, CONFIG, self.now).ok());
     }
@@ -522,54 +522,54 @@ impl World {
 
     fn renew(&mut self, kernels: &mut Kernels) -> Option<()> {
         self.left.renewals -= 1;
-        let Told::Renewed(until) = self.operate(Op::Renew, kernels) else { return None };
+        let OpResult::Renewed(until) = self.operate(Op::Renew, kernels) else { return None };
         self.source_belief.until = self.source_belief.until.max(until?);
         Some(())
     }
 
     fn take_over(&mut self, kernels: &mut Kernels) -> Option<()> {
         self.left.takeovers -= 1;
-        let Told::TakenOver(belief) = self.operate(Op::TakeOver, kernels) else { return None };
+        let OpResult::TakenOver(belief) = self.operate(Op::TakeOver, kernels) else { return None };
         self.third_belief = Some(belief?);
         Some(())
     }
 
-    /// Counts a fault, and keeps what arrives later.
-    fn meet(&mut self, fault: Fault, letter: Option<Letter>) {
+    /// Counts a fault, and stores a request that arrives later.
+    fn inject(&mut self, fault: Fault, request: Option<InFlight>) {
         self.left.faults -= u8::from(fault != Fault::None);
         if matches!(fault, Fault::Delay | Fault::Duplicate) {
-            self.letters.extend(letter);
+            self.in_flight.extend(request);
         }
     }
 
     fn arrive(&mut self, index: usize, kernels: &mut Kernels) {
-        match self.letters.remove(index) {
-            Letter::Save(record, version) => drop(self.shelf.save(&record, version)),
-            Letter::Accept => drop(self.operate(Op::Accept, kernels)),
-            Letter::Offer => drop(self.operate(Op::Offer, kernels)),
-            Letter::Withdraw => drop(self.operate(Op::Withdraw, kernels)),
+        match self.in_flight.remove(index) {
+            InFlight::Save(record, version) => drop(self.records.save(&record, version)),
+            InFlight::Accept => drop(self.operate(Op::Accept, kernels)),
+            InFlight::Offer => drop(self.operate(Op::Offer, kernels)),
+            InFlight::Withdraw => drop(self.operate(Op::Withdraw, kernels)),
         }
     }
 
-    fn operate(&mut self, op: Op, kernels: &mut Kernels) -> Told {
-        let (told, kernel) = kernels.answer(&self.kernel, op, self.now);
+    fn operate(&mut self, op: Op, kernels: &mut Kernels) -> OpResult {
+        let (reply, kernel) = kernels.answer(&self.kernel, op, self.now);
         self.kernel = kernel;
-        self.was_accepted |= matches!(told, Told::Accepted(Ok(_)));
-        told
+        self.was_accepted |= matches!(reply, OpResult::Accepted(Ok(_)));
+        reply
     }
 
-    /// Whether an offer of this move stands that could be accepted.
+    /// Returns whether an open offer of this handoff could be accepted.
     fn is_offered(&self, kernels: &mut Kernels) -> bool {
-        let (told, _) = kernels.answer(&self.kernel, Op::Accept, self.now);
-        matches!(told, Told::Accepted(Ok(_)))
+        let (reply, _) = kernels.answer(&self.kernel, Op::Accept, self.now);
+        matches!(reply, OpResult::Accepted(Ok(_)))
     }
 }
 
-fn source_letter(ask: &SourceRequest) -> Option<Letter> {
+fn source_request_in_flight(ask: &SourceRequest) -> Option<InFlight> {
     match ask {
-        SourceRequest::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
-        SourceRequest::Offer => Some(Letter::Offer),
-        SourceRequest::Withdraw => Some(Letter::Withdraw),
+        SourceRequest::Save(record, version) => Some(InFlight::Save(record.clone(), *version)),
+        SourceRequest::Offer => Some(InFlight::Offer),
+        SourceRequest::Withdraw => Some(InFlight::Withdraw),
         SourceRequest::Get
         | SourceRequest::Forget(_)
         | SourceRequest::ReadShard
@@ -579,10 +579,10 @@ fn source_letter(ask: &SourceRequest) -> Option<Letter> {
     }
 }
 
-fn destination_letter(ask: &DestinationRequest) -> Option<Letter> {
+fn destination_request_in_flight(ask: &DestinationRequest) -> Option<InFlight> {
     match ask {
-        DestinationRequest::Save(record, version) => Some(Letter::Save(record.clone(), *version)),
-        DestinationRequest::Accept => Some(Letter::Accept),
+        DestinationRequest::Save(record, version) => Some(InFlight::Save(record.clone(), *version)),
+        DestinationRequest::Accept => Some(InFlight::Accept),
         DestinationRequest::Get
         | DestinationRequest::ReadShard
         | DestinationRequest::Wait(_)
@@ -590,7 +590,7 @@ fn destination_letter(ask: &DestinationRequest) -> Option<Letter> {
     }
 }
 
-/// What a source is told if nothing comes back.
+/// Returns the reply to a source whose request or reply was lost.
 fn lost_source(ask: &SourceRequest) -> Option<SourceReply> {
     Some(match ask {
         SourceRequest::Save(record, _) => SourceReply::Saved(record.clone(), Err(failed())),
@@ -605,7 +605,7 @@ fn lost_source(ask: &SourceRequest) -> Option<SourceReply> {
     })
 }
 
-/// What a destination is told if nothing comes back.
+/// Returns the reply to a destination whose request or reply was lost.
 fn lost_destination(ask: &DestinationRequest) -> Option<DestinationReply> {
     Some(match ask {
         DestinationRequest::Accept => {
@@ -628,7 +628,7 @@ fn failed() -> RepositoryError {
     RepositoryError::Failed { message: "no reply".to_owned() }
 }
 
-/// Whether a destination has the shard, for figures.
+/// Returns whether a destination has the shard, for the figures.
 pub(super) fn is_live(world: &World) -> bool {
     world.destination.as_ref().and_then(HandoffDestination::end) == Some(DestinationEnd::Live)
 }

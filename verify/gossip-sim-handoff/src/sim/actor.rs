@@ -1,4 +1,4 @@
-//! One worker of a world: it uses the join as a product does, and does something else each time.
+//! One worker of a world: uses `lease_handoff` as a product does, with random actions.
 
 use std::rc::Rc;
 
@@ -32,9 +32,9 @@ pub(super) const CONFIG: HandoffConfig = HandoffConfig {
     accepts_per_read: 2,
     retry_ticks: 1,
 };
-/// Shards that a worker claims by itself.
+/// Maximum number of shards that a worker claims.
 const CLAIMS_MAX: usize = 2;
-/// Things that one machine does in a round in which nothing goes wrong, with room to spare.
+/// Upper bound on the steps of one machine in a round without faults.
 const TURNS_MAX: u32 = 200;
 /// Ticks that a drain may take.
 const DRAIN_TICKS: u64 = 20;
@@ -46,23 +46,23 @@ pub(super) struct Actor {
     backend: StoreCoordinator<SimStore>,
     records: StoreRepository<SimStore>,
     held: Vec<Held>,
-    /// Moves whose shard is finished, split or parked, or may be: they find out by themselves.
+    /// Handoffs whose shard is, or may be, finished, split or parked; their next steps detect it.
     orphans: Vec<Orphan>,
     inbound: Inbound,
     recovery: Recovery,
     drain: Option<WorkerDrain>,
 }
 
-/// A move that outlives its shard.
+/// A handoff that outlives its shard.
 struct Orphan {
     source: Box<HandoffSource>,
     lease: Lease,
-    /// Where the shard was left.
+    /// The last position in the shard.
     cursor: Cursor,
 }
 
 impl Actor {
-    /// A process that begins with these leases.
+    /// Creates a process with these leases.
     pub(super) fn new(world: &Rc<World>, place: usize, leases: &[Lease]) -> Self {
         let me = worker(place);
         let store = SimStore::new(world, place);
@@ -86,7 +86,7 @@ impl Actor {
         actor
     }
 
-    /// Does something, whatever comes up.
+    /// Runs one random action.
     pub(super) fn act(&mut self, world: &Rc<World>) {
         if self.drain.is_some() {
             return match world.below(10) {
@@ -110,13 +110,13 @@ impl Actor {
         }
     }
 
-    /// Whether no move is left to it.
+    /// Returns whether the worker has no handoff left.
     pub(super) fn is_idle(&self) -> bool {
         let is_moving = self.held.iter().any(|held| held.source.is_some());
         !is_moving && self.orphans.is_empty() && self.inbound.is_idle() && self.drain.is_none()
     }
 
-    /// Everything that can be done without faults and without time.
+    /// Runs everything that needs neither faults nor time.
     pub(super) fn settle(&mut self, world: &Rc<World>) {
         for _ in 0..TURNS_MAX {
             if !self.arrive(world) {
@@ -159,7 +159,7 @@ impl Actor {
         (count > 0).then(|| world.random.borrow_mut().place(count))
     }
 
-    /// A shard that is worked on.
+    /// Selects a shard that is being processed.
     fn pick_working(&self, world: &World) -> Option<usize> {
         let now = self.now(world);
         let works_anyhow = world.bug == Some(Bug::WorksWhileOffered);
@@ -175,7 +175,7 @@ impl Actor {
         }
     }
 
-    /// Does the next key of a shard.
+    /// Processes the next key of a shard.
     fn do_key(&mut self, world: &World, place: usize) {
         let held = &mut self.held[place];
         if held.next < held.end {
@@ -184,7 +184,7 @@ impl Actor {
         }
     }
 
-    /// Saves where a shard is, or completes it.
+    /// Checkpoints or completes a shard.
     fn save(&mut self, world: &Rc<World>, place: usize) {
         let now = self.now(world);
         let held = &mut self.held[place];
@@ -194,8 +194,8 @@ impl Actor {
         }
         if next == held.end {
             let done = self.backend.complete(now, TENANT, &held.lease, cursor.as_update(), op);
-            // In doubt it is as good as over: another owner finds out.
-            let _told: Result<_, CompleteError> = done;
+            // If the outcome is unknown the shard is dropped: the next owner resolves it.
+            let _result: Result<_, CompleteError> = done;
             return self.lose(world, place);
         }
         match self.backend.checkpoint(now, TENANT, &held.lease, cursor.as_update(), op) {
@@ -205,8 +205,8 @@ impl Actor {
         }
     }
 
-    /// The shard is not this worker's to work on any more. A move of it finds out by itself, or is
-    /// called off.
+    /// Drops a shard that this worker no longer processes. A handoff of it detects that in its next
+    /// step, or is cancelled.
     fn lose(&mut self, world: &World, place: usize) {
         let mut held = self.held.remove(place);
         if let Some(drain) = &mut self.drain {
@@ -221,7 +221,7 @@ impl Actor {
         }
     }
 
-    /// A lease that has ended is worth nothing, unless a move wants to know.
+    /// Drops expired leases, except those that a handoff still needs.
     fn drop_dead(&mut self, world: &World) {
         let now = self.now(world);
         let is_dead = |held: &Held| !held.is_live(now) && held.source.is_none();
@@ -246,7 +246,7 @@ impl Actor {
                     held.until = held.until.max(renewed.new_deadline);
                 }
                 Err(RenewError::BackendError(_)) => {}
-                // A source or a drain finds out by itself what became of a shard that stands still.
+                // A source or a drain detects the loss of a frozen shard in its next step.
                 Err(_) if self.held[place].is_frozen => {}
                 Err(_) => self.lose(world, place),
             }
@@ -266,7 +266,7 @@ impl Actor {
         got.into_iter().for_each(|held| self.take(held));
     }
 
-    /// A shard that was granted replaces what was known of it.
+    /// Adds a granted shard, replacing an earlier state of it.
     fn take(&mut self, held: Held) {
         self.held.retain(|one| one.lease.key() != held.lease.key());
         self.held.push(held);
@@ -278,7 +278,7 @@ impl Actor {
         }
     }
 
-    /// Begins to give a shard away, to anybody.
+    /// Starts a handoff of a shard to a random worker.
     fn begin_move(&mut self, world: &World, place: usize) {
         let now = self.now(world);
         let to = worker(world.random.borrow_mut().place(world.worker_count()));
@@ -289,7 +289,7 @@ impl Actor {
         let deadline = now.saturating_add(CONFIG.offer_ticks);
         let terms = MoveTerms::new(&held.lease, to, held.attempts, deadline);
         held.attempts += 1;
-        // Now and then one that stands still from the beginning, with a snapshot.
+        // Sometimes the shard is frozen from the start, with a snapshot.
         let source = if world.one_in(4) {
             held.is_frozen = true;
             HandoffSource::new(terms, held.cursor(), b"state".to_vec(), CONFIG, now)
@@ -299,7 +299,7 @@ impl Actor {
         held.source = source.ok().map(Box::new);
     }
 
-    /// One of the moves away goes on, or one begins.
+    /// Advances an outbound handoff, or starts one.
     fn move_out(&mut self, world: &Rc<World>) {
         if let Some(place) = self.orphans.len().checked_sub(1)
             && world.one_in(2)
@@ -317,14 +317,14 @@ impl Actor {
         }
     }
 
-    /// Whether there is more to do at once.
+    /// Returns whether another step can follow at once.
     fn step_orphan(&mut self, world: &Rc<World>, place: usize) -> bool {
         let now = self.now(world);
         let mut orphan = self.orphans.remove(place);
         let next = self.driver().step_source(&mut orphan.source, Some(&orphan.lease), now);
         match next {
             SourceNext::Done(_) => return false,
-            // Nobody works on it: it stands still where it was left.
+            // The shard is not processed: it stays frozen at its last position.
             SourceNext::Freeze => orphan.source.freeze(now, orphan.cursor.clone()),
             SourceNext::Again | SourceNext::Wait(_) => {}
         }
@@ -332,7 +332,7 @@ impl Actor {
         !matches!(next, SourceNext::Wait(_))
     }
 
-    /// Whether there is more to do at once.
+    /// Returns whether another step can follow at once.
     fn step_source(&mut self, world: &Rc<World>, place: usize) -> bool {
         let now = self.now(world);
         let held = &mut self.held[place];
@@ -352,7 +352,7 @@ impl Actor {
             }
             SourceNext::Done(SourceEnd::Kept(_)) => {
                 held.is_frozen = false;
-                // Mostly another is tried at once.
+                // Mostly another destination is tried at once.
                 if world.is_faulty() && !world.one_in(4) {
                     self.begin_move(world, place);
                 }
@@ -379,7 +379,7 @@ impl Actor {
         }
     }
 
-    /// Whether there is more to do at once.
+    /// Returns whether another step can follow at once.
     fn arrive(&mut self, world: &Rc<World>) -> bool {
         let now = self.now(world);
         if world.bug == Some(Bug::AcksBeforeAccepting) {
@@ -403,7 +403,7 @@ impl Actor {
             self.take(held);
             let last = self.held.len() - 1;
             self.do_key(world, last);
-            // Mostly it goes on to a third before its first move is over.
+            // Mostly it is handed to a third worker before the first handoff has ended.
             if world.is_faulty() && !world.one_in(4) {
                 self.begin_move(world, last);
             }
@@ -411,13 +411,13 @@ impl Actor {
         is_busy
     }
 
-    /// Whether there is more to do at once.
+    /// Returns whether another step can follow at once.
     fn recover(&mut self, world: &Rc<World>) -> bool {
         let now = self.now(world);
         let held = self.held.iter().filter_map(|held| held.source.as_ref());
         let orphans = self.orphans.iter().map(|orphan| &orphan.source);
         let mut live: Vec<_> = held.chain(orphans).map(|one| one.terms().id.clone()).collect();
-        // Whatever a drain does is done by this process.
+        // All keys of a drain are processed by this process.
         if self.drain.is_some() {
             return false;
         }
@@ -428,7 +428,7 @@ impl Actor {
         self.recovery.step(&mut driver, is_live, now) == Ok(RecoveryNext::Again)
     }
 
-    /// Cuts a shard, also one that is being prepared for a move.
+    /// Splits a shard, also one that is being prepared for a handoff.
     fn split(&mut self, world: &Rc<World>) {
         let now = self.now(world);
         let Some(place) = self.pick_working(world) else { return };
@@ -449,15 +449,15 @@ impl Actor {
             let parts =
                 [SplitChild::new(left, first), SplitChild::new(right, CursorUpdate::initial())];
             let Ok(plan) = SplitReplacePlan::try_new(parts) else { return };
-            let _told: Result<_, SplitError> =
+            let _result: Result<_, SplitError> =
                 self.backend.split_replace(now, TENANT, &lease, &plan, op);
-            // It is over, or it is not known whether it is.
+            // The shard is terminal, or the outcome is unknown.
             return self.lose(world, place);
         }
         let Ok(plan) = SplitResidualPlan::try_new(left, right) else { return };
         match self.backend.split_residual(now, TENANT, &lease, &plan, op) {
             Ok(_) => self.held[place].end = cut,
-            // It is not known where it ends, so it is nobody's to work on.
+            // The end of the shard is unknown, so it must not be processed.
             Err(_) => self.lose(world, place),
         }
     }
@@ -470,7 +470,7 @@ impl Actor {
             return;
         }
         let (op, lease) = (held.fresh_op(), held.lease.clone());
-        let _told: Result<_, ParkError> =
+        let _result: Result<_, ParkError> =
             self.backend.park_shard(now, TENANT, &lease, ParkReason::Other, op);
         self.lose(world, place);
     }
@@ -494,7 +494,7 @@ impl Actor {
         self.drain = Some(WorkerDrain::new(self.me, holdings, &workers, CONFIG, deadline));
     }
 
-    /// Whether there is more to do at once.
+    /// Returns whether another step can follow at once.
     fn step_drain(&mut self, world: &Rc<World>) -> bool {
         let now = self.now(world);
         let Some(mut drain) = self.drain.take() else { return false };
@@ -513,7 +513,7 @@ impl Actor {
             self.held.retain(|held| held.lease.key() != lease.key());
         }
         if let DrainNext::Done(_) = next {
-            // The worker ends, and one of its name begins anew.
+            // The worker ends, and a process with the same id starts.
             self.held.clear();
             self.inbound = Inbound::new(self.me, CONFIG);
             return false;
@@ -522,7 +522,7 @@ impl Actor {
         !matches!(next, DrainNext::Wait(_))
     }
 
-    /// Finishes whatever is worked on.
+    /// Completes all shards that are being processed.
     fn work_off(&mut self, world: &Rc<World>) {
         let now = self.now(world);
         for place in (0..self.held.len()).rev() {

@@ -1,28 +1,28 @@
-//! Mutants: mistakes that a worker can make who uses the join, to show that they are found.
+//! Mutants: bugs of a worker that uses `lease_handoff`, which the simulation must find.
 //!
-//! They are in the workers of the simulation, so the product has no trace of them.
+//! They are in the simulated workers, so the product code is unchanged.
 
-/// A mistake.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the list of mutants")]
 pub enum Bug {
-    /// The source is asked to stop, says that it has, and goes on.
+    /// The source confirms the freeze and continues processing.
     WorksWhileOffered,
-    /// The source goes on when its offer has ended, and does not wait for the withdrawal.
+    /// The source continues after its offer has expired, without waiting for the withdrawal.
     ResumesAtTheDeadline,
-    /// The source goes on although the shard has moved.
+    /// The source continues although the shard was handed off.
     KeepsWhatMoved,
-    /// The destination begins where the shard begins.
+    /// The destination starts at the start of the shard.
     StartsOver,
-    /// The destination begins one key too late.
+    /// The destination skips one key.
     SkipsAKey,
-    /// The source offers the shard where it last checkpointed, and not where it stopped.
+    /// The source offers the last checkpoint instead of its final position.
     OffersTheStoredCursor,
-    /// A drain is not told where its shards stopped.
+    /// A drain does not receive the final positions of its shards.
     ReleasesUnsaved,
-    /// A process that starts rolls back whatever its predecessor left, and looks at no fence.
+    /// A new process rolls back the records of its predecessor without checking the fence.
     RollsBackWithoutLooking,
-    /// The destination says "live" when it has found the record, and accepts later.
+    /// The destination reports "live" when it finds the record, and accepts later.
     AcksBeforeAccepting,
 }
 
@@ -40,23 +40,25 @@ impl Bug {
         Self::AcksBeforeAccepting,
     ];
 
-    /// What is wrong, in a sentence.
+    /// Describes the bug in a sentence.
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {
-            Self::WorksWhileOffered => "It goes on working when it was asked to stop.",
+            Self::WorksWhileOffered => "The source continues processing after a freeze.",
             Self::ResumesAtTheDeadline => {
-                "It goes on when its offer has ended, without the withdrawal."
+                "The source continues after its offer has expired, without the withdrawal."
             }
-            Self::KeepsWhatMoved => "It goes on although the shard has moved.",
-            Self::StartsOver => "The destination begins where the shard begins.",
-            Self::SkipsAKey => "The destination begins one key too late.",
+            Self::KeepsWhatMoved => "The source continues although the shard was handed off.",
+            Self::StartsOver => "The destination starts at the start of the shard.",
+            Self::SkipsAKey => "The destination skips one key.",
             Self::OffersTheStoredCursor => {
-                "The offer tells the last checkpoint and not where it stopped."
+                "The offer has the last checkpoint instead of the final position."
             }
-            Self::ReleasesUnsaved => "A drain is not told where its shards stopped.",
-            Self::RollsBackWithoutLooking => "A process that starts rolls back whatever it finds.",
-            Self::AcksBeforeAccepting => "The destination says \"live\" before it accepts.",
+            Self::ReleasesUnsaved => "A drain does not receive the final positions of its shards.",
+            Self::RollsBackWithoutLooking => {
+                "A new process rolls back records without checking the fence."
+            }
+            Self::AcksBeforeAccepting => "The destination reports \"live\" before it accepts.",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is stored, and what of it the oracle is told.
+//! The disk of a world, and the events that it reports to the oracle.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::search::ForkStore;
 use gossip_handoff::Record;
 use gossip_handoff::lease_handoff::MoveTerms;
 
-/// What the disk last took of a shard.
+/// The last written state of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     fence: u64,
@@ -25,52 +25,52 @@ struct Seen {
     last_handoff: Option<u64>,
 }
 
-/// The disk of a world, which everybody shares.
+/// The disk that all participants of a world share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     store: ForkStore,
     oracle: Oracle,
     seen: BTreeMap<u64, Seen>,
-    /// What was broken first.
+    /// The first violation.
     broken: Option<Broken>,
-    /// Of every event so far.
+    /// Hash of all events so far.
     trace: u64,
-    /// Every event so far, if somebody wants to read them.
-    story: Option<Vec<Event>>,
+    /// All events so far, if they are kept.
+    events: Option<Vec<Event>>,
 }
 
 impl Disk {
     /// Keeps every event from now on.
     pub(super) fn tell(&mut self) {
-        self.story = Some(Vec::new());
+        self.events = Some(Vec::new());
     }
 
     pub(super) fn read(&self, reads: Vec<Read>) -> Vec<Answer> {
         self.store.answer(reads)
     }
 
-    /// Does what `txn` says, if everything is as it expects.
+    /// Applies `txn` if its conditions hold.
     pub(super) fn apply(&mut self, txn: &Txn) -> CommitOutcome {
         let outcome = self.store.apply(txn);
         if matches!(outcome, CommitOutcome::Applied { .. }) {
-            // Ranges first: a cursor is held against them.
+            // Ranges first: cursors are checked against them.
             txn.writes().iter().for_each(|write| self.look_at_range(write));
             txn.writes().iter().for_each(|write| self.look_at(write));
         }
         outcome
     }
 
-    pub(super) fn hear(&mut self, event: Event) {
+    pub(super) fn observe(&mut self, event: Event) {
         self.trace = mix(self.trace ^ fingerprint(event));
-        if let Some(story) = &mut self.story {
-            story.push(event);
+        if let Some(events) = &mut self.events {
+            events.push(event);
         }
-        if let Err(broken) = self.oracle.hear(event) {
+        if let Err(broken) = self.oracle.observe(event) {
             self.broken.get_or_insert(broken);
         }
     }
 
-    /// Something is broken that no single event shows.
+    /// Records a violation that no single event shows.
     pub(super) fn judge(&mut self, judged: Result<(), Broken>) {
         if let Err(broken) = judged {
             self.broken.get_or_insert(broken);
@@ -93,15 +93,15 @@ impl Disk {
         self.trace
     }
 
-    pub(super) fn take_story(&mut self) -> Vec<Event> {
-        self.story.take().unwrap_or_default()
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        self.events.take().unwrap_or_default()
     }
 
     fn look_at_range(&mut self, write: &Write) {
         let Write::Put(Key::ShardCold { tenant, shard }, value) = write else { return };
         let Ok(cold) = decode_cold(*tenant, *shard, value) else { return };
         let (start, end) = (number_of(cold.spec.start), number_of(cold.spec.end));
-        self.hear(Event::Range { shard: shard.shard().as_raw(), start, end });
+        self.observe(Event::Range { shard: shard.shard().as_raw(), start, end });
     }
 
     fn look_at(&mut self, write: &Write) {
@@ -114,10 +114,10 @@ impl Disk {
                 let Ok(record) = Record::from_bytes(payload) else { return };
                 let Ok(terms) = MoveTerms::of(&record) else { return };
                 let (shard, phase) = (terms.key.shard().as_raw(), record.state);
-                self.hear(Event::Record { handoff: handoff.as_raw(), shard, phase });
+                self.observe(Event::Record { handoff: handoff.as_raw(), shard, phase });
             }
             Write::Delete(Key::Handoff { handoff, .. }) => {
-                self.hear(Event::Forgotten { handoff: handoff.as_raw() });
+                self.observe(Event::Forgotten { handoff: handoff.as_raw() });
             }
             Write::Put(..) | Write::Bind(..) | Write::Delete(_) => {}
         }
@@ -135,28 +135,31 @@ impl Disk {
             last_handoff: hot.last_handoff.map(|handoff| handoff.as_raw()),
         };
         let Some(before) = self.seen.insert(shard, now) else {
-            self.hear(Event::Born { shard, fence: now.fence });
-            return now.next.into_iter().for_each(|next| self.hear(Event::Cursor { shard, next }));
+            self.observe(Event::Born { shard, fence: now.fence });
+            return now
+                .next
+                .into_iter()
+                .for_each(|next| self.observe(Event::Cursor { shard, next }));
         };
         if now.next != before.next {
             let next = now.next.unwrap_or(0);
-            self.hear(Event::Cursor { shard, next });
+            self.observe(Event::Cursor { shard, next });
         }
         if now.fence != before.fence {
             let by_move = now.last_handoff.filter(|_| now.last_handoff != before.last_handoff);
-            self.hear(Event::Granted { shard, fence: now.fence, by_move });
+            self.observe(Event::Granted { shard, fence: now.fence, by_move });
         } else {
             match (before.offer, now.offer) {
-                (None, Some(handoff)) => self.hear(Event::Offered { shard, handoff }),
-                (Some(_), None) => self.hear(Event::Withdrawn { shard }),
+                (None, Some(handoff)) => self.observe(Event::Offered { shard, handoff }),
+                (Some(_), None) => self.observe(Event::Withdrawn { shard }),
                 (None, None) | (Some(_), Some(_)) => {}
             }
             if before.is_leased && !now.is_leased && now.status == ShardStatus::Active {
-                self.hear(Event::Released { shard });
+                self.observe(Event::Released { shard });
             }
         }
         if now.status != before.status {
-            self.hear(ended(shard, now.status));
+            self.observe(ended(shard, now.status));
         }
     }
 }
@@ -170,12 +173,12 @@ const fn ended(shard: u64, status: ShardStatus) -> Event {
     }
 }
 
-/// The key of a number; the order of keys is the order of numbers.
+/// Returns the key of a number; the order of keys is the order of numbers.
 pub(super) const fn key_of(number: u8) -> [u8; 1] {
     [number + 1]
 }
 
-/// The number of a key.
+/// Returns the number of a key.
 pub(super) fn number_of(key: &[u8]) -> u8 {
     key.first().map_or(0, |byte| byte - 1)
 }

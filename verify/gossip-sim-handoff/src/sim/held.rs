@@ -1,4 +1,4 @@
-//! A shard that a worker holds, and where it is.
+//! A shard that a worker holds, with its position.
 
 use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::{LogicalTime, OpId};
@@ -10,24 +10,24 @@ use gossip_handoff::lease_handoff::HandoffSource;
 /// A shard under a lease.
 pub(super) struct Held {
     pub(super) lease: Lease,
-    /// Until when it is good, as far as the worker knows.
+    /// Deadline of the lease, as known to the worker.
     pub(super) until: LogicalTime,
     pub(super) start: u8,
     pub(super) end: u8,
-    /// The next key to do.
+    /// The next key to process.
     pub(super) next: u8,
     /// The first key that is not known to be saved.
     pub(super) saved: u8,
     pub(super) is_frozen: bool,
-    /// Present while the shard is given away by itself.
+    /// Present while the shard is handed off outside a drain.
     pub(super) source: Option<Box<HandoffSource>>,
-    /// Moves of this lease so far.
+    /// Handoff attempts of this lease.
     pub(super) attempts: u32,
     ops: u64,
 }
 
 impl Held {
-    /// What was acquired or accepted.
+    /// Creates the state of an acquired or accepted shard.
     pub(super) fn new(view: &AcquireResultView<'_>) -> Self {
         let spec = view.snapshot.spec();
         let (start, end) = (number_of(spec.start), number_of(spec.end));
@@ -58,7 +58,7 @@ impl Held {
         now < self.until
     }
 
-    /// Behind the last key that was done.
+    /// Returns the cursor after the last processed key.
     pub(super) fn cursor(&self) -> Cursor {
         match self.next > self.start {
             true => Cursor::with_last_key(&key_of(self.next - 1)),
@@ -66,7 +66,7 @@ impl Held {
         }
     }
 
-    /// An operation id that no other lease and no other call of this one has.
+    /// Returns an operation id that is unique over all leases and calls.
     pub(super) fn fresh_op(&mut self) -> OpId {
         self.ops += 1;
         OpId::from_raw(self.lease.token().as_raw().wrapping_add(self.ops << 20))

@@ -1,8 +1,9 @@
-//! Random schedules in which planned moves race with everything else.
+//! Random schedules in which handoffs race with all other operations.
 //!
-//! [`search`](crate::search) explores one move exhaustively. This module runs many small worlds in
-//! which several moves race with splits, expiring leases, parked shards, a cancelled run, second
-//! moves, drains and withdrawn offers. A world has one to three shards, two to four workers and an
+//! [`search`](crate::search) explores one handoff exhaustively. This module runs many small worlds
+//! in which several handoffs race with splits, expiring leases, parked shards, a cancelled run,
+//! other handoffs, drains and withdrawn offers. A world has one to three shards, two to four
+//! workers and an
 //! administrator. The workers use [`lease_handoff`](gossip_handoff::lease_handoff) as a product
 //! does: sources, [`Inbound`], [`Recovery`] and [`WorkerDrain`] through [`Driver`], on the
 //! production coordinator and repository over the store layer. Only the disk is a map. It loses,
@@ -10,21 +11,21 @@
 //! act between the read and the commit of an operation. Processes crash anywhere, and clocks differ
 //! and jump.
 //!
-//! A *schedule* is one world from one seed: 20 to 60 steps, and then rest. The same seed gives the
-//! same schedule, on any machine.
+//! A *schedule* is one world from one seed: 20 to 60 steps with faults, then steps without faults
+//! until the world settles. The same seed gives the same schedule on any machine.
 //!
-//! The [`Oracle`] sees what the disk takes and what is done, and nothing else:
-//! - never two owners: no key is done under a fence that a planned move has overtaken, whatever the
-//!   clocks say, and none under any other stale fence unless clocks differ;
-//! - no key is done while an offer stands;
-//! - no key is lost: a cursor covers what was done;
-//! - a move redoes no key, and a release leaves nothing unsaved;
+//! The [`Oracle`] observes only the writes to the disk and the processed keys. It checks:
+//! - one owner: no key is processed under a fence that a handoff has raised since, whatever the
+//!   clocks, and none under any other stale fence unless clocks differ;
+//! - no key is processed while an offer is open;
+//! - no key is lost: a cursor covers only processed keys;
+//! - a handoff repeats no key, and a release leaves no unsaved progress;
 //! - a shard is offered only when its record is in Transfer, and the record never contradicts the
 //!   fence;
-//! - when faults stop, everything comes to rest within a bound: every shard is finished, every
-//!   record is over, and every move has ended.
+//! - when faults stop, the world settles within a bound: every shard is finished, and every record
+//!   and every handoff has ended.
 //!
-//! `cargo xtask sim-handoff` plays a million of them.
+//! `cargo xtask sim-handoff` runs a million schedules.
 //!
 //! [`Inbound`]: gossip_handoff::lease_handoff::Inbound
 //! [`WorkerDrain`]: gossip_handoff::lease_handoff::WorkerDrain
@@ -44,37 +45,37 @@ pub use self::bugs::Bug;
 pub use self::oracle::{Broken, Ended, Event, Oracle};
 pub use self::tally::{Faults, Races};
 
-/// One schedule to play.
+/// Parameters of one schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Everything follows from it.
+    /// Determines the schedule.
     pub seed: u64,
     /// The active mutant.
     pub bug: Option<Bug>,
-    /// Whether every event is kept.
-    pub tells: bool,
+    /// Whether to keep every event.
+    pub is_traced: bool,
 }
 
-/// What a schedule came to.
+/// Result of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What was broken first, if anything.
+    /// The first violation, if any.
     pub broken: Option<Broken>,
     /// Steps with faults.
     pub steps: u64,
-    /// Rounds without faults until everything was at rest.
+    /// Rounds without faults until the world settled.
     pub rounds: u64,
-    /// Of every event. Two schedules with the same were the same.
+    /// Hash of all events. Equal hashes mean equal schedules.
     pub trace: u64,
-    /// What raced with a move.
+    /// Races with a handoff.
     pub races: Races,
-    /// What went wrong.
+    /// Injected faults.
     pub faults: Faults,
     /// Every event, if they were kept.
-    pub story: Vec<Event>,
+    pub events: Vec<Event>,
 }
 
-/// Plays schedules, one after another.
+/// Runs schedules, one after another.
 pub struct Simulator(Vec<world::Base>, world::Scratches);
 
 impl Default for Simulator {
@@ -84,16 +85,16 @@ impl Default for Simulator {
 }
 
 impl Simulator {
-    /// A simulator.
+    /// Creates a simulator.
     #[must_use]
     pub fn new() -> Self {
         Self(world::Base::all(), world::Scratches::default())
     }
 
-    /// Plays one schedule.
+    /// Runs one schedule.
     #[must_use]
-    pub fn play(&self, plan: Plan) -> Outcome {
-        world::play(&self.0, &self.1, plan)
+    pub fn run(&self, plan: Plan) -> Outcome {
+        world::run(&self.0, &self.1, plan)
     }
 }
 

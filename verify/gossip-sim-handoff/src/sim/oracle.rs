@@ -1,101 +1,101 @@
-//! What was stored and what was done, held against what planned moves promise.
+//! Checks the stored values and the processed keys against the guarantees of handoffs.
 //!
-//! The oracle hears of every value that the disk takes and of every key that a worker does. It
-//! keeps its own account, and asks no part of the product.
+//! The oracle receives every value that is written to the disk and every key that a worker
+//! processes. It keeps its own state and uses no product code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tally::Races;
 use gossip_handoff::Phase;
 
-/// Something that happened.
+/// An observed event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "everything the oracle hears of")]
+#[expect(clippy::exhaustive_enums, reason = "the list of observed events")]
 pub enum Event {
-    /// The shard has these keys: `start` and all before `end`.
+    /// The shard has the range `[start, end)`.
     Range {
-        /// Which shard.
+        /// The shard.
         shard: u64,
         /// Its first key.
         start: u8,
-        /// The first key behind it.
+        /// The first key after it.
         end: u8,
     },
-    /// The shard is there from now on.
+    /// The shard was created.
     Born {
-        /// Which shard.
+        /// The shard.
         shard: u64,
         /// Its first fence.
         fence: u64,
     },
-    /// The fence was raised: by a planned move, or by whoever took the shard.
+    /// The fence was raised, by a handoff or by another grant.
     Granted {
-        /// Which shard.
+        /// The shard.
         shard: u64,
         /// The new fence.
         fence: u64,
-        /// The move, if it was one.
+        /// The handoff, if it was one.
         by_move: Option<u64>,
     },
-    /// An offer stands from now on.
+    /// An offer was stored.
     Offered {
-        /// Which shard.
+        /// The shard.
         shard: u64,
-        /// By which move.
+        /// The handoff.
         handoff: u64,
     },
-    /// The offer stands no more, and the fence is as it was.
+    /// The offer was withdrawn, and the fence is unchanged.
     Withdrawn {
-        /// Which shard.
+        /// The shard.
         shard: u64,
     },
-    /// Everything before `next` is said to be done.
+    /// The cursor covers all keys before `next`.
     Cursor {
-        /// Which shard.
+        /// The shard.
         shard: u64,
-        /// The first key that is not.
+        /// The first key that is not covered.
         next: u8,
     },
-    /// The shard is over, or set aside.
+    /// The shard became terminal.
     Ended {
-        /// Which shard.
+        /// The shard.
         shard: u64,
-        /// How.
+        /// The kind of end.
         how: Ended,
     },
-    /// A parked shard is back.
+    /// A parked shard was unparked.
     Unparked {
-        /// Which shard.
+        /// The shard.
         shard: u64,
     },
-    /// Its owner gave it back.
+    /// Its owner released it.
     Released {
-        /// Which shard.
+        /// The shard.
         shard: u64,
     },
-    /// The record of a move was saved.
+    /// The record of a handoff was saved.
     Record {
-        /// Which move.
+        /// The handoff.
         handoff: u64,
-        /// Of which shard.
+        /// The shard.
         shard: u64,
-        /// How far it is.
+        /// The phase.
         phase: Phase,
     },
-    /// The record of a move is gone.
+    /// The record of a handoff was deleted.
     Forgotten {
-        /// Which move.
+        /// The handoff.
         handoff: u64,
     },
     /// The run was cancelled.
     Cancelled,
-    /// A worker did a key.
+    /// A worker processed a key.
     Did {
-        /// Of which shard.
+        /// The shard.
         shard: u64,
-        /// Under which fence.
+        /// The fence.
         fence: u64,
-        /// Which key.
+        /// The key.
         key: u8,
     },
 }
@@ -104,45 +104,45 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the kernel has exactly these")]
 pub enum Ended {
-    /// Every key of it is done.
+    /// Every key is processed.
     Done,
-    /// Its children have it.
+    /// It was replaced by children.
     Split,
-    /// It waits for an administrator.
+    /// It is parked.
     Parked,
 }
 
-/// What does not hold.
+/// A violated property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Broken {
-    /// A key was done under a fence that a planned move has overtaken.
+    /// A key was processed under a fence that a handoff has raised since.
     TwoOwners,
-    /// A key was done under a fence that is not the shard's, and no clock is to blame.
+    /// A key was processed under a stale fence although clocks agree.
     StaleEffect,
-    /// A key was done while an offer stood.
+    /// A key was processed while an offer was open.
     WorkedWhileOffered,
-    /// A key was done that is not of the shard.
+    /// A key outside the shard was processed.
     OutOfRange,
-    /// A key was done again, and nobody had crashed or lost a lease.
+    /// A key was processed again without a crash or a lost lease.
     KeyRedone,
-    /// A cursor covers a key that nobody did.
+    /// A cursor covers an unprocessed key.
     KeyLost,
-    /// A shard was given back with work that was not saved.
+    /// A shard was released with unsaved progress.
     ReleasedUnsaved,
     /// A shard was offered whose record is not in Transfer.
     OfferedUnrecorded,
     /// A fence did not rise.
     FenceFell,
-    /// A record says "rolled back" of the move that the shard says has moved it.
+    /// A record is rolled back although its handoff raised the shard's fence.
     RolledBackAfterAccept,
-    /// A record says "moved" of a move that was not accepted.
+    /// A record is acknowledged although its handoff was not accepted.
     AcknowledgedBeforeAccept,
-    /// A shard did not come to its end.
+    /// A shard did not end.
     NotFinished,
-    /// A record did not come to its end.
+    /// A record did not end.
     RecordLeftOver,
-    /// A move did not come to its end.
+    /// A handoff did not end.
     MoveLeftOver,
 }
 
@@ -155,26 +155,26 @@ struct Shard {
     next: u8,
     offer: Option<u64>,
     ended: Option<Ended>,
-    /// The move behind the last raise of the fence, if it was one. Only that one is known to the
-    /// shard, so a record of an earlier one may say that it was superseded.
+    /// The handoff that raised the fence last, if any. The shard stores only that one, so the record
+    /// of an earlier handoff may be superseded.
     last_move: Option<u64>,
-    /// Fences that planned moves have overtaken.
+    /// Fences that a handoff has replaced.
     overtaken: Vec<u64>,
-    /// Moves so far.
+    /// Number of handoffs.
     moves: u32,
 }
 
-/// The account.
+/// State of the oracle.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
     shards: BTreeMap<u64, Shard>,
     records: BTreeMap<u64, (u64, Phase)>,
     accepted: BTreeSet<u64>,
-    /// Keys that were done, one bit each.
+    /// Processed keys, one bit each.
     done: u64,
-    /// Of those, the ones that nobody has a reason to do again.
+    /// Processed keys that must not be processed again.
     settled: u64,
-    /// Whether clocks differ, so that a lease can be taken from an owner who believes in it.
+    /// Whether clocks differ, so that a lease can expire while its owner considers it live.
     is_skewed: bool,
     is_cancelled: bool,
     races: Races,
@@ -186,18 +186,18 @@ impl Oracle {
         self.is_skewed = true;
     }
 
-    /// How often what raced with a move.
+    /// Returns the races with handoffs.
     #[must_use]
     pub const fn races(&self) -> Races {
         self.races
     }
 
-    /// Takes in what happened.
+    /// Records and checks an event.
     ///
     /// # Errors
     ///
-    /// [`Broken`] if it must not have.
-    pub fn hear(&mut self, event: Event) -> Result<(), Broken> {
+    /// [`Broken`] if the event violates a property.
+    pub fn observe(&mut self, event: Event) -> Result<(), Broken> {
         self.count(event);
         match event {
             Event::Range { shard, start, end } => {
@@ -222,7 +222,7 @@ impl Oracle {
             Event::Ended { shard, how } => return self.ended(shard, how),
             Event::Unparked { shard } => self.shard(shard).ended = None,
             Event::Released { shard } => {
-                // What an earlier owner left unsaved is done again in any case.
+                // Unsaved progress of an earlier owner is processed again in any case.
                 let unsaved = self.unsaved(shard) & self.settled;
                 return hold(unsaved == 0, Broken::ReleasedUnsaved);
             }
@@ -234,31 +234,31 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether it was heard that the run is cancelled.
+    /// Returns whether the run is cancelled.
     #[must_use]
     pub const fn is_cancelled(&self) -> bool {
         self.is_cancelled
     }
 
-    /// Shards that are not over.
+    /// Returns the shards that are not terminal.
     pub fn open(&self) -> impl Iterator<Item = u64> {
         let is_open = |shard: &Shard| !matches!(shard.ended, Some(Ended::Done | Ended::Split));
         self.shards.iter().filter(move |(_, shard)| is_open(shard)).map(|(id, _)| *id)
     }
 
-    /// Shards that wait for an administrator.
+    /// Returns the parked shards.
     pub fn parked(&self) -> impl Iterator<Item = u64> {
         let is_parked = |shard: &Shard| shard.ended == Some(Ended::Parked);
         self.shards.iter().filter(move |(_, shard)| is_parked(shard)).map(|(id, _)| *id)
     }
 
-    /// Records that are not over, and how far they are.
+    /// Returns the records that have not ended, with their phases.
     pub fn moves(&self) -> impl Iterator<Item = Phase> {
         self.records.values().map(|(_, phase)| *phase).filter(|phase| !phase.is_terminal())
     }
 
-    /// What must hold when everything has come to rest. Nobody raises a fence of a cancelled run,
-    /// so there a record whose source is gone may stay in Transfer.
+    /// Checks the properties of a settled world. In a cancelled run no fence is raised, so a record
+    /// whose source has ended may stay in Transfer.
     ///
     /// # Errors
     ///
@@ -276,7 +276,7 @@ impl Oracle {
         (shard.fence, shard.offer, shard.last_move) = (fence, None, by_move);
         hold(fence > before, Broken::FenceFell)?;
         let Some(handoff) = by_move else {
-            // Whoever had it before crashed or was late: what it did not save is done again.
+            // The previous owner crashed or was late: its unsaved keys are processed again.
             self.settled &= !unsaved;
             return Ok(());
         };
@@ -315,7 +315,7 @@ impl Oracle {
         let shard = self.shard(id);
         if fence != shard.fence {
             hold(!shard.overtaken.contains(&fence), Broken::TwoOwners)?;
-            // A sink refuses it, so it counts for nothing.
+            // A sink refuses the key, so it does not count.
             return hold(is_skewed, Broken::StaleEffect);
         }
         hold(shard.offer.is_none(), Broken::WorkedWhileOffered)?;
@@ -327,7 +327,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Keys of a shard that were done and are not covered.
+    /// Returns the processed keys of a shard that its cursor does not cover.
     fn unsaved(&mut self, id: u64) -> u64 {
         let shard = self.shard(id);
         let rest = keys(shard.next, shard.end);
@@ -338,7 +338,7 @@ impl Oracle {
         self.shards.entry(id).or_default()
     }
 
-    /// Whether a record of the shard, other than that of `but`, is not over.
+    /// Returns whether a record of the shard, other than that of `but`, has not ended.
     fn is_moving(&self, shard: u64, but: Option<u64>) -> bool {
         let is_it = |(handoff, (of, phase)): (&u64, &(u64, Phase))| {
             *of == shard && Some(*handoff) != but && !phase.is_terminal()
@@ -346,7 +346,7 @@ impl Oracle {
         self.records.iter().any(is_it)
     }
 
-    /// Counts what happens to a shard while a move of it is under way.
+    /// Counts the events of a shard during a handoff.
     fn count(&mut self, event: Event) {
         match event {
             Event::Granted { shard, by_move: None, .. } if self.is_moving(shard, None) => {
@@ -388,7 +388,7 @@ impl Oracle {
     }
 }
 
-/// The bits of the keys from `start` to before `end`.
+/// Returns the bits of the keys in `[start, end)`.
 fn keys(start: u8, end: u8) -> u64 {
     let below = |key: u8| 1_u64.checked_shl(key.into()).map_or(u64::MAX, |bit| bit - 1);
     below(end.max(start)) & !below(start)

@@ -1,4 +1,4 @@
-//! Numbers from a seed.
+//! Pseudo-random numbers from a seed.
 
 /// A sequence of numbers.
 #[derive(Clone, Debug)]
@@ -9,18 +9,18 @@ impl Random {
         Self(mix(seed))
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which is not zero.
     pub(super) const fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         ((mix(self.0) as u128 * bound as u128) >> 64) as u64
     }
 
-    /// True once in `bound` draws.
+    /// Returns true once in `bound` draws on average.
     pub(super) const fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
     }
 
-    /// A place in a list of `len`, which is not empty.
+    /// Returns an index into a non-empty list of `len`.
     pub(super) const fn place(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }

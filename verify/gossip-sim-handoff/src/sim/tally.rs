@@ -1,31 +1,31 @@
-//! What many schedules came to.
+//! Counters over many schedules.
 
 use std::ops::AddAssign;
 
-/// How often what raced with a planned move.
+/// Number of races with a handoff, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Races {
-    /// Offers that stood.
+    /// Stored offers.
     pub offers: u64,
-    /// Offers that were accepted.
+    /// Accepted offers.
     pub moves: u64,
-    /// A shard was split while a move of it was under way.
+    /// A shard was split during its handoff.
     pub split: u64,
-    /// A shard was taken by somebody else while a move of it was under way.
+    /// A shard was acquired by another worker during its handoff.
     pub expiry: u64,
-    /// A shard was parked while a move of it was under way.
+    /// A shard was parked during its handoff.
     pub park: u64,
-    /// The run was cancelled while a move was under way.
+    /// The run was cancelled during a handoff.
     pub cancel: u64,
-    /// A shard was offered that had moved before, or while an earlier move was not over.
+    /// A shard was offered after or during an earlier handoff.
     pub second: u64,
     /// An offer was withdrawn.
     pub withdrawn: u64,
 }
 
 impl Races {
-    /// The kinds of races, with their names, and in how many of a thousand schedules each must be
-    /// met on average for a campaign to have shown anything.
+    /// Returns the kinds of races with their names and the required average number per thousand
+    /// schedules.
     #[must_use]
     pub const fn kinds(&self) -> [(&'static str, u64, u64); 6] {
         [
@@ -52,26 +52,26 @@ impl AddAssign for Races {
     }
 }
 
-/// What was done to the store and to processes.
+/// Injected faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Requests that never arrived.
+    /// Lost requests.
     pub lost_requests: u64,
-    /// Replies that never arrived.
+    /// Lost replies.
     pub lost_replies: u64,
-    /// Requests that arrived when nobody waited for them any more.
+    /// Requests that arrived after their timeout.
     pub delayed: u64,
-    /// Requests that arrived twice.
+    /// Duplicated requests.
     pub doubled: u64,
-    /// Operations of which nothing more was heard.
+    /// Operations without any further reply.
     pub silences: u64,
-    /// Processes that ended between or within operations.
+    /// Crashes of processes between or within operations.
     pub crashes: u64,
-    /// Times that the clock jumped by a lease.
+    /// Clock jumps by a lease duration.
     pub jumps: u64,
     /// Worlds in which clocks differed.
     pub skewed: u64,
-    /// Steps of others in the middle of an operation.
+    /// Steps of other participants within an operation.
     pub meanwhile: u64,
 }
 

@@ -1,7 +1,7 @@
-//! One world: a disk, a clock, some workers and an administrator, and what becomes of a seed.
+//! One world: a disk, a clock, some workers and an administrator, driven by a seed.
 //!
-//! A step is one thing that one of them does. In the middle of an operation, between what it read
-//! and what it commits, others may do something too: [`SimStore::commit`] lets them.
+//! A step is one action of one participant. Between the read and the commit of an operation other
+//! participants may act, too: [`SimStore::commit`] runs them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,32 +30,32 @@ pub(super) const RUN: RunId = RunId::from_raw(1);
 
 /// Ticks of a lease.
 pub(super) const LEASE: u64 = 24;
-/// The most workers of a world: a move, a second one, a third party, and one that only takes.
+/// Maximum number of workers: two for a handoff, one for a second handoff, one that only claims.
 pub(super) const WORKERS_MAX: usize = 4;
-/// The most shards of a world at its start.
+/// Maximum number of initial shards.
 const SHARDS_MAX: u64 = 3;
-/// Keys of each of them; all keys of a world are bits of one number.
+/// Keys per shard; all keys of a world are bits of one number.
 const KEYS_EACH: u8 = 8;
-/// Steps of a world: from a single move to several that overlap.
+/// Steps of a world: enough for one handoff up to several overlapping ones.
 const STEPS: std::ops::Range<u64> = 20..61;
-/// Rounds after which a world without faults has come to rest: an offer and two leases end, a
-/// shard is taken, moved once more by whoever drains, worked off, and every record is recovered.
+/// Rounds within which a world without faults settles: an offer and two leases end, a shard is
+/// acquired, handed off once more by a drain and processed, and every record is recovered.
 const SETTLE_ROUNDS: u64 = 40;
 /// Ticks of such a round.
 const SETTLE_TICKS: u64 = 8;
-/// How deep operations are interleaved: one in the middle of another, in the middle of a third.
+/// Maximum nesting of interleaved operations.
 const DEPTH_MAX: u32 = 2;
-/// Steps after which what was delayed is lost. The log of a shard forgets after sixteen operations
+/// Steps after which a delayed request is lost. The log of a shard evicts after sixteen operations
 /// (the limit that [`lease_handoff`](gossip_handoff::lease_handoff) states), so no delay outlasts
 /// it here.
 const DELAY_MAX: u64 = 12;
 
 const _: () = assert!((SHARDS_MAX as u8) * KEYS_EACH < 64);
 
-/// When a world begins.
+/// Start time of a world.
 const START: u64 = 10;
 
-/// What a world of so many shards begins with; made once, and forked for every schedule.
+/// The initial state of a world with a number of shards; created once and cloned per schedule.
 pub(super) struct Base {
     disk: Disk,
     leases: Vec<Lease>,
@@ -78,69 +78,69 @@ impl Base {
         let (now, op) = (LogicalTime::from_raw(1), OpId::from_raw(1));
         let config = config.expect("good settings");
         let made = admin.create_run_with_shards(now, TENANT, RUN, config, &roots, op);
-        made.expect("a good manifest");
+        made.expect("a valid manifest");
         let now = LogicalTime::from_raw(START);
         let mut acquire = |nth: u64| {
             let (key, mut scratch) =
                 (ShardKey::new(RUN, ShardId::from_raw(nth)), AcquireScratch::new());
             let by = WorkerId::from_raw(1);
             let got = admin.acquire_and_restore_into(now, TENANT, key, by, &mut scratch);
-            got.expect("nobody has it").lease
+            got.expect("the shard is free").lease
         };
         let leases = (0..shards).map(&mut acquire).collect();
         let disk = world.disk.borrow().clone();
         Self { disk, leases }
     }
 
-    /// The bases of all worlds.
+    /// Returns the initial states of all worlds.
     pub(super) fn all() -> Vec<Self> {
         (1..=SHARDS_MAX).map(Self::new).collect()
     }
 }
 
-/// The place of the administrator among those who use the disk.
+/// Index of the administrator among the participants.
 const ADMIN: usize = WORKERS_MAX;
 
-/// What keeps one of them from the disk.
+/// Why a participant cannot use the disk.
 #[derive(Debug, Default)]
 struct Line {
-    /// Nothing more is heard until the operation is over.
+    /// All replies are lost until the operation has ended.
     is_silent: Cell<bool>,
     /// The process has ended.
     is_dead: Cell<bool>,
 }
 
-/// Large and used again; one for each depth of interleaving.
+/// Large reusable buffers, one per nesting depth.
 pub(super) type Scratches = RefCell<Vec<Box<AcquireScratch>>>;
 
-/// Everything there is.
+/// State of a world.
 pub(super) struct World {
     pub(super) disk: RefCell<Disk>,
     pub(super) random: RefCell<Random>,
     pub(super) bug: Option<Bug>,
     now: Cell<u64>,
-    /// By how much the clock of each worker is ahead.
+    /// Clock offset of each worker.
     ahead: Vec<u64>,
     lines: [Line; WORKERS_MAX + 1],
-    /// The workers; one that acts is not in its slot.
+    /// The workers; an acting worker is not in its slot.
     slots: RefCell<Vec<Option<Box<Actor>>>>,
     scratches: Scratches,
-    /// What was delayed or doubled, and since which step.
+    /// Delayed and duplicated requests with their step.
     letters: RefCell<Vec<(Txn, u64)>>,
     step: Cell<u64>,
     depth: Cell<u32>,
     is_faulty: Cell<bool>,
     pub(super) faults: Cell<Faults>,
-    /// Handles so far; each has a number of its own.
+    /// Number of handles created so far, used as a unique number.
     handles: Cell<u64>,
 }
 
-/// Plays the schedule of `plan`.
-pub(super) fn play(bases: &[Base], scratches: &Scratches, plan: Plan) -> Outcome {
+/// Runs the schedule of `plan`.
+pub(super) fn run(bases: &[Base], scratches: &Scratches, plan: Plan) -> Outcome {
     let mut random = Random::new(plan.seed);
     let base = &bases[random.place(bases.len())];
     let workers = 2 + random.place(WORKERS_MAX - 1);
-    // Where clocks differ, it is by a few ticks; in most worlds they agree.
+    // Clocks differ by at most a few ticks; in most worlds they agree.
     let is_skewed = random.one_in(4);
     let mut ahead = |_: usize| if is_skewed { random.below(6) } else { 0 };
     let ahead: Vec<u64> = (0..workers).map(&mut ahead).collect();
@@ -148,7 +148,7 @@ pub(super) fn play(bases: &[Base], scratches: &Scratches, plan: Plan) -> Outcome
     if is_skewed {
         disk.oracle_mut().skew();
     }
-    if plan.tells {
+    if plan.is_traced {
         disk.tell();
     }
     let world = World::empty(disk, random, plan.bug, &ahead);
@@ -161,7 +161,7 @@ pub(super) fn play(bases: &[Base], scratches: &Scratches, plan: Plan) -> Outcome
         std::iter::once(first).chain(others).map(|actor| Some(Box::new(actor))).collect();
     world.run();
     let rounds = world.settle();
-    // The workers hold the world, so they go first.
+    // The workers hold references to the world, so they are dropped first.
     world.slots.borrow_mut().clear();
     world.scratches.swap(scratches);
     let mut disk = world.disk.borrow_mut();
@@ -172,7 +172,7 @@ pub(super) fn play(bases: &[Base], scratches: &Scratches, plan: Plan) -> Outcome
         trace: disk.trace(),
         races: disk.oracle().races(),
         faults: world.faults.get(),
-        story: disk.take_story(),
+        events: disk.take_events(),
     }
 }
 
@@ -204,7 +204,7 @@ impl World {
         self.random.borrow_mut().one_in(bound)
     }
 
-    /// What the clock of a worker says.
+    /// Returns the time of a worker's clock.
     pub(super) fn now(&self, place: usize) -> LogicalTime {
         LogicalTime::from_raw(self.now.get() + self.ahead.get(place).copied().unwrap_or(0))
     }
@@ -213,7 +213,7 @@ impl World {
         self.ahead.len()
     }
 
-    /// Whether anything goes wrong; if not, everything comes to rest.
+    /// Returns whether faults are injected.
     pub(super) fn is_faulty(&self) -> bool {
         self.is_faulty.get()
     }
@@ -222,7 +222,7 @@ impl World {
         self.lines[place].is_dead.get()
     }
 
-    /// Lends a scratch.
+    /// Runs a closure with a scratch buffer.
     pub(super) fn with_scratch<T>(&self, use_it: impl FnOnce(&mut AcquireScratch) -> T) -> T {
         let mut scratch = self.scratches.borrow_mut().pop().unwrap_or_default();
         let used = use_it(&mut scratch);
@@ -230,16 +230,16 @@ impl World {
         used
     }
 
-    /// A number for a handle that no other has.
+    /// Returns a unique number for a handle.
     pub(super) fn fresh_nonce(&self) -> u64 {
         self.handles.set(self.handles.get() + 1);
         self.handles.get()
     }
 
-    /// A worker did a key, unless its process has ended meanwhile.
+    /// Records a processed key, unless the worker's process has ended.
     pub(super) fn did(&self, place: usize, shard: u64, fence: u64, key: u8) {
         if !self.is_dead(place) {
-            self.disk.borrow_mut().hear(Event::Did { shard, fence, key });
+            self.disk.borrow_mut().observe(Event::Did { shard, fence, key });
         }
     }
 
@@ -253,7 +253,7 @@ impl World {
         self.disk.borrow().broken().is_some()
     }
 
-    /// Everything that happens until faults stop.
+    /// Runs the steps with faults.
     fn run(self: &Rc<Self>) {
         let steps = STEPS.start + self.below(STEPS.end - STEPS.start);
         while self.step.get() < steps && !self.is_broken() {
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// One worker other than `but` does something.
+    /// Runs an action of one worker other than `but`.
     fn act(self: &Rc<Self>, but: Option<usize>) {
         let place = self.random.borrow_mut().place(self.worker_count());
         if Some(place) == but {
@@ -290,7 +290,7 @@ impl World {
         self.put_back(place, actor);
     }
 
-    /// Back into its slot, or a new process of the same name if it has ended.
+    /// Puts a worker back into its slot, or a new process with the same id if it has ended.
     fn put_back(self: &Rc<Self>, place: usize, actor: Box<Actor>) {
         let actor = if self.is_dead(place) {
             drop(actor);
@@ -311,7 +311,7 @@ impl World {
         self.put_back(place, actor);
     }
 
-    /// Something that was delayed or doubled arrives, or is lost because it took too long.
+    /// Delivers a delayed or duplicated request, or drops it if it is too old.
     fn deliver(&self) {
         let step = self.step.get();
         self.letters.borrow_mut().retain(|(_, since)| step < since + DELAY_MAX);
@@ -323,7 +323,7 @@ impl World {
         }
     }
 
-    /// The administrator brings parked shards back, or now and then cancels the run.
+    /// Unparks parked shards, or sometimes cancels the run.
     fn administer(self: &Rc<Self>) {
         let parked = self.disk.borrow().oracle().parked().next();
         let cancels = parked.is_none() && self.one_in(4);
@@ -334,14 +334,14 @@ impl World {
         let (now, op) = (self.now(ADMIN), OpId::from_raw(nonce));
         if let Some(shard) = parked {
             let key = ShardKey::new(RUN, ShardId::from_raw(shard));
-            // A lost race or a lost reply is nothing to an administrator.
-            let _told = admin.unpark_shard(now, TENANT, key, op);
+            // The administrator ignores a lost race or a lost reply.
+            let _result = admin.unpark_shard(now, TENANT, key, op);
         } else if cancels && admin.cancel_run(now, TENANT, RUN, op).is_ok() {
-            self.disk.borrow_mut().hear(Event::Cancelled);
+            self.disk.borrow_mut().observe(Event::Cancelled);
         }
     }
 
-    /// Lets everything come to its end without faults; answers how many rounds it took.
+    /// Runs without faults until the world settles; returns the number of rounds.
     fn settle(self: &Rc<Self>) -> u64 {
         self.is_faulty.set(false);
         self.letters.borrow_mut().clear();
@@ -382,7 +382,7 @@ impl World {
         admin.get_run(TENANT, RUN).is_ok_and(|run| run.status().is_terminal())
     }
 
-    /// Others do something while `place` waits for its commit.
+    /// Runs other participants while `place` waits for its commit.
     fn meanwhile(self: &Rc<Self>, place: usize) {
         if self.depth.get() < DEPTH_MAX && self.one_in(8) {
             self.depth.set(self.depth.get() + 1);
@@ -393,7 +393,7 @@ impl World {
     }
 }
 
-/// The disk, as one of those who use it sees it.
+/// The disk, as used by one participant.
 #[derive(Clone)]
 pub(super) struct SimStore {
     world: Rc<World>,
@@ -418,7 +418,7 @@ impl SimStore {
         self.world.letters.borrow_mut().push((txn.clone(), self.world.step.get()));
     }
 
-    /// What becomes of a commit when something goes wrong.
+    /// Applies a fault to a commit.
     fn mishap(&self, txn: &Txn) -> CommitOutcome {
         let world = &self.world;
         match world.below(8) {

@@ -1,4 +1,4 @@
-//! The record of the one move of the search: a repository that can be forked.
+//! The record of the searched handoff: a repository that is cheap to clone.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use gossip_handoff::{RepositoryError, Stored, Version};
 
 /// One record or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Shelf {
+pub(super) struct ForkRecords {
     stored: Option<Arc<(Record, Version)>>,
 }
 
-impl Shelf {
+impl ForkRecords {
     pub(super) fn stored(&self) -> Option<Stored> {
         let (record, version) = self.stored.as_deref().cloned()?;
         Some(Stored { record, version })
     }
 
-    /// The record, if it is not over.
+    /// Returns the record if it has not ended.
     pub(super) fn live(&self) -> Option<Stored> {
         self.stored().filter(|stored| !stored.record.state.is_terminal())
     }
 
-    /// The record itself.
+    /// Returns the record.
     pub(super) fn record(&self) -> Option<&Record> {
         self.stored.as_deref().map(|stored| &stored.0)
     }
