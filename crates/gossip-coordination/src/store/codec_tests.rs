@@ -399,7 +399,7 @@ fn a_handoff_may_be_as_long_as_its_limit_and_no_longer() {
 }
 
 #[test]
-#[should_panic(expected = "an active shard stands in the claim index")]
+#[should_panic(expected = "an active shard is in the claim index")]
 fn an_active_shard_without_an_index_entry_is_not_stored() {
     let history = History::new();
     let view = history.coordinator.shard(TENANT, key(0)).unwrap();

@@ -313,7 +313,7 @@ fn a_run_that_cannot_be_is_refused(
 #[rstest]
 #[case::reserved_process(KeyKind::Worker, "flags", &[1], "flags: unknown flags 0x01")]
 #[case::unknown_state(KeyKind::Worker, "state", &[3], "state: unknown number 3")]
-#[case::owner_without_fence(KeyKind::Owner, "fence", &[0; 8], "an owner has a real fence")]
+#[case::owner_without_fence(KeyKind::Owner, "fence", &[0; 8], "an owner's fence is at least the initial one")]
 #[case::deletion_without_hash(KeyKind::Tombstone, "payload_hash", &[0; 8], "payload_hash: zero")]
 #[case::empty_chunk(KeyKind::RunRoots, "count", &[0, 0], "a chunk holds at least one root")]
 #[case::too_many_roots(KeyKind::RunRoots, "count", &[17, 39], "count: 10001 is above")]

@@ -1,22 +1,22 @@
-//! Deleting runs: those that can be read by the ordinary rules, and those whose head or list of
-//! roots is damaged by name.
+//! Deletion of runs: readable ones by the ordinary rules, damaged ones by an explicit request.
 //!
-//! A damaged run never goes by an ordinary deletion. To one that can be read the ordinary rules
-//! apply however it is asked for, and one of a newer format is left to a newer program. In between
-//! nothing is known of the run but that it is there, so it goes whatever it was: the tombstone
-//! takes the place of the head, and then `purge` takes the rest away, as for any other. The names
-//! of the roots mark a sweep that broke off by their keys, whatever they say.
+//! An ordinary deletion refuses a damaged run. Conversely, a readable run is always deleted by the
+//! ordinary rules, and a run of a newer format is left to a newer program. For a damaged run
+//! nothing is known but its existence, so it is deleted whatever its status: the tombstone replaces
+//! the head, and `purge` deletes the rest, as for any run. The keys of the root names mark an
+//! interrupted purge, whatever their values.
 //!
-//! Damage is what a record says, and never an error of the engine; and it must be shown several
-//! times, the same each time.
+//! Damage is a property of a record, never an error of the engine, and several reads must return
+//! the same damage.
 //!
-//! The commit compares the head that was found damaged. Names of roots are written and deleted with
-//! the head, so what was read of them while it stood is of that head, too.
+//! The commit compares the damaged head. Root names are written and deleted with the head, so names
+//! read while it existed belong to it.
 //!
-//! # What is given back
-//! Shards that were made are given back when they are taken away. How many were reserved and never
-//! made only the head says; if it does not, they are what the tenant's count has and nothing else
-//! accounts for. If a second head of the tenant is damaged, the rest is given back with that one.
+//! # Quota
+//! Created shards are subtracted from the count when they are deleted. The number of reserved
+//! shards that were never created is known only from the head; if that is unreadable, it is the
+//! part of the tenant's count that nothing else accounts for. If a second head of the tenant is
+//! damaged, the remainder is subtracted with that one.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
 
@@ -28,24 +28,24 @@ use super::key::{Key, KeyKind};
 use super::purge;
 use super::quota::Quota;
 use super::range::KeyRange;
-use super::run_flight::{self, bury, load_run};
+use super::run_flight::{self, load_run, put_tombstone};
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{DeleteRun, RunChange, Tombstone};
 use crate::run_errors::DeleteRunError;
 
-/// How often the runs of a tenant are counted again, because shards were made meanwhile.
+/// Maximum recounts of a tenant's shards because of concurrent registrations.
 const COUNT_TRIES_MAX: usize = 8;
 
-/// Looks that must show the same damage before it is believed. What a wire or a server spoilt once
-/// is not shown the same again, and a run that is whole must not go by it.
-const LOOKS: usize = 3;
+/// Number of reads that must return the same damage. A network or server fault does not repeat with
+/// the same bytes, and an intact run must not be deleted because of one.
+const READS: usize = 3;
 
-/// Between two looks, in ticks.
-const LOOK_TICKS: u64 = 16;
+/// Wait between two reads, in ticks.
+const READ_INTERVAL_TICKS: u64 = 16;
 
-/// Deletes a run by the ordinary rules, with its shards.
+/// Deletes a run and its shards by the ordinary rules.
 pub(super) async fn delete(
     core: &mut Core,
     io: &Io,
@@ -53,13 +53,14 @@ pub(super) async fn delete(
     operation: DeleteRun,
 ) -> Result<IdempotentOutcome<()>, DeleteRunError> {
     let DeleteRun { tenant, run, .. } = operation;
+    // Before the head is deleted: a purge that stops at a newer record would leave a partial run.
     purge::refuse_newer_shards(core, io, tenant, run).await?;
     let deleted = run_flight::fly(core, io, now, &operation, false).await?;
     purge::purge(core, io, tenant, run).await?;
     Ok(deleted)
 }
 
-/// Deletes a run whose record is damaged, with its shards; one that is not by the ordinary rules.
+/// Deletes a run with a damaged record, and its shards; a readable run by the ordinary rules.
 pub(super) async fn delete_damaged(
     core: &mut Core,
     io: &Io,
@@ -71,20 +72,20 @@ pub(super) async fn delete_damaged(
     let mut tries = core.tries("delete_damaged.commit");
     let mut unresolved: Option<Vec<u8>> = None;
     loop {
-        let found = Found::look(core, io, tenant, run).await;
+        let found = Found::confirm(core, io, tenant, run).await;
         let found = found.map_err(|error| tries.ended(error))?;
-        if unresolved.take_if(|ours| found.is_buried_by(ours)).is_some() {
+        if unresolved.take_if(|ours| found.is_deleted_by(ours)).is_some() {
             break;
         }
         let Some(head) = &found.damaged else {
-            // A burial whose reply was lost may still come.
+            // A deletion whose reply was lost may still be applied.
             return match unresolved {
-                Some(_) => Err(tries.ended(shown_otherwise()).into()),
+                Some(_) => Err(tries.ended(reads_differ()).into()),
                 None => delete(core, io, now, operation).await,
             };
         };
-        let burial = found.bury(core, io, head, (tenant, run), &tombstone).await;
-        let (txn, grave) = burial.map_err(|error| tries.ended(error))?;
+        let prepared = found.delete_txn(core, io, head, (tenant, run), &tombstone).await;
+        let (txn, tombstone_bytes) = prepared.map_err(|error| tries.ended(error))?;
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => break,
@@ -93,7 +94,7 @@ pub(super) async fn delete_damaged(
                 tries.failed(Some(lost), Quota::has(&lost))?
             }
             CommitOutcome::Unknown => {
-                unresolved = Some(grave);
+                unresolved = Some(tombstone_bytes);
                 tries.failed(None, false)?
             }
         };
@@ -104,26 +105,31 @@ pub(super) async fn delete_damaged(
     Ok(IdempotentOutcome::Executed(()))
 }
 
-/// What there is of a run.
+/// The stored records of a run.
 struct Found {
-    /// The head, if it or the roots cannot be read.
+    /// The head, if it or the roots are damaged.
     damaged: Option<Versioned>,
     tombstone: Option<Versioned>,
     quota: Quota,
-    /// Whether the names of roots, or some of them, are there.
+    /// Whether any chunk of root names exists.
     has_names: bool,
 }
 
 impl Found {
-    /// Looks until damage was shown often enough, or is not there.
-    async fn look(core: &Core, io: &Io, tenant: TenantId, run: RunId) -> Result<Self, InfraError> {
-        let mut found = Self::probe(core, io, tenant, run).await?;
-        for _ in 1..LOOKS {
+    /// Reads until damage is confirmed or absent.
+    async fn confirm(
+        core: &Core,
+        io: &Io,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Self, InfraError> {
+        let mut found = Self::read_once(core, io, tenant, run).await?;
+        for _ in 1..READS {
             let Some(head) = found.damaged else { break };
-            io.pause(LOOK_TICKS).await;
-            found = Self::probe(core, io, tenant, run).await?;
+            io.pause(READ_INTERVAL_TICKS).await;
+            found = Self::read_once(core, io, tenant, run).await?;
             if found.damaged.as_ref().is_some_and(|again| *again != head) {
-                return Err(shown_otherwise());
+                return Err(reads_differ());
             }
         }
         if let Some(head) = &found.damaged {
@@ -135,10 +141,15 @@ impl Found {
         Ok(found)
     }
 
-    /// What there is, as one look shows it.
-    async fn probe(core: &Core, io: &Io, tenant: TenantId, run: RunId) -> Result<Self, InfraError> {
-        let (key, grave) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
-        let mut reads = [key, grave, Key::TenantCounter { tenant }].map(Read::Get).to_vec();
+    /// Reads the records once.
+    async fn read_once(
+        core: &Core,
+        io: &Io,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Self, InfraError> {
+        let (key, tombstone_key) = (Key::RunHead { tenant, run }, Key::Tombstone { tenant, run });
+        let mut reads = [key, tombstone_key, Key::TenantCounter { tenant }].map(Read::Get).to_vec();
         reads.push(Read::Count(KeyRange::roots_of(tenant, run)));
         let mut answers = io.read(reads).await?;
         let (head, tombstone) = (answers.value(), answers.value());
@@ -151,8 +162,8 @@ impl Found {
         Ok(Self { damaged, tombstone, quota, has_names })
     }
 
-    /// The transaction that buries the run whose `head` is damaged, or whose roots are.
-    async fn bury(
+    /// Returns the transaction that deletes the run with the damaged `head` or roots.
+    async fn delete_txn(
         &self,
         core: &Core,
         io: &Io,
@@ -161,8 +172,8 @@ impl Found {
         tombstone: &Tombstone,
     ) -> Result<(Txn, Vec<u8>), InfraError> {
         let counted;
-        let (quota, never_made) = match decode_run_head(tenant, run, &head.bytes) {
-            Ok(part) => (&self.quota, part.roots().never_made()),
+        let (quota, never_created) = match decode_run_head(tenant, run, &head.bytes) {
+            Ok(part) => (&self.quota, part.roots().never_created()),
             Err(_) => {
                 counted = unaccounted(core, io, tenant, run).await?;
                 (&counted.0, counted.1)
@@ -170,10 +181,11 @@ impl Found {
         };
         let mut txn = Txn::new();
         txn.expect(Key::RunHead { tenant, run }, Some(head));
-        let grave = self.tombstone.as_ref();
-        let bytes = bury(&mut txn, (tenant, run), tombstone, grave, (quota, never_made))?;
+        let stored = self.tombstone.as_ref();
+        let bytes =
+            put_tombstone(&mut txn, (tenant, run), tombstone, stored, (quota, never_created))?;
         if !self.has_names {
-            // They are how a sweep that breaks off is found; what they name does not matter then.
+            // `gc` finds an interrupted purge by the root names; their content does not matter.
             let any = [ShardId::from_raw(0)];
             let names = encoded(|out| encode_roots(tenant, run, 0, &any, out));
             txn.put(Key::RunRoots { tenant, run, chunk: 0 }, names);
@@ -181,12 +193,12 @@ impl Found {
         Ok((txn, bytes))
     }
 
-    fn is_buried_by(&self, tombstone: &[u8]) -> bool {
+    fn is_deleted_by(&self, tombstone: &[u8]) -> bool {
         self.tombstone.as_ref().is_some_and(|stored| stored.bytes == tombstone)
     }
 }
 
-/// Whether the run whose head is `head` cannot be read by what its records say.
+/// Returns whether the records of the run with this `head` cannot be decoded.
 async fn is_damaged(
     core: &Core,
     io: &Io,
@@ -196,14 +208,15 @@ async fn is_damaged(
     let Err(error) = load_run(core, io, (tenant, run), false, Vec::new()).await else {
         return Ok(false);
     };
-    // What only says that it is newer is damaged, too.
+    // A value that claims a newer format but has a wrong checksum is damaged, too.
     let is_newer = matches!(&error, InfraError::Refused { why: StoreRefusal::NewerFormat, .. });
     if !error.is_of_record() && !is_newer {
         return Err(error);
     }
     let is_of_head = is_about(&error, KeyKind::RunHead);
+    // The head decodes in one read and not in the other: a transient fault, not damage.
     if is_of_head && decode_run_head(tenant, run, &head.bytes).is_ok() {
-        return Err(shown_otherwise());
+        return Err(reads_differ());
     }
     Ok(true)
 }
@@ -216,18 +229,18 @@ fn is_about(error: &InfraError, kind: KeyKind) -> bool {
     }
 }
 
-/// The store shows a record once so and once otherwise.
-fn shown_otherwise() -> InfraError {
-    let message = "a record was damaged in one look and otherwise in the next".to_owned();
+/// The error for a record that two reads returned differently.
+fn reads_differ() -> InfraError {
+    let message = "two reads of a damaged record differ".to_owned();
     InfraError::Transient { operation: "delete_damaged.load", message }
 }
 
-/// Shards that count for the tenant, that were not made, and that no run but `lost` has reserved;
-/// none if another run does not say how many it has. And the count of that instant.
+/// Returns the tenant's count, and how many of its shards were neither created nor reserved by
+/// another run than `lost`; zero if another head is unreadable.
 ///
-/// Runs that do not fit in one page are not read at one instant. But who reserves shards, or gives
-/// some back, changes the counter, and who makes reserved ones only adds shards: while both stay
-/// the same, so do the reservations.
+/// Heads that do not fit in one page are not read in one snapshot. But a reservation, or its
+/// release, changes the counter, and the creation of reserved shards changes their number: while
+/// both stay the same, so do the reservations.
 async fn unaccounted(
     core: &Core,
     io: &Io,
@@ -239,13 +252,13 @@ async fn unaccounted(
         let (mut first, mut reserved) = (None, 0);
         let mut rest = Some(KeyRange::runs_of(tenant));
         while let Some(range) = rest {
-            let made = Read::Count(KeyRange::all_hot_shards_of(tenant));
+            let created = Read::Count(KeyRange::all_hot_shards_of(tenant));
             let count = Read::Get(Key::TenantCounter { tenant });
-            let mut answers = io.read(vec![Read::Scan { range, limit }, made, count]).await?;
-            let (page, made) = (answers.page(), answers.count());
+            let mut answers = io.read(vec![Read::Scan { range, limit }, created, count]).await?;
+            let (page, created) = (answers.page(), answers.count());
             let quota = Quota { count: answers.value(), allotment: None };
-            let seen = (made, quota.count.as_ref().map(|count| count.revision));
-            if *first.get_or_insert(seen) != seen {
+            let snapshot = (created, quota.count.as_ref().map(|count| count.revision));
+            if *first.get_or_insert(snapshot) != snapshot {
                 break;
             }
             let Some(more) = reserved_by_others(tenant, lost, &page) else {
@@ -255,22 +268,22 @@ async fn unaccounted(
             rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
             if rest.is_none() {
                 let counted = quota.used(tenant)?;
-                return Ok((quota, counted.saturating_sub(made + reserved)));
+                return Ok((quota, counted.saturating_sub(created + reserved)));
             }
         }
     }
-    let message = "shards were made whenever they were counted".to_owned();
+    let message = "shards were created during every count".to_owned();
     Err(InfraError::Transient { operation: "delete_damaged.count", message })
 }
 
-/// Shards that runs in `page` have reserved and not made, `lost` apart; `None` if one cannot be
-/// read.
+/// Returns the shards that runs in `page` other than `lost` have reserved and not created; `None`
+/// if a head is unreadable.
 fn reserved_by_others(tenant: TenantId, lost: RunId, page: &Page) -> Option<u64> {
     let mut reserved = 0;
     for (key, value) in page {
         let Key::RunHead { run, .. } = *key else { continue };
         if run != lost {
-            reserved += decode_run_head(tenant, run, &value.bytes).ok()?.roots().never_made();
+            reserved += decode_run_head(tenant, run, &value.bytes).ok()?.roots().never_created();
         }
     }
     Some(reserved)

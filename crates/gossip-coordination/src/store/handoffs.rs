@@ -1,16 +1,16 @@
-//! Records of planned moves over a store: saved, loaded, found by whom they concern, forgotten.
+//! Handoff records in a store: save, load, list by party, forget.
 //!
-//! What a record says is the business of `gossip-handoff`; here it is bytes, two parties, and
-//! whether it is over. These are flights, so `gossip-handoff` has one body behind its blocking and
-//! its asynchronous repository.
+//! The payload belongs to `gossip-handoff`; here a record is bytes, two parties, and whether it is
+//! over. The functions are flights, so `gossip-handoff` shares one implementation between its
+//! blocking and its asynchronous repository.
 //!
 //! # Invariants
-//! - A save compares the revision, so of two who save over the same one gets
+//! - A save compares the revision, so of two concurrent saves one gets
 //!   [`SaveHandoffError::Conflict`].
-//! - A record that is not over has an index entry for each of its parties, and one that is over has
-//!   none: they are written in the same commit.
-//! - Every save carries a mark of its own. A save whose reply was lost looks for its mark before it
-//!   says what happened.
+//! - A record that is not over has an index entry for each party, and one that is over has none:
+//!   both are written in the same commit.
+//! - Every save carries its own mark. A save whose reply was lost looks for its mark before it
+//!   returns.
 
 use gossip_contracts::identity::TenantId;
 use thiserror::Error;
@@ -28,48 +28,47 @@ use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::handoff::HandoffId;
 
-/// Records that are loaded in one read: together they stay below the 4 MiB that a reply of an
-/// engine may have.
+/// Records per read: together they stay below the 4 MiB limit of an engine's reply.
 const RECORDS_PER_READ: usize = 8;
 
 const _: () = assert!(RECORDS_PER_READ * (HANDOFF_PAYLOAD_MAX + 256) < 4 << 20);
 
-/// A record as it is stored.
+/// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHandoff {
-    /// Which move.
+    /// The handoff.
     pub handoff: HandoffId,
-    /// What the next save compares.
+    /// The revision that the next save compares.
     pub revision: u64,
-    /// What the record says.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
 /// One save of a record.
 #[derive(Clone, Copy, Debug)]
 pub struct HandoffWrite<'a> {
-    /// Whose record.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Which move.
+    /// The handoff.
     pub handoff: HandoffId,
-    /// What it says.
+    /// The payload.
     pub payload: &'a [u8],
-    /// Numbers of the two parties. They never change while the record is there.
+    /// Numbers of the two parties. They never change during the life of the record.
     pub parties: [u64; 2],
-    /// Whether the move is over with this save.
+    /// Whether the handoff is over with this save.
     pub is_over: bool,
-    /// The revision to save over; `None` if the record must not be there.
+    /// The revision to replace; `None` if the record must not exist.
     pub expected: Option<u64>,
     /// A number that no other save of the store has.
     pub mark: u64,
 }
 
-/// Why a record was not saved or forgotten.
+/// Why a record was not saved or deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SaveHandoffError {
-    /// The record is not as it was expected: somebody else saved it, or forgot it.
-    #[error("the record of the move was changed by somebody else")]
+    /// The record changed since the expected revision.
+    #[error("the handoff record was changed by another writer")]
     Conflict,
     /// The record is too long.
     #[error(transparent)]
@@ -79,7 +78,7 @@ pub enum SaveHandoffError {
     Store(#[from] InfraError),
 }
 
-/// Saves a record; answers its revision.
+/// Saves a record and returns its revision.
 #[must_use]
 pub fn save_handoff(
     limits: StoreLimits,
@@ -90,11 +89,11 @@ pub fn save_handoff(
         encode_handoff(write.tenant, write.handoff, (write.mark, write.payload), &mut value)?;
         let txn = save_txn(&write, value);
         check_fits(limits, &txn)?;
-        Commit { io: &io, write, operation: "handoff.save" }.carry(&txn).await
+        Commit { io: &io, write, operation: "handoff.save" }.run(&txn).await
     })
 }
 
-/// Forgets a record that is over and still at `revision`.
+/// Deletes a record that is over and still at `revision`.
 #[must_use]
 pub fn forget_handoff(
     tenant: TenantId,
@@ -111,7 +110,7 @@ pub fn forget_handoff(
             let outcome = io.commit(txn.clone()).await.map_err(|error| tries.ended(error))?;
             let ticks = match outcome {
                 CommitOutcome::Applied { .. } => return Ok(()),
-                // Forgotten is forgotten, whoever did it.
+                // A missing record is the goal, whichever writer deleted it.
                 CommitOutcome::Conflict(_) if load(&io, tenant, handoff).await?.is_none() => {
                     return Ok(());
                 }
@@ -123,7 +122,7 @@ pub fn forget_handoff(
     })
 }
 
-/// The record of a move, if there is one.
+/// Loads the record of a handoff, if it exists.
 #[must_use]
 pub fn load_handoff(
     tenant: TenantId,
@@ -135,8 +134,8 @@ pub fn load_handoff(
     })
 }
 
-/// The first `limit` moves that concern `party`, are not over and come behind `after`, in the order
-/// of their numbers. One that ends meanwhile is left out or told as it was.
+/// Lists the first `limit` unfinished handoffs of `party` after `after`, in id order. One that ends
+/// concurrently is omitted or returned as it was.
 #[must_use]
 pub fn list_moves(
     limits: StoreLimits,
@@ -160,9 +159,9 @@ pub fn list_moves(
             let keys = chunk.iter().map(|handoff| Key::Handoff { tenant, handoff: *handoff });
             let values = io.load(keys.collect()).await?;
             for (handoff, value) in chunk.iter().zip(values) {
-                // One that has gone since is over.
+                // A record that was deleted since the scan is over.
                 if let Some(value) = value {
-                    moves.take_in(tenant, *handoff, &value);
+                    moves.add(tenant, *handoff, &value);
                 }
             }
         }
@@ -170,8 +169,8 @@ pub fn list_moves(
     })
 }
 
-/// The first `limit` records of a tenant behind `after`, also those that are over, in the order of
-/// their numbers.
+/// Lists the first `limit` records of a tenant after `after`, including those that are over, in id
+/// order.
 #[must_use]
 pub fn list_handoffs(
     limits: StoreLimits,
@@ -190,7 +189,7 @@ pub fn list_handoffs(
             let page = io.scan(range, wanted).await?;
             for (key, value) in &page {
                 if let Key::Handoff { handoff, .. } = key {
-                    moves.take_in(tenant, *handoff, value);
+                    moves.add(tenant, *handoff, value);
                     moves.more = Some(*handoff);
                     range = range.after(key);
                 }
@@ -204,14 +203,14 @@ pub fn list_handoffs(
     })
 }
 
-/// Some records, in the order of their numbers.
+/// A page of records, in id order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MovePage {
-    /// What could be read.
+    /// Decoded records.
     pub found: Vec<StoredHandoff>,
-    /// What could not, because it is damaged or of a newer format: it does not hide the others.
+    /// Records that are damaged or of a newer format; they do not hide the others.
     pub damaged: Vec<HandoffId>,
-    /// Behind which move the next page begins, if there is one.
+    /// The handoff after which the next page begins, if there is one.
     pub more: Option<HandoffId>,
 }
 
@@ -220,10 +219,10 @@ impl MovePage {
         self.found.len() + self.damaged.len()
     }
 
-    fn take_in(&mut self, tenant: TenantId, handoff: HandoffId, value: &Versioned) {
+    fn add(&mut self, tenant: TenantId, handoff: HandoffId, value: &Versioned) {
         match stored(tenant, handoff, value) {
             Ok(stored) => self.found.push(stored),
-            // Whatever its bytes are, the store has answered.
+            // A damaged record must not fail the listing of the others.
             Err(_) => self.damaged.push(handoff),
         }
     }
@@ -242,7 +241,7 @@ fn save_txn(write: &HandoffWrite<'_>, value: Vec<u8>) -> Txn {
     let mut txn = Txn::new();
     txn.expect_revision(key, write.expected);
     txn.put(key, value);
-    // Two names may have one number, and a key is written once.
+    // Two party names may have the same number, and a transaction writes a key once.
     let [from, to] = write.parties;
     for party in [Some(from), (to != from).then_some(to)].into_iter().flatten() {
         let entry = Key::HandoffIndex { tenant, party, handoff };
@@ -282,7 +281,7 @@ fn stored(
     Ok(StoredHandoff { handoff, revision: value.revision, payload: payload.to_vec() })
 }
 
-/// A save on its way.
+/// An in-flight save.
 struct Commit<'a> {
     io: &'a Io,
     write: HandoffWrite<'a>,
@@ -290,16 +289,16 @@ struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    /// Sends the transaction until it is known what became of it. Sending again is harmless: it
-    /// compares, so it happens once, and whoever finds its mark knows that it did.
-    async fn carry(&self, txn: &Txn) -> Result<u64, SaveHandoffError> {
+    /// Commits until the outcome is known. Retrying is harmless: the compare lets it apply once,
+    /// and the mark shows whether it did.
+    async fn run(&self, txn: &Txn) -> Result<u64, SaveHandoffError> {
         let mut tries = Tries::new(self.operation, self.write.mark);
         loop {
             let outcome = self.io.commit(txn.clone()).await.map_err(|error| tries.ended(error))?;
             let ticks = match outcome {
                 CommitOutcome::Applied { revision } => return Ok(revision),
                 CommitOutcome::Conflict(_) => {
-                    return self.ours().await?.ok_or(SaveHandoffError::Conflict);
+                    return self.own_revision().await?.ok_or(SaveHandoffError::Conflict);
                 }
                 CommitOutcome::Unknown => tries.failed(None, false)?,
             };
@@ -307,8 +306,8 @@ impl Commit<'_> {
         }
     }
 
-    /// The revision of the record, if this save wrote it.
-    async fn ours(&self) -> Result<Option<u64>, InfraError> {
+    /// Returns the revision of the record, if this save wrote it.
+    async fn own_revision(&self) -> Result<Option<u64>, InfraError> {
         let (tenant, handoff) = (self.write.tenant, self.write.handoff);
         let Some(value) = load(self.io, tenant, handoff).await? else { return Ok(None) };
         let (mark, _) = decode_handoff(tenant, handoff, &value.bytes)?;

@@ -1,11 +1,11 @@
-//! A model store in memory: the contract of an engine in a page, and faults on demand.
+//! An in-memory store for tests: the contract of an engine in a page, with injectable faults.
 //!
-//! Handles share one map behind a lock, so several coordinators can work on one store. Values are
-//! bytes as on a disk: everything that is stored here went through the codec. Faults are put in a
-//! queue of the handle, and each commit takes the next one. On request the store binds keys: each
-//! handle is a process then, and its keys vanish when it is told to be gone.
+//! Handles share one map behind a lock, so several coordinators can use one store. Values are bytes
+//! as on a disk: every stored value passes through the codec. Faults are queued per handle, and
+//! each commit takes the next one. Optionally the store binds keys: each handle is then a process,
+//! and its keys vanish when the test ends that process.
 //!
-//! What it never does: sleep, or fail without being told to.
+//! It never sleeps, and fails only on request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter;
@@ -17,78 +17,78 @@ use super::range::KeyRange;
 use super::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 use crate::error::{InfraError, StoreRefusal};
 
-/// What goes wrong with a commit.
+/// The fault of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// It happens, and the reply is lost.
+    /// The transaction is applied, and the reply is lost.
     LoseReply,
-    /// It does not happen, and nobody says so.
+    /// The transaction is not applied, and the outcome is unknown.
     LoseRequest,
-    /// It is told to have met a conflict on its first compare.
+    /// The commit reports a conflict on its first compare.
     Conflict,
-    /// It fails, and did not happen.
+    /// The commit fails and is not applied.
     Fail,
 }
 
-/// A handle of a store in memory.
+/// A handle of an in-memory store.
 #[derive(Clone, Debug, Default)]
 pub struct MapStore {
     map: Arc<Mutex<Map>>,
-    /// What becomes of the next commits of this handle.
+    /// Faults of the next commits of this handle.
     faults: VecDeque<Fault>,
-    /// What becomes of all commits behind those.
+    /// Fault of all later commits.
     usual: Option<Fault>,
     limits: Option<StoreLimits>,
-    /// Present if the store binds keys.
+    /// `Some` if the store binds keys.
     process: Option<Process>,
-    /// Reads of this handle, each of any number of questions.
+    /// Number of reads, each of any number of queries.
     read_count: u64,
-    /// Transactions of this handle.
+    /// Number of transactions.
     commit_count: u64,
-    /// Calls that brought them.
+    /// Number of commit calls.
     batch_count: u64,
-    /// Ticks that this handle was told to wait.
+    /// Total ticks of requested waits.
     waited: u64,
 }
 
-/// What a handle binds keys to.
+/// The process that keys are bound to.
 #[derive(Clone, Copy, Debug)]
 struct Process {
-    /// Of this handle and its clones.
+    /// Shared by this handle and its clones.
     id: u64,
-    /// How often its keys vanished, as far as it noticed.
+    /// Number of times its keys vanished and it noticed, plus one.
     binding: u64,
 }
 
-/// What handles share.
+/// The state that handles share.
 #[derive(Debug, Default)]
 struct Map {
-    /// By the bytes of the key.
+    /// Values by key bytes.
     values: BTreeMap<Vec<u8>, Versioned>,
-    /// The processes of the keys that are bound.
+    /// The processes of the bound keys.
     bound: BTreeMap<Vec<u8>, u64>,
     process_count: u64,
-    /// Of the last commit; every commit takes the next.
+    /// Revision of the last commit.
     revision: u64,
 }
 
 impl MapStore {
-    /// A handle of an empty store.
+    /// Creates a handle of an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A handle of an empty store with small transactions.
+    /// Creates a handle of an empty store with these limits.
     #[must_use]
     pub fn with_limits(limits: StoreLimits) -> Self {
         Self { limits: Some(limits), ..Self::default() }
     }
 
-    /// The same handle of a store that binds keys to the process of each handle.
+    /// Makes the store bind keys to the process of each handle.
     #[must_use]
     pub fn with_bindings(mut self) -> Self {
         let process = self.lock().next_process();
@@ -96,22 +96,22 @@ impl MapStore {
         self
     }
 
-    /// Another handle of the same store, of a process of its own, without faults.
+    /// Creates another handle of the same store, as a separate process without faults.
     #[must_use]
     pub fn another_handle(&self) -> Self {
         let process = self.process.map(|_| self.lock().next_process());
         Self { map: Arc::clone(&self.map), limits: self.limits, process, ..Self::default() }
     }
 
-    /// What is bound to the process of this handle vanishes: the process is gone, or will not
-    /// notice for a while.
+    /// Removes the keys bound to this handle's process: the process died, or does not notice the
+    /// loss for a while.
     pub fn end_process(&mut self) {
         if let Some(process) = self.process {
             self.lock().vanish(process.id);
         }
     }
 
-    /// What is bound to the process of this handle vanishes although it lives, and it notices.
+    /// Removes the keys bound to this handle's live process, which notices the loss.
     pub fn revoke_bindings(&mut self) {
         self.end_process();
         if let Some(process) = &mut self.process {
@@ -119,46 +119,46 @@ impl MapStore {
         }
     }
 
-    /// Lets the next commit that has no fault yet meet `fault`.
+    /// Queues `fault` for a commit.
     pub fn inject(&mut self, fault: Fault) {
         self.faults.push_back(fault);
     }
 
-    /// Forgets the faults that no commit met yet.
+    /// Clears the queue of faults.
     pub fn forget_faults(&mut self) {
         self.faults.clear();
     }
 
-    /// Lets every commit meet `fault` once the injected ones are used up; `None` for no more.
+    /// Sets the fault of every commit after the queued ones; `None` for no fault.
     pub const fn inject_always(&mut self, fault: Option<Fault>) {
         self.usual = fault;
     }
 
-    /// How many transactions this handle was given.
+    /// Returns the number of transactions of this handle.
     #[must_use]
     pub const fn commit_count(&self) -> u64 {
         self.commit_count
     }
 
-    /// How many calls brought them: round trips, if there was a wire.
+    /// Returns the number of commit calls, which would be round trips on a network.
     #[must_use]
     pub const fn batch_count(&self) -> u64 {
         self.batch_count
     }
 
-    /// How many reads this handle made, whatever they asked.
+    /// Returns the number of reads of this handle.
     #[must_use]
     pub const fn read_count(&self) -> u64 {
         self.read_count
     }
 
-    /// How many ticks this handle was told to wait.
+    /// Returns the total ticks of requested waits.
     #[must_use]
     pub const fn waited(&self) -> u64 {
         self.waited
     }
 
-    /// Every key and value.
+    /// Returns every key and value.
     #[must_use]
     pub fn dump(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let map = self.lock();
@@ -166,7 +166,7 @@ impl MapStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Map> {
-        // A commit changes the map only after its last check, so a panic elsewhere harms nothing.
+        // A commit changes the map only after its last check, so a poisoned map is consistent.
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -255,7 +255,7 @@ impl Map {
 
     fn range(&self, range: &KeyRange) -> impl Iterator<Item = (&Vec<u8>, &Versioned)> {
         let (start, end) = (range.start().as_bytes(), range.end().as_bytes());
-        // A range may be empty the wrong way round, which the map would not take.
+        // A range may have its end before its start, which `BTreeMap::range` would panic on.
         let end = end.max(start);
         self.values
             .range::<[u8], _>((std::ops::Bound::Included(start), std::ops::Bound::Excluded(end)))
@@ -277,7 +277,7 @@ impl Map {
         let key = write.key().to_bytes().as_bytes().to_vec();
         self.bound.remove(&key);
         if let Write::Bind(..) = write {
-            let process = process.expect("only stores that bind are asked to");
+            let process = process.expect("only stores that bind keys receive `Bind`");
             self.bound.insert(key.clone(), process.id);
         }
         match write {
@@ -296,7 +296,7 @@ impl Store for MapStore {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         self.read_count += 1;
         if reads.len() > self.limits().txn_ops {
-            let message = format!("a read of {} questions is too large", reads.len());
+            let message = format!("a read of {} queries is too large", reads.len());
             let (operation, why) = ("map store.read", StoreRefusal::TooLarge);
             return Err(InfraError::Refused { operation, why, message });
         }

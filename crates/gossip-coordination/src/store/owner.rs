@@ -14,6 +14,7 @@
 //! - An owner key that cannot be decoded refuses nothing, because it is only a hint. It counts as
 //!   the key of the present lease, which delays a takeover by at most the clock skew. The next
 //!   grant overwrites it.
+
 use gossip_contracts::identity::{ShardKey, TenantId};
 
 use super::codec::{OwnerBinding, decode_owner, encode_owner};

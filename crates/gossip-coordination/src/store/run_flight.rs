@@ -1,10 +1,10 @@
 //! An operation on one run: load, decide, evolve, commit.
 //!
-//! Conflicts and lost replies are treated as for shards (`shard_flight`). Two operations may need
-//! several commits. A registration writes its shards in chunks as large as the store takes, each
-//! of which compares the run's head; its shards are not found before the last one made the run
-//! active, and whoever repeats it goes on where it stopped (DESIGN Q16). A deletion first replaces
-//! the head by a tombstone, and then `purge` takes the shards away.
+//! Conflicts and lost replies are handled as for shards (`shard_flight`). Two operations may need
+//! several commits. A registration writes its shards in chunks that fit the store's transactions;
+//! each compares the run's head. Its shards are not found before the last chunk activates the run,
+//! and a repeated registration resumes after the stored chunks (DESIGN Q16). A deletion first
+//! replaces the head by a tombstone, and then `purge` deletes the shards.
 
 use std::sync::Arc;
 
@@ -30,21 +30,21 @@ use crate::protocol::{
 use crate::record::NewShard;
 use crate::run::{Registration, RunConfig, RunRecord, RunStatus};
 
-/// Writes of a chunk of a registration beside those of its shards: the head, the names of the
-/// roots, and the count of the tenant.
+/// Writes of a registration chunk besides those of its shards: the head, the names of the roots,
+/// and the tenant's count.
 const CHUNK_WRITES: usize = 3;
 
-/// How often a run of more roots than fit in a page is read again, because it changed meanwhile.
+/// Maximum loads of a run with more than one page of roots, when it changes concurrently.
 const LOAD_TRIES_MAX: usize = 8;
 
-/// What the values of one newborn shard take beside the bytes of its range and cursor, at most:
-/// three keys, three frames and the fields of fixed size.
-const BIRTH_OVERHEAD: usize = 3 * KEY_LEN_MAX + 256;
+/// Maximum bytes of a new shard's values besides its range and cursor: three keys, three frames and
+/// the fields of fixed size.
+const SHARD_OVERHEAD: usize = 3 * KEY_LEN_MAX + 256;
 
-/// Bytes of a chunk beside its shards, at most: a head with a full log, names, the count, keys.
+/// Maximum bytes of a chunk besides its shards: a head with a full log, names, the count, keys.
 const CHUNK_OVERHEAD: usize = 4 << 10;
 
-/// Runs `operation`. Counting the active and the parked shards is for those that ask.
+/// Runs `operation`. `counts` also loads the numbers of active and parked shards.
 pub(super) async fn fly<T>(
     core: &mut Core,
     io: &Io,
@@ -64,25 +64,25 @@ where
     loop {
         let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await;
         let loaded = loaded.map_err(|error| tries.ended(error))?;
-        // Each chunk has a budget of its own, whoever got it stored.
+        // The retry budget is per chunk, whichever handle stored the previous one.
         if loaded.roots.registered > registered {
             (registered, tries) = (loaded.roots.registered, core.tries("run.commit"));
         }
-        if let Some(sure) = unresolved.take_if(|unresolved| unresolved.landed(&loaded)) {
-            core.emit(tenant, run, now, sure.event);
-            return sure.answer.map(IdempotentOutcome::Executed);
+        if let Some(applied) = unresolved.take_if(|unresolved| unresolved.is_applied(&loaded)) {
+            core.emit(tenant, run, now, applied.event);
+            return applied.answer.map(IdempotentOutcome::Executed);
         }
-        let verdict =
+        let plan =
             plan_commit(core, now, operation, &loaded).map_err(|error| tries.ended(error))?;
-        let (txn, prepared) = match verdict {
-            Verdict::Refused(error) => return Err(error),
-            Verdict::Replayed(output) => {
+        let (txn, prepared) = match plan {
+            Plan::Refused(error) => return Err(error),
+            Plan::Replayed(output) => {
                 let ours = unresolved.filter(|unresolved| !unresolved.is_excluded(&loaded));
                 let Some(unresolved) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
                 core.emit(tenant, run, now, unresolved.event);
                 return Ok(IdempotentOutcome::Executed(output));
             }
-            Verdict::Commits(commit) => *commit,
+            Plan::Commits(commit) => *commit,
         };
         core.check_fits(&txn).map_err(|error| tries.ended(error))?;
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
@@ -110,34 +110,35 @@ where
     }
 }
 
-/// What a decision came to.
-enum Verdict<T: RunTransitionRules> {
+/// The result of a decision.
+enum Plan<T: RunTransitionRules> {
     Refused(T::Error),
     Replayed(T::Output),
-    /// Without an answer if more commits follow.
+    /// Without a result if more commits follow.
     Commits(Box<(Txn, Option<Prepared<T>>)>),
 }
 
-/// What to say once a transaction is stored, and how to see that it is.
+/// The result to return once a transaction is applied, and the means to recognize that.
 struct Prepared<T: RunTransitionRules> {
     mark: Mark,
     answer: Result<T::Output, T::Error>,
     event: Option<EventKind>,
 }
 
-/// What a transaction leaves.
+/// The stored value that shows whether a transaction was applied.
 enum Mark {
-    /// A run of these settings, made then. Others may go on with it at once.
-    NewShard(RunConfig, LogicalTime),
+    /// A run with this configuration and creation time. Later operations may change the head at
+    /// once.
+    Created(RunConfig, LogicalTime),
     Head(Vec<u8>),
-    /// In the place of the head, for ever.
+    /// Replaces the head for ever.
     Tombstone(Vec<u8>),
 }
 
 impl<T: RunTransitionRules> Prepared<T> {
-    fn landed(&self, loaded: &Loaded) -> bool {
+    fn is_applied(&self, loaded: &Loaded) -> bool {
         let (stored, written) = match &self.mark {
-            Mark::NewShard(config, at) => {
+            Mark::Created(config, at) => {
                 let made = |run: &RunRecord| (run.config(), run.created_at()) == (*config, *at);
                 return loaded.record.as_ref().is_some_and(made);
             }
@@ -147,13 +148,13 @@ impl<T: RunTransitionRules> Prepared<T> {
         stored.as_ref().is_some_and(|stored| stored.bytes == *written)
     }
 
-    /// Whether somebody else's tombstone shows that the transaction never was applied.
+    /// Returns whether another operation's tombstone proves that this one was not applied.
     fn is_excluded(&self, loaded: &Loaded) -> bool {
-        matches!(self.mark, Mark::Tombstone(_)) && !self.landed(loaded)
+        matches!(self.mark, Mark::Tombstone(_)) && !self.is_applied(loaded)
     }
 }
 
-/// What an operation on a run looks at.
+/// The loaded inputs of an operation on a run.
 struct Loaded {
     head: Option<Versioned>,
     record: Option<RunRecord>,
@@ -173,8 +174,8 @@ impl Loaded {
         (registering, counts): (bool, bool),
     ) -> Result<Self, InfraError> {
         let [count, allotment] = Quota::keys(tenant);
-        let grave = Key::Tombstone { tenant, run };
-        let mut also = [grave, count, allotment].map(Read::Get).to_vec();
+        let key = Key::Tombstone { tenant, run };
+        let mut also = [key, count, allotment].map(Read::Get).to_vec();
         if counts {
             let ranges = [KeyRange::claims_of(tenant, run), KeyRange::parked_of(tenant, run)];
             also.extend(ranges.map(Read::Count));
@@ -190,7 +191,7 @@ impl Loaded {
             Some(LoadedRun { head, record, roots }) => (Some(head), Some(record), roots),
             None => (None, None, RootProgress::NONE),
         };
-        // Shards that are not fully registered are nobody's yet.
+        // Shards of an incomplete registration are not visible, so they do not count.
         let (active, parked) = match counts && roots.is_complete() {
             true => (answers.count(), answers.count()),
             false => (0, 0),
@@ -199,18 +200,18 @@ impl Loaded {
     }
 }
 
-/// A run with the names of its roots, all of one instant.
+/// A run with the names of its roots, from one snapshot.
 pub(super) struct LoadedRun {
     head: Versioned,
     pub(super) record: RunRecord,
     roots: RootProgress,
 }
 
-/// Loads a run, and answers to `also` of the same instant. Its roots are read at once unless it is
-/// known to be `registering`; they have no names then.
+/// Loads a run, and the answers to `also` from the same snapshot. Root names are read as well
+/// unless the run is known to be `registering`; its record then names no roots.
 ///
-/// The roots of nearly every run fit in one page. More are read page by page, and read again if
-/// the head changed meanwhile: they are written and deleted with it.
+/// The roots of nearly every run fit in one page. More are read page by page, and again if the head
+/// changed meanwhile: they are written and deleted with it.
 pub(super) async fn load_run(
     core: &Core,
     io: &Io,
@@ -245,24 +246,24 @@ pub(super) async fn load_run(
     Err(InfraError::Transient { operation: "run.load", message })
 }
 
-/// The run whose head is `head`, with the roots that `chunks` name if they are complete.
+/// Builds the run from its `head`, with the roots in `chunks` if registration is complete.
 fn assemble(head: Versioned, part: RunHeadPart, chunks: &Page) -> Result<LoadedRun, InfraError> {
     let (roots, mut ids) = (part.roots(), Vec::new());
     for (key, value) in chunks.iter().filter(|_| part.has_roots()) {
         let Key::RunRoots { tenant, run, chunk } = *key else { continue };
-        // A missing chunk leaves too few roots, which is told below.
+        // A missing chunk leaves too few roots, which `into_record` reports.
         decode_roots(tenant, run, chunk, &value.bytes, &mut ids)?;
     }
     Ok(LoadedRun { head, record: part.into_record(ids)?, roots })
 }
 
-/// Lets the protocol decide about what was loaded.
+/// Decides the operation on the loaded inputs and builds its transaction.
 fn plan_commit<T: RunTransitionRules>(
     core: &mut Core,
     now: LogicalTime,
     operation: &T,
     loaded: &Loaded,
-) -> Result<Verdict<T>, InfraError> {
+) -> Result<Plan<T>, InfraError> {
     let (tenant, _) = operation.subject();
     let reserved = loaded.roots.total as usize;
     let seen = RunInputs {
@@ -274,25 +275,25 @@ fn plan_commit<T: RunTransitionRules>(
         quota: loaded.quota.quota(tenant, reserved)?,
     };
     let (change, answer) = match operation.decide(now, &seen) {
-        Err(error) => return Ok(Verdict::Refused(error)),
-        Ok(Decision::Replay(output)) => return Ok(Verdict::Replayed(output)),
+        Err(error) => return Ok(Plan::Refused(error)),
+        Ok(Decision::Replay(output)) => return Ok(Plan::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => (change, answer),
     };
     let Written { txn, mark, last } = match write(core, now, operation.subject(), loaded, &change) {
         Ok(written) => written,
-        Err(Full::Pool(full)) => return Ok(Verdict::Refused(T::exhausted(full))),
+        Err(Full::Pool(full)) => return Ok(Plan::Refused(T::exhausted(full))),
         Err(Full::Stored(error)) => return Err(error),
     };
     let event = core.events.as_ref().and_then(|_| change.event());
     let prepared = last.then_some(Prepared { mark, answer, event });
-    Ok(Verdict::Commits(Box::new((txn, prepared))))
+    Ok(Plan::Commits(Box::new((txn, prepared))))
 }
 
 /// A transaction on a run.
 struct Written {
     txn: Txn,
     mark: Mark,
-    /// Whether the operation has happened with it.
+    /// Whether this transaction completes the operation.
     last: bool,
 }
 
@@ -308,14 +309,16 @@ fn write(
     txn.expect(head_key, loaded.head.as_ref());
     let (record, roots, last) = match change {
         RunChange::Create(record) => {
-            let grave = Key::Tombstone { tenant, run };
-            txn.expect(grave, loaded.tombstone_value.as_ref());
+            let key = Key::Tombstone { tenant, run };
+            txn.expect(key, loaded.tombstone_value.as_ref());
             (RunRecord::clone(record), RootProgress::NONE, true)
         }
         RunChange::Delete(tombstone) => {
-            let (grave, given_back) = (loaded.tombstone_value.as_ref(), loaded.roots.never_made());
+            let (stored, given_back) =
+                (loaded.tombstone_value.as_ref(), loaded.roots.never_created());
             let counts = (&loaded.quota, given_back);
-            let mark = Mark::Tombstone(bury(&mut txn, (tenant, run), tombstone, grave, counts)?);
+            let mark =
+                Mark::Tombstone(put_tombstone(&mut txn, (tenant, run), tombstone, stored, counts)?);
             return Ok(Written { txn, mark, last: true });
         }
         RunChange::Activate { registration, roots } => {
@@ -324,6 +327,7 @@ fn write(
         }
         RunChange::End { status, .. } => {
             if *status == RunStatus::Done {
+                // An unpark or a split may be committed after the count was loaded.
                 txn.expect_empty(KeyRange::claims_of(tenant, run));
                 txn.expect_empty(KeyRange::parked_of(tenant, run));
             }
@@ -334,7 +338,7 @@ fn write(
     let head = encoded(|out| encode_run_head(&record, roots, out));
     txn.put(head_key, head.clone());
     let mark = match change {
-        RunChange::Create(record) => Mark::NewShard(record.config(), record.created_at()),
+        RunChange::Create(record) => Mark::Created(record.config(), record.created_at()),
         RunChange::Activate { .. }
         | RunChange::End { .. }
         | RunChange::Pause { .. }
@@ -349,27 +353,27 @@ fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
     record
 }
 
-/// The tombstone, which is answered, takes the place of the head. Shards that were reserved and
-/// `never_made` are given back here, those that were made when they are taken away.
-pub(super) fn bury(
+/// Replaces the head by the tombstone, and returns the tombstone's bytes. Reserved shards that were
+/// `never_created` are subtracted from the count here; created ones when they are deleted.
+pub(super) fn put_tombstone(
     txn: &mut Txn,
     (tenant, run): (TenantId, RunId),
     tombstone: &Tombstone,
-    in_its_place: Option<&Versioned>,
-    (quota, never_made): (&Quota, u64),
+    stored: Option<&Versioned>,
+    (quota, never_created): (&Quota, u64),
 ) -> Result<Vec<u8>, InfraError> {
-    let grave = Key::Tombstone { tenant, run };
-    txn.expect(grave, in_its_place);
+    let key = Key::Tombstone { tenant, run };
+    txn.expect(key, stored);
     txn.delete(Key::RunHead { tenant, run });
     let bytes = encoded(|out| encode_tombstone(tenant, run, tombstone, out));
-    txn.put(grave, bytes.clone());
-    if never_made > 0 {
-        quota.change(txn, tenant, 0, never_made)?;
+    txn.put(key, bytes.clone());
+    if never_created > 0 {
+        quota.change(txn, tenant, 0, never_created)?;
     }
     Ok(bytes)
 }
 
-/// Adds the next chunk of a registration. Answers the run as it is then, and how far it has come.
+/// Adds the next chunk of a registration, and returns the changed run and its progress.
 fn register(
     core: &mut Core,
     txn: &mut Txn,
@@ -381,17 +385,18 @@ fn register(
     let mut record = loaded.record.clone().expect("an operation on a missing run is refused");
     let (tenant, run) = (record.tenant(), record.run());
     let before = loaded.roots;
+    // The first chunk reserves the quota for all chunks, so a later one cannot be refused for it.
     if before.total == 0 {
         loaded.quota.change(txn, tenant, roots.count() as u64, 0)?;
     }
     let owner = Arc::new(tenant);
     let mut ids: Vec<ShardId> = Vec::new();
-    for birth in roots.new_shards().skip(before.registered as usize) {
-        if !ids.is_empty() && !fits(core, txn, &ids, &birth) {
+    for new in roots.new_shards().skip(before.registered as usize) {
+        if !ids.is_empty() && !fits(core, txn, &ids, &new) {
             break;
         }
-        core.add_shard(txn, &owner, run, &birth)?;
-        ids.push(birth.shard);
+        core.add_shard(txn, &owner, run, &new)?;
+        ids.push(new.shard);
     }
     let chunk = before.chunks;
     txn.put(
@@ -408,22 +413,22 @@ fn register(
     if progress.is_complete() {
         evolve_run(&mut record, &RunChange::Activate { registration, roots });
     } else {
-        // Whoever began is remembered, so that only the same shards can go on.
+        // Fixes the operation, so that only a registration of the same shards can continue.
         record.registration = Some(record.registration.unwrap_or(registration));
     }
     Ok((record, progress))
 }
 
-/// Whether another newborn shard fits into the chunk, with everything that is still to come.
-fn fits(core: &Core, txn: &Txn, ids: &[ShardId], birth: &NewShard<'_>) -> bool {
-    let (spec, cursor) = (birth.spec, birth.cursor);
+/// Returns whether another new shard fits into the chunk, including the writes that follow.
+fn fits(core: &Core, txn: &Txn, ids: &[ShardId], new: &NewShard<'_>) -> bool {
+    let (spec, cursor) = (new.spec, new.cursor);
     let variable = spec.start.len()
         + spec.end.len()
         + spec.metadata.len()
         + cursor.last_key().map_or(0, <[u8]>::len)
         + cursor.token().map_or(0, <[u8]>::len);
     let names = (ids.len() + 1) * size_of::<u64>();
-    let bytes = txn.byte_count() + BIRTH_OVERHEAD + variable + CHUNK_OVERHEAD + names;
+    let bytes = txn.byte_count() + SHARD_OVERHEAD + variable + CHUNK_OVERHEAD + names;
     let ops = txn.op_count() + NEW_SHARD_WRITES + CHUNK_WRITES;
     ops <= core.limits.txn_ops && bytes <= core.limits.txn_bytes
 }

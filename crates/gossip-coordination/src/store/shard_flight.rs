@@ -41,6 +41,7 @@
 //! - A shard is cached only while its lease is held by the last committer through this handle or
 //!   through one that shares its cache.
 //! - The claim index entry of a shard is exact: zero while it is free, its deadline while leased.
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! One atomic write: what must still hold, what to write, what to delete.
+//! An atomic transaction: compares, writes and deletions.
 //!
-//! A transaction is data. An engine checks every compare and then does every write, or does nothing
-//! and names a key that was not as expected.
+//! A transaction is data. An engine checks every compare and then applies every write, or applies
+//! nothing and returns a key whose compare failed.
 //!
 //! # Invariants
-//! - A key is written at most once: some engines refuse more, and the order of two writes would be
-//!   a rule that nobody wrote down.
+//! - A key is written at most once: some engines refuse more, and the result would depend on an
+//!   order of writes that the contract does not define.
 
 use std::fmt;
 
@@ -15,25 +15,25 @@ use hashbrown::HashSet;
 use super::key::Key;
 use super::range::KeyRange;
 
-/// What must hold for a transaction to be applied.
+/// A condition of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an engine must check every kind")]
 pub enum Compare {
-    /// The key is as it was when it was loaded.
+    /// The key is unchanged since it was loaded.
     At {
-        /// Which key.
+        /// The key.
         key: Key,
-        /// Its revision then.
+        /// Its revision at the load.
         revision: u64,
     },
-    /// There is no such key.
+    /// The key does not exist.
     Absent(Key),
     /// No key lies in the range.
     Empty(KeyRange),
 }
 
 impl Compare {
-    /// The key that is compared, if it is a single one.
+    /// Returns the compared key, if it is a single one.
     #[must_use]
     pub const fn key(&self) -> Option<Key> {
         match self {
@@ -43,21 +43,21 @@ impl Compare {
     }
 }
 
-/// One change of one key.
+/// One write of one key.
 #[derive(Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an engine must do every kind")]
 pub enum Write {
-    /// Store the bytes under the key.
+    /// Stores the bytes under the key.
     Put(Key, Vec<u8>),
-    /// Remove the key; nothing happens if it is not there.
+    /// Deletes the key; no effect if it does not exist.
     Delete(Key),
-    /// As `Put`, and the key vanishes when this process is gone. Only for stores that bind
+    /// As `Put`, but the key vanishes when this process dies. Only for stores that bind keys
     /// ([`Store::binding`](super::Store::binding)).
     Bind(Key, Vec<u8>),
 }
 
 impl Write {
-    /// The key that is changed.
+    /// Returns the written key.
     #[must_use]
     pub const fn key(&self) -> &Key {
         match self {
@@ -66,7 +66,7 @@ impl Write {
     }
 }
 
-/// Values hold keys and tokens of tenants, so only their length is shown.
+/// Shows lengths only: values contain keys and tokens of tenants.
 impl fmt::Debug for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -77,31 +77,31 @@ impl fmt::Debug for Write {
     }
 }
 
-/// Writes up to which a transaction looks through them to see that a key is new: comparing a few
-/// keys costs less than hashing one.
+/// Number of writes up to which duplicates are found by comparison: comparing a few keys costs less
+/// than hashing one.
 const WRITES_COMPARED: usize = 8;
 
-/// Compares and writes that happen together or not at all.
+/// Compares and writes that are applied together or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct Txn {
     compares: Vec<Compare>,
     writes: Vec<Write>,
     /// The keys of `writes`, once there are more than [`WRITES_COMPARED`]; empty before.
     written: HashSet<Key, FixedState>,
-    /// Bytes of keys and values to be written.
+    /// Bytes of written keys and values.
     byte_count: usize,
-    /// Whether a conflict need not tell what is there.
+    /// Whether a conflict need not return the current values.
     without_read_back: bool,
 }
 
 impl Txn {
-    /// A transaction that does nothing.
+    /// Creates an empty transaction.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A transaction that does nothing yet, with room for so many compares and writes.
+    /// Creates an empty transaction with capacity for so many compares and writes.
     #[must_use]
     pub fn with_room(compares: usize, writes: usize) -> Self {
         Self {
@@ -111,12 +111,12 @@ impl Txn {
         }
     }
 
-    /// Requires that `key` is as it was when it was loaded: at a revision, or absent.
+    /// Requires that `key` is unchanged since it was loaded: at its revision, or absent.
     pub fn expect(&mut self, key: Key, loaded: Option<&Versioned>) {
         self.expect_revision(key, loaded.map(|versioned| versioned.revision));
     }
 
-    /// Requires that `key` is at `revision`, or absent if there is none.
+    /// Requires that `key` is at `revision`, or absent if `None`.
     pub fn expect_revision(&mut self, key: Key, revision: Option<u64>) {
         self.compares.push(match revision {
             Some(revision) => Compare::At { key, revision },
@@ -133,57 +133,57 @@ impl Txn {
     ///
     /// # Panics
     ///
-    /// If the transaction writes the key already.
+    /// Panics if the transaction already writes the key.
     pub fn put(&mut self, key: Key, bytes: Vec<u8>) {
         self.byte_count += bytes.len();
         self.write(Write::Put(key, bytes));
     }
 
-    /// Writes `bytes` under `key` for as long as this process lives.
+    /// Writes `bytes` under `key` for the lifetime of this process.
     ///
     /// # Panics
     ///
-    /// If the transaction writes the key already.
+    /// Panics if the transaction already writes the key.
     pub fn bind(&mut self, key: Key, bytes: Vec<u8>) {
         self.byte_count += bytes.len();
         self.write(Write::Bind(key, bytes));
     }
 
-    /// Removes `key`.
+    /// Deletes `key`.
     ///
     /// # Panics
     ///
-    /// If the transaction writes the key already.
+    /// Panics if the transaction already writes the key.
     pub fn delete(&mut self, key: Key) {
         self.write(Write::Delete(key));
     }
 
-    /// Lets a conflict go without what is there instead: for those who expect none, or who would
-    /// have to look at more than was compared. A server that must be told beforehand what to read
-    /// then is spared that.
+    /// Lets a conflict omit the current values, for callers that expect no conflict or would have
+    /// to read more than was compared anyway. A server that needs the reads in the request is
+    /// spared them.
     pub const fn skip_read_back(&mut self) {
         self.without_read_back = true;
     }
 
-    /// Whether a conflict need not tell what is there. An engine may tell it all the same.
+    /// Returns whether a conflict need not return the current values. An engine may return them.
     #[must_use]
     pub const fn is_without_read_back(&self) -> bool {
         self.without_read_back
     }
 
-    /// What must hold.
+    /// Returns the conditions.
     #[must_use]
     pub fn compares(&self) -> &[Compare] {
         &self.compares
     }
 
-    /// What is done then.
+    /// Returns the writes.
     #[must_use]
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// The larger of the number of compares and of writes, which is what engines bound.
+    /// Returns the larger of the numbers of compares and of writes, which engines bound.
     #[must_use]
     pub const fn op_count(&self) -> usize {
         if self.compares.len() > self.writes.len() {
@@ -193,7 +193,7 @@ impl Txn {
         }
     }
 
-    /// Bytes of the keys and values to be written.
+    /// Returns the bytes of written keys and values.
     #[must_use]
     pub const fn byte_count(&self) -> usize {
         self.byte_count
@@ -209,6 +209,7 @@ impl Txn {
         if self.writes.len() < WRITES_COMPARED {
             return self.writes.iter().all(|write| write.key() != key);
         }
+        // Built once, when the comparison above would become quadratic.
         if self.written.is_empty() {
             self.written.extend(self.writes.iter().map(|write| *write.key()));
         }
@@ -216,40 +217,40 @@ impl Txn {
     }
 }
 
-/// What became of a transaction.
+/// The outcome of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "DESIGN 4: exactly these three")]
 pub enum CommitOutcome {
-    /// It happened.
+    /// The transaction was applied.
     Applied {
-        /// Of every key that it wrote.
+        /// The revision of every key it wrote.
         revision: u64,
     },
-    /// It did not, because something was not as expected.
+    /// The transaction was not applied, because a compare failed.
     Conflict(Conflict),
-    /// The reply was lost: it happened, or did not, or will.
+    /// The reply was lost: the transaction was applied, was not, or will be.
     Unknown,
 }
 
-/// What was not as a transaction expected, and what is there instead.
+/// The failed compares of a transaction, and the current values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     key: Key,
-    /// Empty only if the transaction was terse.
+    /// Empty only if the transaction skips read-back.
     found: Vec<(Key, Option<Versioned>)>,
 }
 
 impl Conflict {
-    /// A conflict on the keys of `found`, or `None` without any. For a range that was not empty,
-    /// one of its keys stands.
+    /// Creates a conflict on the keys of `found`; `None` if it is empty. A range that was not empty
+    /// is represented by one of its keys.
     #[must_use]
     pub fn new(found: Vec<(Key, Option<Versioned>)>) -> Option<Self> {
         let (key, _) = *found.first()?;
         Some(Self { key, found })
     }
 
-    /// What became of `txn` if it was `broken` by these: a conflict that tells of them, unless it
-    /// need not; `None` without any.
+    /// Creates the conflict of `txn` from its `broken` compares, with their values unless the
+    /// transaction skips read-back; `None` if there are none.
     #[must_use]
     pub fn of(
         txn: &Txn,
@@ -261,38 +262,41 @@ impl Conflict {
         }
     }
 
-    /// A conflict of a terse transaction: something that it compares was not as expected, and
-    /// nothing is told of it. `None` if it compares no key, which none does that is terse.
+    /// Creates a conflict without values, for a transaction that skips read-back. `None` if the
+    /// transaction compares no key.
     #[must_use]
     pub fn untold(txn: &Txn) -> Option<Self> {
-        debug_assert!(txn.is_without_read_back(), "who asked what is there is told");
+        debug_assert!(
+            txn.is_without_read_back(),
+            "only a transaction without read-back omits values"
+        );
         let key = txn.compares().iter().find_map(Compare::key)?;
         Some(Self { key, found: Vec::new() })
     }
 
-    /// A key that was not as expected; if nothing was told, one that was compared.
+    /// Returns a key whose compare failed; without values, one that was compared.
     #[must_use]
     pub const fn key(&self) -> Key {
         self.key
     }
 
-    /// Every key that was not as expected, with its value now. Empty if that was not told.
+    /// Returns every key whose compare failed, with its current value. Empty without read-back.
     #[must_use]
     pub fn found(&self) -> &[(Key, Option<Versioned>)] {
         &self.found
     }
 
-    /// The same, for keeps.
+    /// Consumes the conflict and returns [`Conflict::found`].
     #[must_use]
     pub fn into_found(self) -> Vec<(Key, Option<Versioned>)> {
         self.found
     }
 }
 
-/// A stored value and when it was last written.
+/// A stored value and its revision.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Versioned {
-    /// Rises with every write of the key, and never comes back.
+    /// Increases with every write of the key and never repeats.
     pub revision: u64,
     /// The value.
     pub bytes: Vec<u8>,

@@ -1,13 +1,13 @@
-//! Named fields of a payload: how encoders write them and decoders read them.
+//! Named fields of a payload: written by encoders, read by decoders.
 //!
-//! Numbers are little-endian and of fixed width; bytes come without their length, which is a field
-//! of its own before them. The name is said on both sides: a decoder's refusal names the field, and
-//! the test of the format document sees which bytes an encoder wrote under which name.
+//! Numbers are little-endian and of fixed width; byte strings follow a separate length field. Both
+//! sides pass the field's name: a decoder's error names the field, and the test of the format
+//! document sees which bytes an encoder wrote under which name.
 
 use crate::error::InfraError;
 use crate::store::key::KeyKind;
 
-/// Where a payload goes: a buffer, or in tests a list of named fields.
+/// The destination of a payload: a buffer, or in tests a list of named fields.
 pub(in crate::store) trait Put {
     /// Writes the bytes of a field.
     fn put(&mut self, field: &'static str, bytes: &[u8]);
@@ -28,13 +28,13 @@ pub(in crate::store) trait Put {
         self.put(field, &number.to_le_bytes());
     }
 
-    /// Writes fields of fixed width that always stand together, given by name and width.
+    /// Writes adjacent fields of fixed width, given by name and width.
     fn put_array<const N: usize>(&mut self, fields: &[(&'static str, usize)], bytes: &[u8; N]) {
         let mut rest = bytes.as_slice();
         for (field, width) in fields {
-            let (bytes, behind) = rest.split_at(*width);
+            let (bytes, tail) = rest.split_at(*width);
             self.put(field, bytes);
-            rest = behind;
+            rest = tail;
         }
         debug_assert!(rest.is_empty(), "every byte has a name");
     }
@@ -51,7 +51,7 @@ impl Put for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 
-    // Nobody asks for the names here, and to add them one by one takes twice as long.
+    // A buffer ignores the names, and one copy is twice as fast as one per field.
     #[inline]
     fn put_array<const N: usize>(&mut self, _fields: &[(&'static str, usize)], bytes: &[u8; N]) {
         self.extend_from_slice(bytes);
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
         Self { kind, rest: payload }
     }
 
-    /// `len` bytes. The length may be anything: it is compared before it is used.
+    /// Reads `len` bytes. The length may be untrusted: it is compared before use.
     #[inline]
     pub(super) fn bytes(
         &mut self,
@@ -84,8 +84,8 @@ impl<'a> Fields<'a> {
         Ok(bytes)
     }
 
-    /// What `of` makes of the next `N` bytes. If it makes nothing of them, or they are not there,
-    /// they are still to be read.
+    /// Reads the next `N` bytes with `of`. If it returns `None`, or the bytes are missing, nothing
+    /// is consumed.
     #[inline]
     pub(super) fn take_if<const N: usize, T>(
         &mut self,
@@ -97,12 +97,12 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// What is still to be read.
+    /// Returns the unread bytes.
     pub(super) const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// All bytes that are left, if they are at most `max`.
+    /// Reads all remaining bytes, if they are at most `max`.
     pub(super) fn remaining(
         &mut self,
         field: &'static str,
@@ -132,7 +132,7 @@ impl<'a> Fields<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// A number that zero would be a bug for: hashes and times of things that happened.
+    /// Reads a number that is never zero: a hash, or the time of an event.
     #[inline]
     pub(super) fn nonzero_u64(&mut self, field: &'static str) -> Result<u64, InfraError> {
         match self.u64(field)? {
@@ -141,14 +141,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A length or a count of at most `max`.
+    /// Reads a length or a count of at most `max`.
     #[inline]
     pub(super) fn len(&mut self, field: &'static str, max: usize) -> Result<usize, InfraError> {
         let len = usize::from(self.u16(field)?);
         self.bounded(field, len, max)
     }
 
-    /// A count of at most `max`, in one byte.
+    /// Reads a count of at most `max`, in one byte.
     #[inline]
     pub(super) fn count_u8(
         &mut self,
@@ -159,7 +159,7 @@ impl<'a> Fields<'a> {
         self.bounded(field, count, max)
     }
 
-    /// One byte that `of` understands.
+    /// Reads one byte and converts it with `of`.
     #[inline]
     pub(super) fn number<T>(
         &mut self,
@@ -170,7 +170,7 @@ impl<'a> Fields<'a> {
         of(number).ok_or_else(|| self.refuse(field, format_args!("unknown number {number}")))
     }
 
-    /// One byte of flags, of which only those in `known` may be set.
+    /// Reads one byte of flags, of which only those in `known` may be set.
     #[inline]
     pub(super) fn flags(&mut self, field: &'static str, known: u8) -> Result<Flags, InfraError> {
         let flags = self.u8(field)?;
@@ -180,7 +180,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Nothing may follow the last field.
+    /// Checks that no bytes follow the last field.
     pub(super) fn finish(self) -> Result<(), InfraError> {
         match self.rest.len() {
             0 => Ok(()),
@@ -188,12 +188,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The field says something that cannot be.
+    /// Returns the error for an invalid field.
     pub(super) fn refuse(&self, field: &'static str, what: impl std::fmt::Display) -> InfraError {
         corrupt(self.kind, format_args!("{field}: {what}"))
     }
 
-    /// The record breaks an invariant.
+    /// Converts a broken invariant into an error.
     pub(super) fn require(&self, checked: Result<(), &'static str>) -> Result<(), InfraError> {
         checked.map_err(|broken| corrupt(self.kind, broken))
     }
@@ -207,7 +207,7 @@ impl<'a> Fields<'a> {
     #[inline]
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], InfraError> {
         let bytes = self.bytes(field, N)?;
-        Ok(bytes.try_into().expect("as many bytes as were asked for"))
+        Ok(bytes.try_into().expect("`bytes` returns `N` bytes"))
     }
 
     fn bounded(&self, field: &'static str, len: usize, max: usize) -> Result<usize, InfraError> {
@@ -218,12 +218,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Which optional fields are there.
+/// The flags of the optional fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flags(u8);
 
 impl Flags {
-    /// What `read` reads, if the flag is set.
+    /// Reads an optional field if its flag is set.
     pub(super) fn optional<T>(
         self,
         flag: u8,
@@ -237,12 +237,12 @@ impl Flags {
     }
 }
 
-/// `flag` if the thing it stands for is there.
+/// Returns `flag` if the field is present, or zero.
 pub(super) const fn flag_if(present: bool, flag: u8) -> u8 {
     if present { flag } else { 0 }
 }
 
-/// What is stored is not what was written.
+/// Returns the error for a value that differs from every value that an encoder writes.
 #[cold]
 pub(super) fn corrupt(kind: KeyKind, what: impl std::fmt::Display) -> InfraError {
     InfraError::Corruption { operation: kind.decoding(), message: what.to_string() }

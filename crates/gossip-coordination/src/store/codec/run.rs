@@ -1,9 +1,9 @@
-//! A run as stored: a small head that operations on shards compare, the ids of its roots in chunks
-//! apart, and what is left when it is deleted.
+//! The stored form of a run: a small head that operations on shards compare, chunks of root ids,
+//! and the tombstone of a deleted run.
 //!
 //! Registration of many shards takes several commits on an engine with small transactions (DESIGN
-//! Q16). The head says how far it has come ([`RootProgress`]); the record that the protocol sees
-//! names no root before the last one is there.
+//! Q16). The head holds its progress ([`RootProgress`]); the record that the protocol sees names no
+//! roots before the registration is complete.
 
 use gossip_contracts::coordination::{CursorSemantics, MAX_INITIAL_SHARDS};
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
@@ -31,16 +31,16 @@ const ENDED: u8 = 1 << 2;
 const REGISTERED: u8 = 1 << 3;
 const HEAD_FLAGS: u8 = PAUSED | RETRIES_BOUNDED | ENDED | REGISTERED;
 
-/// Replaces `out` by the head of `run`, whose registration has come as far as `roots` says.
+/// Replaces `out` by the head of `run`, with the progress `roots` of its registration.
 ///
 /// # Panics
 ///
-/// If run and progress do not go together: the store layer is wrong then, and nothing must be
+/// Panics if run and progress are inconsistent: the store layer is wrong then, and nothing may be
 /// stored.
 pub fn encode_run_head(run: &RunRecord, roots: RootProgress, out: &mut Vec<u8>) {
     run.assert_invariants();
     let checked = roots.check(run.status(), run.registration().is_some(), run.created_at());
-    assert!(checked.is_ok(), "the progress of registration fits the run");
+    assert!(checked.is_ok(), "the registration progress matches the run");
     let key = Key::RunHead { tenant: run.tenant(), run: run.run() };
     seal(&key, out, |out| write_run_head(out, run, roots));
 }
@@ -49,7 +49,7 @@ pub fn encode_run_head(run: &RunRecord, roots: RootProgress, out: &mut Vec<u8>) 
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_run_head(
     tenant: TenantId,
     run: RunId,
@@ -68,7 +68,7 @@ pub fn decode_run_head(
 ///
 /// # Panics
 ///
-/// If there are no ids, more than [`MAX_INITIAL_SHARDS`], or derived ones.
+/// Panics if there are no ids, more than [`MAX_INITIAL_SHARDS`], or derived ones.
 pub fn encode_roots(tenant: TenantId, run: RunId, chunk: u16, ids: &[ShardId], out: &mut Vec<u8>) {
     assert!(!ids.is_empty(), "a chunk holds at least one root");
     assert!(ids.len() <= MAX_INITIAL_SHARDS, "a manifest bounds the number of roots");
@@ -76,11 +76,11 @@ pub fn encode_roots(tenant: TenantId, run: RunId, chunk: u16, ids: &[ShardId], o
     seal(&Key::RunRoots { tenant, run, chunk }, out, |out| write_roots(out, ids));
 }
 
-/// Appends the roots in a stored chunk to `ids`, which on failure is as it was.
+/// Appends the roots of a stored chunk to `ids`, which is unchanged on failure.
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_roots(
     tenant: TenantId,
     run: RunId,
@@ -109,7 +109,7 @@ pub fn encode_tombstone(tenant: TenantId, run: RunId, tombstone: &Tombstone, out
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_tombstone(
     tenant: TenantId,
     run: RunId,
@@ -122,16 +122,16 @@ pub fn decode_tombstone(
     Ok(Tombstone { op_id, payload_hash })
 }
 
-/// How far the registration of a run's roots has come.
+/// Progress of the registration of a run's roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootProgress {
-    /// Roots in all; zero before registration began.
+    /// Total number of roots; zero before registration began.
     pub total: u32,
-    /// Roots that are there; the run is active once it is all of them.
+    /// Stored roots; the run is active once all are stored.
     pub registered: u32,
-    /// Chunks that are there; each holds at least one root.
+    /// Stored chunks; each holds at least one root.
     pub chunks: u16,
-    /// When registration began or last went on; zero before. Staleness counts from here.
+    /// Time of the last chunk; zero before the first. Staleness counts from here.
     pub last_chunk_at: LogicalTime,
 }
 
@@ -140,14 +140,14 @@ impl RootProgress {
     pub const NONE: Self =
         Self { total: 0, registered: 0, chunks: 0, last_chunk_at: LogicalTime::ZERO };
 
-    /// Whether every root is there.
+    /// Returns whether every root is stored.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.total > 0 && self.registered == self.total
     }
 
-    /// Roots that are counted and were not made.
-    pub(in crate::store) fn never_made(&self) -> u64 {
+    /// Returns the number of roots that are counted but not created.
+    pub(in crate::store) fn never_created(&self) -> u64 {
         u64::from(self.total - self.registered)
     }
 
@@ -177,21 +177,21 @@ impl RootProgress {
     }
 }
 
-/// A run without the names of its roots.
+/// A run without its root ids.
 #[derive(Clone, Debug)]
 pub struct RunHeadPart {
-    /// Its roots are empty, whatever its status.
+    /// Has no roots, whatever its status.
     record: RunRecord,
     roots: RootProgress,
 }
 
 impl RunHeadPart {
-    /// The record of the run, given the roots of all its chunks in order; none are asked for unless
-    /// [`RunHeadPart::has_roots`].
+    /// Builds the record from the head and the roots of all its chunks in order; an empty list
+    /// unless [`RunHeadPart::has_roots`].
     ///
     /// # Errors
     ///
-    /// [`InfraError::Corruption`] if the roots are not those of the run.
+    /// Returns [`InfraError::Corruption`] if the roots do not match the head.
     pub fn into_record(mut self, root_shards: Vec<ShardId>) -> Result<RunRecord, InfraError> {
         let expected = if self.has_roots() { self.roots.registered as usize } else { 0 };
         if root_shards.len() != expected {
@@ -206,30 +206,30 @@ impl RunHeadPart {
         Ok(self.record)
     }
 
-    /// What operations on the run's shards look at.
+    /// Returns the fields that operations on the run's shards need.
     #[must_use]
     pub const fn head(&self) -> RunHead {
         self.record.head()
     }
 
-    /// The record without the names of its roots.
+    /// Returns the record without its root ids.
     pub(in crate::store) const fn rootless(&self) -> &RunRecord {
         &self.record
     }
 
-    /// How far registration has come.
+    /// Returns the progress of the registration.
     #[must_use]
     pub const fn roots(&self) -> RootProgress {
         self.roots
     }
 
-    /// Who registers or registered its shards.
+    /// Returns the operation that registers or registered the shards.
     #[must_use]
     pub const fn registration(&self) -> Option<Registration> {
         self.record.registration()
     }
 
-    /// Whether the run's record names roots: those of an unfinished registration are not found.
+    /// Returns whether the record names roots: those of an incomplete registration are not found.
     #[must_use]
     pub const fn has_roots(&self) -> bool {
         self.roots.is_complete()

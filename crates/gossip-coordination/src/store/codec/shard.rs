@@ -1,10 +1,10 @@
-//! A shard as two values: the hot part, which every operation rewrites, and the cold part, which
-//! only splits rewrite.
+//! The stored form of a shard: the hot part, which every operation rewrites, and the cold part,
+//! which only splits rewrite.
 //!
-//! Each decodes by itself into borrowed fields ([`HotPart`], [`ColdPart`]), which is what listings
-//! need; [`decode_shard`] makes the record of both. The hot part counts the spawned ids that the
-//! cold part lists: every change of the cold part appends one, so parts of different commits do not
-//! pass for a pair.
+//! Each decodes separately into borrowed fields ([`HotPart`], [`ColdPart`]), which is sufficient
+//! for listings; [`decode_shard`] builds the record from both. The hot part counts the spawned ids
+//! that the cold part lists: every change of the cold part appends one, so parts of different
+//! commits are detected.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,11 +49,11 @@ const HOT_FLAGS: u8 = LEASED | OFFERED | HANDED_OFF | REQUESTED | INDEXED;
 // Flags of the cold part.
 const DERIVED: u8 = 1;
 
-/// Stored until operations of a lease carry a sequence (DESIGN Q33). The record has no place for it
-/// yet, so any other value is refused instead of being lost with the next write.
+/// Placeholder until operations of a lease carry a sequence number (DESIGN Q33). The record has no
+/// field for it yet, so any other value is refused instead of being lost with the next write.
 const NO_SEQUENCE: u64 = 0;
 
-/// Stored where a shard that is not parked has no reason.
+/// Stored for a shard that is not parked.
 const NO_REASON: u8 = u8::MAX;
 /// Bytes of a stored id.
 const ID_LEN: usize = size_of::<u64>();
@@ -68,16 +68,16 @@ const ACTION_RELEASE: u8 = 1;
 const ACTION_HAND_OFF: u8 = 2;
 const ACTION_WITHDRAW: u8 = 3;
 
-/// Replaces `out` by the hot part of `shard`, which stands in the claim index under `indexed_at`.
+/// Replaces `out` by the hot part of `shard`, whose claim index entry is at `indexed_at`.
 ///
 /// # Panics
 ///
-/// If the index entry is not what the shard's status asks for, or later than its lease ends: the
-/// store layer is wrong then, and nothing must be stored.
+/// Panics if the index entry does not match the shard's status, or is later than its deadline: the
+/// store layer is wrong then, and nothing may be stored.
 pub fn encode_hot(shard: ShardView<'_>, indexed_at: Option<LogicalTime>, out: &mut Vec<u8>) {
     let record = shard.record();
     let index = check_index(record.status(), record.lease_deadline(), indexed_at);
-    assert!(index.is_ok(), "an active shard stands in the claim index, and not too late");
+    assert!(index.is_ok(), "an active shard is in the claim index, and not too late");
     let key = Key::ShardHot { tenant: record.tenant(), shard: record.key() };
     seal(&key, out, |out| write_hot(out, shard, indexed_at));
 }
@@ -86,7 +86,7 @@ pub fn encode_hot(shard: ShardView<'_>, indexed_at: Option<LogicalTime>, out: &m
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_hot(
     tenant: TenantId,
     shard: ShardKey,
@@ -95,8 +95,8 @@ pub fn decode_hot(
     hot_of(shard, open(&Key::ShardHot { tenant, shard }, value)?)
 }
 
-/// Where the shard whose hot part this is stands in the claim index. Only for a hint about a value
-/// that is decoded once more before anything is decided: the checksum is not looked at.
+/// Returns the shard's time in the claim index, from its hot part. Only for hints: the checksum is
+/// not verified, so the value must be decoded again before any decision depends on it.
 pub(in crate::store) fn peek_indexed_at(
     tenant: TenantId,
     shard: ShardKey,
@@ -109,7 +109,7 @@ pub(in crate::store) fn peek_indexed_at(
 fn hot_of(shard: ShardKey, mut fields: Fields<'_>) -> Result<HotPart<'_>, InfraError> {
     let hot = read_hot(&mut fields)?;
     fields.require(hot.facts(shard.shard()).check())?;
-    // The next grant raises it, and there is no end to come to but a forged record.
+    // The next grant increments the fence; only a forged record can reach the maximum.
     let can_rise = hot.fence.checked_increment().is_some();
     fields.require(holds(can_rise, "INV-4: a fence that can rise"))?;
     fields.require(check_index(hot.status, hot.lease_deadline(), hot.indexed_at))?;
@@ -128,7 +128,7 @@ pub fn encode_cold(shard: ShardView<'_>, out: &mut Vec<u8>) {
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_cold(
     tenant: TenantId,
     shard: ShardKey,
@@ -150,12 +150,12 @@ fn cold_of(shard: ShardKey, mut fields: Fields<'_>) -> Result<ColdPart<'_>, Infr
     Ok(cold)
 }
 
-/// Makes the record of `shard` in `pool` from its two parts. The caller frees it. The time is that
-/// under which the shard stands in the claim index.
+/// Decodes the record of `shard` into `pool` from its two parts, and returns it with its time in
+/// the claim index. The caller frees the record.
 ///
 /// # Errors
 ///
-/// [`DecodeShardError`]; nothing stays in the pool then.
+/// Returns [`DecodeShardError`]; nothing stays in the pool then.
 pub fn decode_shard(
     tenant: &Arc<TenantId>,
     shard: ShardKey,
@@ -168,8 +168,8 @@ pub fn decode_shard(
     join(tenant, shard, &hot, &cold, pool)
 }
 
-/// As [`decode_shard`] for parts that have not left this process since they were encoded or
-/// decoded: their checksums are not looked at.
+/// As [`decode_shard`], for parts that have not left this process since they were encoded or
+/// decoded: their checksums are not verified.
 ///
 /// # Errors
 ///
@@ -198,15 +198,15 @@ fn join(
     Ok((record, hot.indexed_at))
 }
 
-/// Makes the record of `shard` in `pool` from its decoded parts. The caller frees it.
+/// Builds the record of `shard` in `pool` from its decoded parts. The caller frees it.
 ///
 /// Unlike [`decode_shard`] it accepts parts that were changed since they were decoded: a simulator
 /// stores wrong records with it.
 ///
 /// # Errors
 ///
-/// [`DecodeShardError`] if the parts are not a pair or the pool is full; nothing stays in the pool
-/// then.
+/// Returns [`DecodeShardError`] if the parts do not belong together or the pool is full; nothing
+/// stays in the pool then.
 pub fn join_shard(
     tenant: &Arc<TenantId>,
     shard: ShardKey,
@@ -218,19 +218,19 @@ pub fn join_shard(
     Ok(make_record(tenant, shard, hot, cold, pool)?)
 }
 
-/// Why the record of a shard could not be made.
+/// Why a shard could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DecodeShardError {
-    /// What is stored is not what was written.
+    /// The stored value is damaged.
     #[error(transparent)]
     Stored(#[from] InfraError),
-    /// The pool has no room for it.
+    /// The pool is full.
     #[error(transparent)]
     PoolFull(#[from] SlabFull),
 }
 
-/// The part of a shard that every operation rewrites. It keeps the invariants of the record.
+/// The part of a shard that every operation rewrites. It satisfies the invariants of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of ShardRecord, documented there")]
 pub struct HotPart<'a> {
@@ -246,21 +246,21 @@ pub struct HotPart<'a> {
     pub offer: Option<Offer>,
     pub last_handoff: Option<HandoffId>,
     pub request: Option<PendingRequest>,
-    /// How many ids the cold part lists.
+    /// Number of ids that the cold part lists.
     pub spawned_count: usize,
-    /// The time under which the shard stands in the claim index. Present exactly while it is
-    /// active, and never later than its lease ends.
+    /// The shard's time in the claim index. `Some` exactly while the shard is active, and never
+    /// later than its deadline.
     pub indexed_at: Option<LogicalTime>,
 }
 
 impl HotPart<'_> {
-    /// When the lease ends or ended.
+    /// Returns the deadline of the lease, live or expired.
     #[must_use]
     pub fn lease_deadline(&self) -> Option<LogicalTime> {
         self.lease.map(|holder| holder.deadline())
     }
 
-    /// What the invariants are about; the parent is in the cold part, which checks it.
+    /// Returns the fields of the invariants, except for the parent, which the cold part checks.
     fn facts(&self, shard: ShardId) -> ShardFacts {
         ShardFacts {
             status: self.status,
@@ -276,33 +276,33 @@ impl HotPart<'_> {
     }
 }
 
-/// The log of a shard as it is stored, oldest first. Each entry is sound, ids are unique, and times
-/// never fall.
+/// The stored log of a shard, oldest entry first. Entries are valid, ids are unique, and times
+/// never decrease.
 ///
-/// It stays in the value until somebody needs it: most of a hot part is its log, and to carry one
-/// out of the decoder costs more than to read it.
+/// Entries are decoded on demand: most of a hot part is its log, and copying it out of the decoder
+/// costs more than reading it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredOps<'a>(&'a [[u8; OP_LEN]]);
 
 impl<'a> StoredOps<'a> {
-    /// The entries, oldest first.
+    /// Returns the entries, oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = OpLogEntry> + use<'a> {
-        self.0.iter().map(|bytes| sound_op(bytes).expect("it was sound when it was read"))
+        self.0.iter().map(|bytes| sound_op(bytes).expect("entries were validated by the decoder"))
     }
 
-    /// How many there are; at most [`OP_LOG_CAP`].
+    /// Returns the number of entries; at most [`OP_LOG_CAP`].
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the log is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The entry of `op_id`.
+    /// Returns the entry of `op_id`.
     #[must_use]
     pub fn find(&self, op_id: OpId) -> Option<OpLogEntry> {
         self.iter().find(|entry| entry.op_id() == op_id)
@@ -322,33 +322,33 @@ pub struct ColdPart<'a> {
     pub spec: ShardSpecRef<'a>,
     /// Present exactly when the id is derived.
     pub lineage: Option<Lineage>,
-    /// Ids of the shards cut from this one; all derived.
+    /// Ids of the shards split off from this one; all derived.
     pub spawned: SpawnedIds<'a>,
 }
 
-/// Ids as they are stored, oldest first.
+/// Stored ids, oldest first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SpawnedIds<'a>(&'a [[u8; ID_LEN]]);
 
 impl<'a> SpawnedIds<'a> {
-    /// Ids in their stored form: little-endian.
+    /// Raw ids, little-endian.
     #[must_use]
     pub const fn new(ids: &'a [[u8; ID_LEN]]) -> Self {
         Self(ids)
     }
 
-    /// The ids, oldest first.
+    /// Returns the ids, oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ShardId> + use<'a> {
         self.0.iter().map(|id| ShardId::from_raw(u64::from_le_bytes(*id)))
     }
 
-    /// How many there are; at most [`MAX_SPAWNED_PER_SHARD`].
+    /// Returns the number of ids; at most [`MAX_SPAWNED_PER_SHARD`].
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -361,9 +361,9 @@ impl fmt::Debug for SpawnedIds<'_> {
     }
 }
 
-/// A shard stands in the claim index exactly while it is active. The entry may be too early, which
-/// costs claimers a look; too late, it would hide a shard that can be claimed. One that nobody
-/// holds can be claimed at any time.
+/// Checks that a shard is in the claim index exactly while it is active. An entry that is too early
+/// costs claimers a read; one that is too late would hide a claimable shard. A shard without a
+/// lease is claimable at any time.
 fn check_index(
     status: ShardStatus,
     deadline: Option<LogicalTime>,
@@ -389,7 +389,7 @@ fn check_pair(hot: &HotPart<'_>, cold: &ColdPart<'_>) -> Result<(), InfraError> 
     }
 }
 
-/// Both parts are checked; only room can lack.
+/// Builds the record. Both parts are validated, so only the pool can fail.
 fn make_record(
     tenant: &Arc<TenantId>,
     shard: ShardKey,
@@ -420,7 +420,7 @@ fn make_record(
     record.acquire_count = hot.acquire_count;
     if !hot.op_log.is_empty() {
         let log = pool.logs.get_mut(&mut record.op_log);
-        assert!(log.is_empty(), "whoever had its place gave it back empty");
+        assert!(log.is_empty(), "a reused log slot is empty");
         hot.op_log.iter().for_each(|entry| log.push_unchecked(entry));
     }
     Ok(record)
@@ -439,7 +439,7 @@ fn make_rare(
     let spawned = match PooledSpawned::from_ids(&ids, &mut pool.bytes) {
         Ok(spawned) => spawned,
         Err(PooledSpawnedError::Full(full)) => return Err(full),
-        Err(error) => unreachable!("the number of ids was checked: {error}"),
+        Err(error) => unreachable!("the decoder bounds the number of ids: {error}"),
     };
     Ok(Some(Box::new(Rare {
         lineage: cold.lineage,
@@ -561,7 +561,7 @@ fn read_offer(fields: &mut Fields<'_>) -> Result<Offer, InfraError> {
     })
 }
 
-/// The fields of an entry of the log, and their bytes.
+/// The fields of a log entry, and their widths.
 const OP_FIELDS: [(&str, usize); 5] = [
     ("op_log.op_id", 8),
     ("op_log.payload_hash", 8),
@@ -583,12 +583,12 @@ fn read_op_log<'a>(fields: &mut Fields<'a>, count: usize) -> Result<StoredOps<'a
     let (entries, _) = fields.rest().as_chunks();
     let (mut marks, mut last_time) = (0_u64, LogicalTime::ZERO);
     for nth in 0..count {
-        // The long way names the field that is wrong.
+        // The slow path names the invalid field.
         let entry = match fields.take_if(sound_op) {
             Some(entry) => entry,
             None => read_op(fields)?,
         };
-        // Whoever has a mark that nobody had before need not be looked for.
+        // The filter has no false negatives: an id with a new bit needs no search for a duplicate.
         let mark = 1 << (entry.op_id().as_raw() % u64::from(u64::BITS));
         let fresh = marks & mark == 0 || StoredOps(&entries[..nth]).find(entry.op_id()).is_none();
         marks |= mark;
@@ -600,11 +600,11 @@ fn read_op_log<'a>(fields: &mut Fields<'a>, count: usize) -> Result<StoredOps<'a
     Ok(StoredOps(&entries[..count]))
 }
 
-/// Bytes of an entry of the log.
+/// Length of a log entry.
 const OP_LEN: usize = 8 + 8 + 8 + 1 + 1;
 
-/// What [`read_op`] reads, if nothing is wrong with it: most of what a shard's hot part holds is
-/// its log, and this is several times as fast.
+/// Fast path of [`read_op`], `None` if a field is invalid. Most of a hot part is its log, and this
+/// is several times as fast.
 fn sound_op(bytes: &[u8; OP_LEN]) -> Option<OpLogEntry> {
     let number = |at: usize| {
         let (number, _) = bytes.get(at..)?.split_first_chunk()?;
@@ -624,7 +624,7 @@ fn read_op(fields: &mut Fields<'_>) -> Result<OpLogEntry, InfraError> {
     let payload_hash = fields.nonzero_u64("op_log.payload_hash")?;
     let executed_at = LogicalTime::from_raw(fields.nonzero_u64("op_log.executed_at")?);
     let kind = fields.number("op_log.kind", OpKind::from_u8)?;
-    // Refused operations are not remembered, so nothing else was ever written.
+    // Refused operations are not logged, so no other result is ever written.
     fields.number("op_log.result", |number| match OpResult::from_u8(number)? {
         OpResult::Completed => Some(()),
         OpResult::Error | OpResult::Superseded => None,

@@ -1,8 +1,9 @@
-//! The small values: owners, index entries, counts, allotments, workers, handoffs.
+//! Small values: owners, index entries, counts, allotments, workers, handoffs.
 //!
-//! An index entry says everything in its key; its empty payload is framed all the same, so that a
-//! check of a whole store notices a damaged or foreign one. Looks at an index read keys only, and
-//! whoever tries what they found reads the shard itself. A handoff's payload belongs to
+//! An index entry holds all information in its key. Its empty payload is framed nevertheless, so
+//! that a check of a whole store detects a damaged or foreign one. Scans of an index read keys
+//! only, and an operation on a found shard reads the shard itself. The payload of a handoff belongs
+//! to
 //! `gossip-handoff` and is opaque here.
 
 use std::fmt;
@@ -20,23 +21,23 @@ use crate::store::key::Key;
 use crate::store::quota::Allotment;
 use crate::workers::{WorkerEntry, WorkerState};
 
-/// Longest payload of a handoff: a snapshot of 256 KiB and room for what stands around it. It
-/// keeps the value below the 1.5 MiB that an engine takes in one request.
+/// Maximum payload of a handoff: a snapshot of 256 KiB and 4 KiB for the other fields. It keeps the
+/// value below the 1.5 MiB that an engine accepts in one request.
 pub const HANDOFF_PAYLOAD_MAX: usize = (256 << 10) + (4 << 10);
 
 /// Flags of a worker. None is set yet: bit 0 is reserved for the identity of its process.
 const WORKER_FLAGS: u8 = 0;
 
-/// Who holds a shard, for as long as the engine believes that its process lives.
+/// The lease holder of a shard, stored as long as the engine considers its process alive.
 ///
-/// Evidence only: the record decides, and the fence above all.
+/// Evidence only: the record and its fence decide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OwnerBinding {
-    /// The worker that holds the shard.
+    /// The lease holder.
     pub owner: WorkerId,
-    /// The fence it was granted; at least [`FenceEpoch::INITIAL`].
+    /// The fence of its grant; at least [`FenceEpoch::INITIAL`].
     pub fence: FenceEpoch,
-    /// The grant, which tells two processes of one name apart.
+    /// The grant token, which distinguishes two processes with the same worker id.
     pub token: GrantToken,
 }
 
@@ -53,7 +54,7 @@ impl fmt::Debug for OwnerBinding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a handoff of {len} bytes exceeds the limit of {HANDOFF_PAYLOAD_MAX}")]
 pub struct HandoffTooLarge {
-    /// How long it is.
+    /// Its length.
     pub len: usize,
 }
 
@@ -61,9 +62,9 @@ pub struct HandoffTooLarge {
 ///
 /// # Panics
 ///
-/// If the fence is below [`FenceEpoch::INITIAL`], which no grant has.
+/// Panics if the fence is below [`FenceEpoch::INITIAL`], which no grant has.
 pub fn encode_owner(tenant: TenantId, shard: ShardKey, owner: &OwnerBinding, out: &mut Vec<u8>) {
-    assert!(owner.fence >= FenceEpoch::INITIAL, "an owner has a real fence");
+    assert!(owner.fence >= FenceEpoch::INITIAL, "an owner's fence is at least the initial one");
     seal(&Key::Owner { tenant, shard }, out, |out| write_owner(out, owner));
 }
 
@@ -71,7 +72,7 @@ pub fn encode_owner(tenant: TenantId, shard: ShardKey, owner: &OwnerBinding, out
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_owner(
     tenant: TenantId,
     shard: ShardKey,
@@ -81,7 +82,10 @@ pub fn decode_owner(
     let owner = WorkerId::from_raw(fields.u64("owner")?);
     let fence = FenceEpoch::from_raw(fields.u64("fence")?);
     let token = GrantToken::from_raw(fields.u64("token")?);
-    fields.require(holds(fence >= FenceEpoch::INITIAL, "an owner has a real fence"))?;
+    fields.require(holds(
+        fence >= FenceEpoch::INITIAL,
+        "an owner's fence is at least the initial one",
+    ))?;
     fields.finish()?;
     Ok(OwnerBinding { owner, fence, token })
 }
@@ -95,7 +99,7 @@ pub fn encode_claim_entry(tenant: TenantId, shard: ShardKey, at: LogicalTime, ou
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_claim_entry(
     tenant: TenantId,
     shard: ShardKey,
@@ -114,7 +118,7 @@ pub fn encode_parked_entry(tenant: TenantId, shard: ShardKey, out: &mut Vec<u8>)
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_parked_entry(
     tenant: TenantId,
     shard: ShardKey,
@@ -132,7 +136,7 @@ pub fn encode_tenant_count(tenant: TenantId, count: u64, out: &mut Vec<u8>) {
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_count(tenant: TenantId, value: &[u8]) -> Result<u64, InfraError> {
     let mut fields = open(&Key::TenantCounter { tenant }, value)?;
     let count = fields.u64("count")?;
@@ -149,7 +153,7 @@ pub fn encode_allotment(tenant: TenantId, allotment: Allotment, out: &mut Vec<u8
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_allotment(tenant: TenantId, value: &[u8]) -> Result<Allotment, InfraError> {
     let mut fields = open(&Key::Allotment { tenant }, value)?;
     let max_shards = fields.u64("max_shards")?;
@@ -157,16 +161,16 @@ pub fn decode_allotment(tenant: TenantId, value: &[u8]) -> Result<Allotment, Inf
     Ok(Allotment::of_shards(max_shards))
 }
 
-/// Replaces `out` by what is known of a worker.
+/// Replaces `out` by the entry of a worker.
 pub fn encode_worker(tenant: TenantId, entry: &WorkerEntry, out: &mut Vec<u8>) {
     seal(&Key::Worker { tenant, worker: entry.worker }, out, |out| write_worker(out, entry));
 }
 
-/// Reads what is stored of `worker`.
+/// Reads the stored entry of `worker`.
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_worker(
     tenant: TenantId,
     worker: WorkerId,
@@ -180,16 +184,16 @@ pub fn decode_worker(
     Ok(WorkerEntry { worker, state, expires_at })
 }
 
-/// Replaces `out` by the index entry of a planned move that concerns `party`.
+/// Replaces `out` by the index entry of a handoff that concerns `party`.
 pub fn encode_mover_entry(tenant: TenantId, party: u64, handoff: HandoffId, out: &mut Vec<u8>) {
     seal(&Key::HandoffIndex { tenant, party, handoff }, out, |_| {});
 }
 
-/// Checks the index entry of a planned move that concerns `party`.
+/// Checks the index entry of a handoff that concerns `party`.
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_mover_entry(
     tenant: TenantId,
     party: u64,
@@ -199,8 +203,8 @@ pub fn decode_mover_entry(
     open(&Key::HandoffIndex { tenant, party, handoff }, value)?.finish()
 }
 
-/// Replaces `out` by a planned move; what `payload` says is the business of `gossip-handoff`.
-/// `mark` is a number of this very write, by which a lost reply is recognised.
+/// Replaces `out` by a handoff record; the payload belongs to `gossip-handoff`. `mark` identifies
+/// this write if its reply is lost.
 ///
 /// # Errors
 ///
@@ -218,11 +222,11 @@ pub fn encode_handoff(
     Ok(())
 }
 
-/// Mark and payload that are stored for `handoff`.
+/// Returns the stored mark and payload of `handoff`.
 ///
 /// # Errors
 ///
-/// [`InfraError::Corruption`].
+/// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_handoff(
     tenant: TenantId,
     handoff: HandoffId,
