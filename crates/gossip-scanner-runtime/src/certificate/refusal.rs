@@ -31,13 +31,13 @@ pub enum Refusal {
         max: usize,
     },
     /// A line is not what must stand there.
-    #[error("line {line} is not as a certificate has it")]
+    #[error("line {line} is not a valid certificate line")]
     Malformed {
         /// Which one.
         line: u64,
     },
     /// Something comes after the end.
-    #[error("something comes after line {line}, which is the last")]
+    #[error("data after line {line}, which must be the last")]
     TrailingBytes {
         /// The last line.
         line: u64,
@@ -53,19 +53,19 @@ pub enum Refusal {
         end_len: usize,
     },
     /// There are no leaves, or the last one ends before the request does.
-    #[error("nothing covers the end of the request, after {leaves} leaves")]
+    #[error("gap at the end of the request, after {leaves} leaves")]
     EndMissing {
         /// Leaves there are.
         leaves: u64,
     },
     /// A leaf begins behind where the one before ends, or the request begins.
-    #[error("nothing covers what lies before leaf {leaf}")]
+    #[error("gap before leaf {leaf}")]
     Gap {
         /// Which leaf.
         leaf: u64,
     },
     /// A leaf begins before the one before it ends, or before the request.
-    #[error("leaf {leaf} covers what was covered already, or was not asked for")]
+    #[error("leaf {leaf} overlaps the one before it, or starts before the request")]
     Overlap {
         /// Which leaf.
         leaf: u64,
@@ -87,19 +87,19 @@ pub enum Refusal {
         end_len: usize,
     },
     /// A leaf that ended was never owned.
-    #[error("leaf {leaf} has ended and was never owned")]
+    #[error("leaf {leaf} is finished but never had an owner")]
     NeverOwned {
         /// Which leaf.
         leaf: u64,
     },
     /// A leaf is done and has no cursor.
-    #[error("leaf {leaf} is done and has no cursor")]
+    #[error("leaf {leaf} is done but has no cursor")]
     DoneWithoutCursor {
         /// Which leaf.
         leaf: u64,
     },
     /// A cursor lies outside its leaf.
-    #[error("the cursor of leaf {leaf} lies outside of it")]
+    #[error("the cursor of leaf {leaf} lies outside its range")]
     CursorOutside {
         /// Which leaf.
         leaf: u64,
@@ -125,7 +125,7 @@ pub enum Refusal {
         count: u64,
     },
     /// What a parked leaf says is left is not what is left.
-    #[error("leaf {leaf} misstates what is left of it")]
+    #[error("leaf {leaf} has a wrong remainder")]
     UncoveredMisstated {
         /// Which leaf.
         leaf: u64,
@@ -136,24 +136,27 @@ pub enum Refusal {
 
     // Its seal.
     /// The hash is not that of the lines above it.
-    #[error("the hash is not that of the certificate")]
+    #[error("the hash does not match the certificate")]
     HashDiffers,
     /// A key was given, and the certificate has no signature.
     #[error("the certificate is not signed")]
     NotSigned,
     /// The signature was not made with the key that was given.
-    #[error("the signature is not of this key, or not of this certificate")]
+    #[error("the signature does not match the key or the certificate")]
     SignatureDiffers,
 
     // Compared with a source.
     /// Another kind of source, other options, or another range was asked for.
-    #[error("the request is not for this source: it differs in its {what}")]
+    #[error("the certificate is for another request: different {what}")]
     OtherRequest {
         /// What differs.
         what: &'static str,
     },
     /// The source has another number of keys there.
-    #[error("leaf {leaf} counts {stated} keys, the source has {found}")]
+    #[error(
+        "leaf {leaf} counts {stated} keys; the source has {found}{}",
+        if found > stated { " or more" } else { "" }
+    )]
     CountDiffers {
         /// Which leaf.
         leaf: u64,
@@ -163,7 +166,7 @@ pub enum Refusal {
         found: u64,
     },
     /// The source has other keys there.
-    #[error("leaf {leaf} counts {count} keys, and the source has as many others")]
+    #[error("leaf {leaf} counts {count} keys; the source has as many, but different ones")]
     KeysDiffer {
         /// Which leaf.
         leaf: u64,

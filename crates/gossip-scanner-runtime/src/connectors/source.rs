@@ -384,33 +384,31 @@ impl fmt::Debug for Source {
 #[non_exhaustive]
 pub enum SourceError {
     /// Nothing, or nothing behind the colon.
-    #[error("no source is named; type a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B")]
+    #[error("no source given; use a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B")]
     Empty,
     /// A path that leads nowhere.
     #[error(
-        "there is no such file or directory; \
+        "no such file or directory; \
          a source is a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B"
     )]
     NotFound,
     /// A path that may not be followed.
-    #[error("the path of the source may not be read; ask for access to it")]
+    #[error("permission denied for the path of the source")]
     PermissionDenied,
     /// A file of which it is not clear what its items are.
-    #[error(
-        "the source is a file; type lines:FILE, jsonl:FILE or csv:FILE to say what its items are"
-    )]
+    #[error("it is a file; use lines:FILE, jsonl:FILE or csv:FILE to choose its format")]
     BareFile,
     /// A directory was asked for.
-    #[error("the source is no directory; type lines:FILE, jsonl:FILE or csv:FILE for a file")]
+    #[error("not a directory; for a file use lines:FILE, jsonl:FILE or csv:FILE")]
     NotADirectory,
     /// A file was asked for.
-    #[error("the source is no regular file; type a directory by itself, or tree:DIR")]
+    #[error("not a regular file; for a directory use its path or tree:DIR")]
     NotAFile,
     /// Not two integers.
-    #[error("a range of integers is typed range:A..B without the last, or range:A..=B with it")]
+    #[error("a range is range:A..B without B, or range:A..=B with B")]
     MalformedRange,
     /// Its end lies below its beginning.
-    #[error("the range ends at {end}, below its beginning {first}; type the smaller one first")]
+    #[error("the range ends at {end}, before its start {first}; put the smaller number first")]
     InvertedRange {
         /// The first integer.
         first: u64,
@@ -418,13 +416,13 @@ pub enum SourceError {
         end: u64,
     },
     /// An option that means nothing for this source.
-    #[error("the option --{option} means nothing for this kind of source; leave it out")]
+    #[error("--{option} does not apply to this kind of source; remove it")]
     OptionMisplaced {
         /// Its name.
         option: &'static str,
     },
     /// The system could not look.
-    #[error("the path of the source could not be looked up ({kind}); try again")]
+    #[error("the path of the source could not be accessed ({kind}); try again")]
     Unavailable {
         /// How it failed.
         kind: io::ErrorKind,

@@ -95,7 +95,7 @@ impl BatchProcessor {
         match Running::start(&mut self.command(&part)) {
             Ok(running) => self.running = Some((running, part)),
             Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
-                self.fail(part, "the key does not fit on a command line");
+                self.fail(part, "the item is too long for a command line");
             }
             Err(error) => return Err(cannot_start(self.template.program(), &error)),
         }
@@ -125,7 +125,7 @@ impl BatchProcessor {
         match running.wait(left.map_or(patience, |left| left.min(patience))) {
             Ok(Some(status)) if self.has_found(status) => self.report_found(&part),
             Ok(Some(status)) if is_unread(status, self.keeps_stdout) => {
-                return Err(Broken("nobody reads what it writes any more".into()));
+                return Err(Broken("output closed: the reader of the pipe has exited".into()));
             }
             Ok(Some(status)) => match complaint(status) {
                 None => self.report(&part, &ItemResult::Done),
@@ -133,7 +133,7 @@ impl BatchProcessor {
             },
             Ok(None) if self.timeout.is_some_and(|timeout| running.age() >= timeout) => {
                 running.kill();
-                self.fail(part, "the command took too long and was ended");
+                self.fail(part, "timed out and was killed");
             }
             Ok(None) => self.running = Some((running, part)),
             Err(error) => return Err(cannot_start(self.template.program(), &error)),
@@ -186,10 +186,10 @@ impl Processor for BatchProcessor {
         let result = match self.rendering.write(&work, &mut self.scratch, &mut text) {
             Err(error) => Some(ItemResult::Unopened(error)),
             Ok(()) if text.contains(&0) => Some(ItemResult::Hopeless(
-                "the key holds a zero byte, which no argument can".into(),
+                "the item contains a NUL byte, which an argument cannot".into(),
             )),
             Ok(()) if text.len() > MAX_KEY_ARGUMENT => {
-                Some(ItemResult::Hopeless("the key is too long for an argument".into()))
+                Some(ItemResult::Hopeless("the item is too long for an argument".into()))
             }
             Ok(()) => None,
         };

@@ -39,6 +39,12 @@ pub fn end_all_programs() {
     programs.leaders.iter().for_each(|leader| end_group(*leader));
 }
 
+/// Returns how many programs of this process are running.
+#[must_use]
+pub fn running_programs() -> usize {
+    running().leaders.len()
+}
+
 /// A running program; ended with all that it has started when it is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -54,7 +60,7 @@ impl Running {
         // Under the lock, so that nobody who leaves at once misses it.
         let mut programs = running();
         if programs.is_closed {
-            return Err(io::Error::other("this process is leaving"));
+            return Err(io::Error::other("this process is shutting down"));
         }
         let child = command.process_group(0).spawn()?;
         programs.leaders.insert(child.id());
@@ -146,8 +152,8 @@ pub(super) fn complaint(status: ExitStatus) -> Option<Box<str>> {
         return None;
     }
     Some(match (status.code(), status.signal()) {
-        (Some(code), _) => format!("the command ended with exit status {code}").into(),
-        (None, Some(signal)) => format!("the command was ended by signal {signal}").into(),
+        (Some(code), _) => format!("exit status {code}").into(),
+        (None, Some(signal)) => format!("killed by signal {signal}").into(),
         (None, None) => "the command failed".into(),
     })
 }
@@ -181,11 +187,11 @@ pub(super) fn cannot_start(program: &std::ffi::OsStr, error: &io::Error) -> Brok
     let program = program.to_string_lossy();
     Broken(match error.kind() {
         io::ErrorKind::NotFound => {
-            format!("the command `{program}` was not found; check its name and PATH").into()
+            format!("command `{program}` not found; check its name and PATH").into()
         }
         io::ErrorKind::PermissionDenied => {
-            format!("the command `{program}` may not be run; check its permissions").into()
+            format!("command `{program}` is not executable; check its permissions").into()
         }
-        _ => format!("the command `{program}` could not be started: {error}").into(),
+        _ => format!("command `{program}` could not be started: {error}").into(),
     })
 }

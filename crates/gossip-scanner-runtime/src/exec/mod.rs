@@ -33,7 +33,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 pub use self::batch::BatchProcessor;
-pub use self::child::end_all_programs;
+pub use self::child::{end_all_programs, running_programs};
 pub use self::handler::Handler;
 pub use self::program::find_program;
 pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor, parse_answers};

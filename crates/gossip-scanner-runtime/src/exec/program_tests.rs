@@ -27,5 +27,5 @@ fn a_program_is_found_as_the_system_finds_it(
 #[test]
 fn what_is_missing_is_told_as_when_it_is_started() {
     let broken = find_program(OsStr::new("no-such-program")).unwrap_err();
-    assert!(broken.0.contains("`no-such-program` was not found"), "{broken:?}");
+    assert!(broken.0.contains("`no-such-program` not found"), "{broken:?}");
 }

@@ -61,6 +61,9 @@ const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 /// How much of a program's message is kept.
 pub const MAX_MESSAGE_BYTES: usize = 1024;
 
+/// How much of an invalid line an error quotes: enough to recognize it, on one line of a terminal.
+const MAX_QUOTED_BYTES: usize = 80;
+
 /// Parses everything that a handler wrote to its standard output, one answer per line.
 ///
 /// Returns the item number and the result of each line, or `None` for a line that
@@ -178,7 +181,7 @@ impl StreamProcessor {
             }
             // The number of an item of a shard that was lost meanwhile.
             (Some(answer), None) if answer.id < self.next_id => Ok(()),
-            (Some(_), None) | (None, _) => self.end_child("the command answered nonsense"),
+            (Some(_), None) | (None, _) => self.end_child(&bad_line(line)),
         }
     }
 
@@ -190,8 +193,7 @@ impl StreamProcessor {
         self.give_back(complaint);
         if self.silent_items.len() >= MAX_SILENT_ITEMS {
             return Err(Broken(
-                format!("{complaint}, with {MAX_SILENT_ITEMS} items and without finishing one")
-                    .into(),
+                format!("{complaint} (on {MAX_SILENT_ITEMS} items, without finishing one)").into(),
             ));
         }
         Ok(())
@@ -221,7 +223,7 @@ impl StreamProcessor {
         let Some(oldest) = self.given.values().map(|given| given.since).min() else { return };
         let silent_since = self.answered_at.map_or(oldest, |answered| oldest.max(answered));
         if silent_since.elapsed() >= timeout {
-            self.give_back("the command took too long and was ended");
+            self.give_back("timed out and was killed");
         }
     }
 
@@ -300,7 +302,7 @@ impl fmt::Debug for StreamProcessor {
 impl Talk {
     fn start(words: &[std::ffi::OsString]) -> Result<Self, Broken> {
         let Some((program, arguments)) = words.split_first() else {
-            return Err(Broken("no command is given".into()));
+            return Err(Broken("no command given".into()));
         };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -341,7 +343,7 @@ impl Talk {
         let ended = self.running.wait(Duration::from_secs(1));
         match ended.ok().flatten().and_then(complaint) {
             Some(complaint) => complaint,
-            None => "the command ended its output before it had answered".into(),
+            None => "handler closed its output before replying".into(),
         }
     }
 
@@ -369,7 +371,7 @@ impl Answer {
             "done" => done(value.get("findings"))?,
             "error" => {
                 let message = value.get("message").and_then(Value::as_str).unwrap_or("no message");
-                let message = clip(message).into();
+                let message = clip(message, MAX_MESSAGE_BYTES).into();
                 match value.get("retry").and_then(Value::as_bool) {
                     Some(false) => ItemResult::Hopeless(message),
                     Some(true) | None => ItemResult::Failed(message),
@@ -394,8 +396,21 @@ fn hash_of(key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn clip(message: &str) -> &str {
-    let mut end = message.len().min(MAX_MESSAGE_BYTES);
+/// Describes a line that is not a reply to an item of the program.
+fn bad_line(line: &Line) -> String {
+    let Line::Whole(line) = line else {
+        return format!("handler wrote a line of more than {MAX_LINE_BYTES} bytes");
+    };
+    let what = match serde_json::from_slice::<Value>(line) {
+        Ok(_) => "handler wrote an invalid reply",
+        Err(_) => "handler wrote invalid JSON",
+    };
+    let text = String::from_utf8_lossy(line);
+    format!("{what}: `{}`", clip(text.trim_end(), MAX_QUOTED_BYTES))
+}
+
+fn clip(message: &str, max_bytes: usize) -> &str {
+    let mut end = message.len().min(max_bytes);
     while !message.is_char_boundary(end) {
         end -= 1;
     }

@@ -80,16 +80,16 @@ fn a_handler_that_hangs_fails_the_item_it_hangs_on(#[case] window: usize) {
     let answer = format!("case $line in *bad*) sleep 600;; esac; {DONE}");
     let mut processor = stream(&handler(&answer), config(window, Some(300)));
     let verdicts = process(&mut processor, &[b"a", b"bad", b"c"]).unwrap();
-    assert!(is_failed(&verdicts[1], "too long"), "{:?}", verdicts[1]);
+    assert!(is_failed(&verdicts[1], "timed out"), "{:?}", verdicts[1]);
     assert_eq!((&verdicts[0], &verdicts[2]), (&ItemResult::Done, &ItemResult::Done));
 }
 
 #[rstest]
-#[case::no_json("echo hello".to_owned(), "nonsense")]
-#[case::other_number("echo '{\"type\":\"done\",\"id\":99}'".to_owned(), "nonsense")]
-#[case::other_type("echo '{\"type\":\"maybe\",\"id\":1}'".to_owned(), "nonsense")]
-#[case::flood(format!("head -c {} /dev/zero", 4 * MAX_LINE_BYTES), "nonsense")]
-#[case::silence("exit 0".to_owned(), "ended")]
+#[case::no_json("echo hello".to_owned(), "invalid JSON: `hello`")]
+#[case::other_number("echo '{\"type\":\"done\",\"id\":99}'".to_owned(), "invalid reply: `{")]
+#[case::other_type("echo '{\"type\":\"maybe\",\"id\":1}'".to_owned(), "invalid reply: `{")]
+#[case::flood(format!("head -c {} /dev/zero", 4 * MAX_LINE_BYTES), "more than 65536 bytes")]
+#[case::silence("exit 0".to_owned(), "closed its output")]
 #[case::bad_exit("exit 9".to_owned(), "exit status 9")]
 fn a_handler_that_never_makes_sense_breaks_the_processor(
     #[case] answer: String,

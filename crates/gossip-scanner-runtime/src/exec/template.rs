@@ -100,15 +100,15 @@ impl fmt::Debug for Template {
 #[non_exhaustive]
 pub enum TemplateError {
     /// There is no program.
-    #[error("no command is given; type it behind --, as in: -- wc -c {{}}")]
+    #[error("no command given; put it after --, as in: -- wc -c {{}}")]
     Empty,
     /// A key as a program.
-    #[error("{{}} cannot be the program itself; type a program, then {{}}")]
+    #[error("{{}} cannot be the program itself; give a program, then {{}}")]
     PlaceInProgram,
     /// A key inside a script: its bytes would be read as code.
     #[error(
         "{{}} inside a shell script would let a name run as code; \
-         type: sh -c '… \"$1\" …' sh {{}}"
+         use: sh -c '… \"$1\" …' sh {{}}"
     )]
     PlaceInScript,
 }

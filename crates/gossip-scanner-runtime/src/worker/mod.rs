@@ -131,7 +131,7 @@ pub enum RunWorkerError {
     #[error("{0}")]
     Broken(Broken),
     /// Too much was set aside.
-    #[error("{parked} shards were set aside, more than the {max} allowed")]
+    #[error("{parked} shards parked, more than the {max} allowed")]
     TooManyParked {
         /// How many.
         parked: usize,

@@ -89,13 +89,13 @@ impl fmt::Debug for StoreUrl {
 #[non_exhaustive]
 pub enum StoreUrlError {
     /// There is no scheme: most likely a path.
-    #[error("a store is memory:, sqlite:PATH or etcd://HOST/PREFIX; for a file type sqlite: first")]
+    #[error("a store is memory:, sqlite:PATH or etcd://HOST/PREFIX; for a file use sqlite:PATH")]
     NoScheme,
     /// The scheme is none of ours.
     #[error("unknown kind of store; there are memory:, sqlite:PATH and etcd://HOST/PREFIX")]
     UnknownScheme,
     /// Something follows `memory:`.
-    #[error("memory: takes no path; for a file type sqlite:PATH")]
+    #[error("memory: takes no path; for a file use sqlite:PATH")]
     MemoryPath,
     /// `etcd:` without slashes.
     #[error("a cluster is etcd://HOST:PORT/PREFIX, with two slashes")]
