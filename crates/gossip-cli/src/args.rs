@@ -1,20 +1,21 @@
-//! What can be typed.
+//! Command-line arguments.
 
 use std::ffi::OsString;
-use std::num::{NonZeroU8, NonZeroUsize};
+use std::num::{IntErrorKind, NonZeroU8, NonZeroU32, NonZeroU64, NonZeroUsize, ParseIntError};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::{BoolishValueParser, RangedU64ValueParser};
+use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::duration;
 
-/// Touch every key of something huge, never lose your place, and know what was missed.
+/// Process every item of a large source, resume after any crash, and prove that none was missed.
 ///
-/// Exit codes: 0 complete, 1 internal failure, 2 usage, 3 incomplete (something was set aside or
-/// not read), 4 the run was failed or cancelled, 5 the store cannot be reached, 10 something was
-/// found and --fail-on findings given, 130 interrupted with state saved.
+/// Exit codes: 0 complete, 1 internal error or broken command, 2 usage error, 3 incomplete (items
+/// failed or could not be read), 4 the run failed or was cancelled, 5 store error, 10 complete with
+/// findings and --fail-on findings, 130 interrupted with progress saved.
 #[derive(Debug, Parser)]
 #[command(name = "gossip", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -25,24 +26,23 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads what was typed.
+    /// Parses the arguments of this process.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = names_only(Self::command()).try_get_matches()?;
+        let matches = hide_env_values(Self::command()).try_get_matches()?;
         Self::from_arg_matches(&matches)
     }
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Where coordination lives: sqlite:PATH, etcd://HOST:PORT/PREFIX or memory:
+    /// Store of the run state: sqlite:PATH, etcd://HOST:PORT/PREFIX or memory:
     ///
-    /// Without it a file of yours: $XDG_STATE_HOME/gossip/store.db, or
-    /// ~/.local/state/gossip/store.db.
+    /// Default: $XDG_STATE_HOME/gossip/store.db, or ~/.local/state/gossip/store.db.
     #[arg(long, env = "GOSSIP_STORE", global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// Whose runs these are: a name of up to 32 bytes
+    /// Tenant that owns the runs: a name of 1 to 32 bytes
     #[arg(
         long,
         env = "GOSSIP_TENANT",
@@ -51,13 +51,13 @@ pub(crate) struct Global {
         default_value = "default"
     )]
     pub(crate) tenant: String,
-    /// How data is written to standard output
+    /// Output format on stdout
     #[arg(short, long, env = "GOSSIP_OUTPUT", global = true, value_enum, default_value = "table")]
     pub(crate) output: Format,
-    /// Say nothing but failures
+    /// Print errors only
     #[arg(short, long, env = "GOSSIP_QUIET", global = true, value_parser = flag())]
     pub(crate) quiet: bool,
-    /// Say more
+    /// Print more messages
     #[arg(
         short,
         long,
@@ -69,40 +69,40 @@ pub(crate) struct Global {
     pub(crate) verbose: bool,
 }
 
-/// How data is written.
+/// Format of the data on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns for people.
+    /// Aligned columns.
     Table,
     /// One JSON value.
     Json,
-    /// One JSON value a line.
+    /// One JSON value per line.
     Jsonl,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command for every key of a source; the same again goes on where it stopped
+    /// Run a command for every item of a source; repeat the same command to resume
     #[command(after_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
     /// Join a run from another process or machine
     Worker(Box<WorkerArgs>),
-    /// Check a certificate that `gossip run export` wrote, without a store
+    /// Verify a coverage certificate written by `gossip run export`; needs no store
     Verify(VerifyArgs),
-    /// Look at runs, and steer them
+    /// Create, show and control runs
     #[command(subcommand)]
     Run(RunCommand),
-    /// Look at shards, and steer them
+    /// Show and control the shards of a run
     #[command(subcommand)]
     Shard(ShardCommand),
-    /// Move shards from one worker to another
+    /// Hand shards over from one worker to another
     #[command(subcommand)]
     Handoff(HandoffCommand),
 }
 
 const EXEC_HELP: &str = "\
 Sources: a directory (every file below it), lines:FILE, jsonl:FILE, csv:FILE, range:A..B.
-{} stands for the file's path, the line or row, or the number. Without {} it is put at the end.
+{} is replaced by the file's path, the line or row, or the number; without {} it is appended.
 
 Examples:
   gossip exec . -- wc -c {}
@@ -118,168 +118,182 @@ pub(crate) struct ExecArgs {
     pub(crate) work: WorkArgs,
 }
 
-/// What makes a run.
+/// Source, command and settings of a run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct JobArgs {
-    /// What to go through: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
+    /// Items to process: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
     #[arg(help_heading = None)]
     pub(crate) source: OsString,
-    /// The command, behind --
+    /// Command to run, after --
     #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
     pub(crate) command: Vec<OsString>,
-    /// Leave out what ripgrep passes over: hidden and ignored files
+    /// Skip hidden files and files that .gitignore and .ignore exclude
     #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
     pub(crate) ignore: bool,
     /// Follow symbolic links
     #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
     pub(crate) follow_links: bool,
-    /// The first row of a CSV file is a row like others
+    /// Treat the first row of a CSV file as data
     #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
     pub(crate) no_header: bool,
-    /// Keep the command running, and give it items as JSON lines
+    /// Start the command once per job and send it items as JSON lines
     #[arg(long, env = "GOSSIP_STREAM", value_parser = flag())]
     pub(crate) stream: bool,
-    /// How long a lease lasts: when a worker dies, others wait so long before they go on
+    /// Lease duration; a dead worker's shards are reassigned after this time
     #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s", value_name = "TIME")]
     pub(crate) lease: Duration,
-    /// How often a shard may be begun in a row without any progress before it is set aside
+    /// Attempts without progress before a shard is parked
     #[arg(long, env = "GOSSIP_RETRIES", default_value_t = 3, value_name = "N")]
     pub(crate) retries: u32,
-    /// How many shards to begin with; four for each job unless given
-    #[arg(long, env = "GOSSIP_SHARDS", value_name = "N")]
+    /// Initial number of shards [default: 4 per job]
+    #[arg(long, env = "GOSSIP_SHARDS", value_name = "N", value_parser = positive::<NonZeroUsize>)]
     pub(crate) shards: Option<NonZeroUsize>,
-    /// Begin anew although the same command was completed before
+    /// Start a new run even if the same command has finished before
     #[arg(long, env = "GOSSIP_RESTART", value_parser = flag())]
     pub(crate) restart: bool,
-    /// Begin although a run of this source with other settings is not finished
+    /// Start even if another run of this source is unfinished
     #[arg(long, env = "GOSSIP_ALLOW_PARALLEL", value_parser = flag())]
     pub(crate) allow_parallel: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// The run to join: 16 hexadecimal digits
+    /// Id of the run to join (see `gossip run list`)
     #[arg(value_parser = parse_id)]
     pub(crate) run: u64,
-    /// Another command than that of the run, behind --
+    /// Command to use instead of the run's own, after --
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
 }
 
-/// How this process works; no part of what makes a run.
+/// Settings of this process; they are not part of the run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Worker options")]
 pub(crate) struct WorkArgs {
-    /// How many commands run at a time; one for each processor unless given
-    #[arg(short, long, env = "GOSSIP_JOBS", value_name = "N")]
+    /// Number of commands to run in parallel [default: one per CPU]
+    #[arg(short, long, env = "GOSSIP_JOBS", value_name = "N", value_parser = positive::<NonZeroUsize>)]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// Keys for each command, or items that a running one has at a time
-    #[arg(short, long, env = "GOSSIP_BATCH", default_value_t = NonZeroUsize::MIN, value_name = "N")]
+    /// Items per command, or in-flight items per command with --stream
+    #[arg(
+        short,
+        long,
+        env = "GOSSIP_BATCH",
+        default_value = "1",
+        value_name = "N",
+        value_parser = positive::<NonZeroUsize>
+    )]
     pub(crate) batch: NonZeroUsize,
-    /// How long a command may take, or a running one may answer nothing; 0s for ever
+    /// Kill a command after this time, or with --stream after this time without a reply; 0s: never
     #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) timeout: Duration,
-    /// How often a key is tried before it is set aside
+    /// Attempts per item before it fails
     #[arg(
         long,
         env = "GOSSIP_TRIES",
-        default_value_t = 3,
+        default_value = "3",
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..)
+        value_parser = positive::<NonZeroU32>
     )]
-    pub(crate) tries: u32,
-    /// Stop when more shards than this were set aside
+    pub(crate) tries: NonZeroU32,
+    /// Stop after this process has parked more shards than this
     #[arg(long, env = "GOSSIP_MAX_PARKED", default_value_t = 100, value_name = "N")]
     pub(crate) max_parked: usize,
-    /// Keys in a second on average, in this process; one second's worth may come at once
-    #[arg(long, env = "GOSSIP_RATE", value_name = "N", value_parser = at_least_one())]
-    pub(crate) rate: Option<u64>,
-    /// Bytes in a second on average, likewise, where the source tells sizes
-    #[arg(long, env = "GOSSIP_BYTE_RATE", value_name = "N", value_parser = at_least_one())]
-    pub(crate) byte_rate: Option<u64>,
-    /// Record progress after so many keys
+    /// Limit of this process in items per second; bursts of up to one second's worth
+    #[arg(long, env = "GOSSIP_RATE", value_name = "N", value_parser = positive::<NonZeroU64>)]
+    pub(crate) rate: Option<NonZeroU64>,
+    /// Limit of this process in bytes per second, for sources with known sizes
+    #[arg(long, env = "GOSSIP_BYTE_RATE", value_name = "N", value_parser = positive::<NonZeroU64>)]
+    pub(crate) byte_rate: Option<NonZeroU64>,
+    /// Save progress after this many items
     #[arg(
         long,
         env = "GOSSIP_CHECKPOINT_KEYS",
-        default_value_t = 1000,
+        default_value = "1000",
         value_name = "N",
-        value_parser = at_least_one()
+        value_parser = positive::<NonZeroU64>
     )]
-    pub(crate) checkpoint_keys: u64,
-    /// Record progress after such a time
+    pub(crate) checkpoint_keys: NonZeroU64,
+    /// Save progress after this time
     #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
     pub(crate) checkpoint_every: Duration,
-    /// The exit status by which a command says: done, and something was found
+    /// Exit status that means: done, and something was found
     ///
-    /// A running command says so in its answers: {"type":"done","id":7,"findings":2}.
-    #[arg(long, env = "GOSSIP_FOUND_STATUS", value_name = "STATUS")]
+    /// With --stream the command reports findings in its replies instead:
+    /// {"type":"done","id":7,"findings":2}.
+    #[arg(
+        long,
+        env = "GOSSIP_FOUND_STATUS",
+        value_name = "STATUS",
+        value_parser = positive::<NonZeroU8>
+    )]
     pub(crate) found_status: Option<NonZeroU8>,
-    /// End with 10 if everything is done and something was found, by whomever
+    /// Exit with 10 if the run is complete and any worker reported findings
     #[arg(long, env = "GOSSIP_FAIL_ON", value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Option<FailOn>,
-    /// Do not split busy shards when somebody has nothing to do
+    /// Do not split busy shards for idle workers
     #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
     pub(crate) no_split: bool,
 }
 
-/// What a run that is complete may still fail on.
+/// Results that make a complete run fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Something was found.
+    /// Any finding.
     Findings,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunCommand {
-    /// Make a run without working on it, and tell its id; `gossip worker` joins it
+    /// Create a run without working on it and print its id; `gossip worker` joins it
     Create(Box<JobArgs>),
-    /// All runs, also those that are over
+    /// List runs
     List {
-        /// Only those that are not over
+        /// Only unfinished runs
         #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
         active: bool,
     },
-    /// One run: how far it has come, and how long it will take
+    /// Show one run with its progress and estimated time left
     Show {
         #[command(flatten)]
         run: RunArg,
-        /// How long a run that is worked on is watched, to tell the time left; 0s for not at all
+        /// How long to sample an active run to estimate the time left; 0s: do not estimate
         #[arg(long, env = "GOSSIP_WATCH", value_parser = duration::parse, default_value = "2s", value_name = "TIME")]
         watch: Duration,
     },
-    /// Let nobody start a shard, and the owners give theirs back
+    /// Pause a run: workers release their shards and claim no more
     Pause(RunArg),
-    /// Let shards be started again
+    /// Resume a paused run
     Resume(RunArg),
-    /// Stop a run for good
+    /// Cancel a run; it cannot be resumed
     Cancel(RunArg),
-    /// Write the certificate of a settled run: what was covered, and what was not
+    /// Write the coverage certificate of a finished run
     Export {
         #[command(flatten)]
         run: RunArg,
         #[command(flatten)]
         key: KeyArg,
-        /// Into this file instead of standard output
+        /// Write to this file instead of stdout
         #[arg(long, env = "GOSSIP_TO", value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Check what a settled run says against itself, and against its source
+    /// Verify that a finished run covers its whole source
     Verify {
         #[command(flatten)]
         run: RunArg,
-        /// List the source again and compare every key
+        /// List the source again and compare every key with the run
         #[arg(long, env = "GOSSIP_COMPARE", value_parser = flag())]
         source: bool,
     },
-    /// Delete a run that is over
+    /// Delete a finished run
     Rm {
         #[command(flatten)]
         run: RunArg,
-        // A variable that was left in a shell would take the guard off every deletion.
-        /// Delete a run whose record is damaged, over or not: nobody can read that
+        // No environment variable: one left set in a shell would disable the check for every
+        // deletion.
+        /// Delete a run whose record is damaged, even if it may be unfinished
         #[arg(long)]
         damaged: bool,
     },
@@ -287,74 +301,74 @@ pub(crate) enum RunCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// The certificate; - for standard input
+    /// Certificate file; - for stdin
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) key: KeyArg,
-    /// List this source again and compare every key; add the options that were asked for
+    /// List this source again and compare every key; give the options of the run, too
     #[arg(long, env = "GOSSIP_SOURCE", value_name = "SOURCE")]
     pub(crate) source: Option<OsString>,
-    /// What ripgrep passes over was to be left out
+    /// The run used --ignore
     #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
     pub(crate) ignore: bool,
-    /// Symbolic links were to be followed
+    /// The run used --follow-links
     #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
     pub(crate) follow_links: bool,
-    /// The first row of the CSV file was to be a row like others
+    /// The run used --no-header
     #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
     pub(crate) no_header: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyArg {
-    /// A file with the secret that certificates are signed with: 16 bytes or more
+    /// File with the signing key of certificates: 16 to 4096 bytes
     #[arg(long, env = "GOSSIP_KEY_FILE", value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArg {
-    /// 16 hexadecimal digits
+    /// Run id (see `gossip run list`)
     #[arg(value_parser = parse_id)]
     pub(crate) run: u64,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShardCommand {
-    /// The shards of a run
+    /// List the shards of a run
     List {
         #[command(flatten)]
         run: RunArg,
-        /// Only those that are set aside
+        /// Only parked shards
         #[arg(long, env = "GOSSIP_PARKED", value_parser = flag())]
         parked: bool,
     },
-    /// One shard
+    /// Show one shard
     Show(ShardArg),
-    /// Bring a shard that was set aside back
+    /// Unpark shards, so that their items are tried again
     Unpark {
         #[command(flatten)]
         run: RunArg,
-        /// 16 hexadecimal digits
+        /// Shard id (see `gossip shard list RUN`)
         #[arg(value_parser = parse_id, required_unless_present = "all")]
         shard: Option<u64>,
-        /// All of the run
+        /// All parked shards of the run
         #[arg(long, env = "GOSSIP_ALL", value_parser = flag(), conflicts_with = "shard")]
         all: bool,
     },
-    /// Ask the owner to split what remains
+    /// Request the lease holder to split the rest of a shard
     Split {
         #[command(flatten)]
         shard: ShardArg,
-        /// At this key
+        /// Split at this key
         #[arg(long, env = "GOSSIP_AT", value_name = "KEY")]
         at: Option<OsString>,
     },
-    /// Ask the owner to give the shard back
+    /// Request the lease holder to release a shard
     Release {
         #[command(flatten)]
         shard: ShardArg,
-        /// Take it away without asking: its owner is dead
+        /// Revoke the lease at once, for example of a dead worker
         #[arg(long, env = "GOSSIP_FORCE", value_parser = flag())]
         force: bool,
     },
@@ -362,64 +376,68 @@ pub(crate) enum ShardCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HandoffCommand {
-    /// Ask the owner of a shard to hand it to another worker
+    /// Request the lease holder to hand a shard over to another worker
     Start {
         #[command(flatten)]
         shard: ShardArg,
-        /// To this worker: 16 hexadecimal digits; to anybody unless given
+        /// Id of the receiving worker (see `gossip handoff workers`) [default: any idle worker]
         #[arg(long, env = "GOSSIP_TO_WORKER", value_parser = parse_id, value_name = "WORKER")]
         to: Option<u64>,
     },
-    /// Moves that are under way, and those that failed; one that happened is forgotten at once
+    /// List handoffs in progress and failed ones; completed ones are deleted
     List {
-        /// Only those that are under way
+        /// Only handoffs in progress
         #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
         active: bool,
     },
-    /// One move
+    /// Show one handoff
     Show {
-        /// As `gossip handoff list` shows it
+        /// Handoff id (see `gossip handoff list`)
         id: String,
     },
-    /// Ask for a move to be taken back, or end the record of one that can no longer happen
+    /// Withdraw a handoff, or close the record of one that can no longer happen
     Rollback {
-        /// As `gossip handoff list` shows it
+        /// Handoff id (see `gossip handoff list`)
         id: String,
     },
-    /// The workers heard of lately: to whom a shard can go
+    /// List live workers, which can receive a shard
     Workers,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShardArg {
-    /// 16 hexadecimal digits
+    /// Run id (see `gossip run list`)
     #[arg(value_parser = parse_id)]
     pub(crate) run: u64,
-    /// 16 hexadecimal digits
+    /// Shard id (see `gossip shard list RUN`)
     #[arg(value_parser = parse_id)]
     pub(crate) shard: u64,
 }
 
-/// Lets the help name variables and not tell their values, which stand in its way.
-fn names_only(command: clap::Command) -> clap::Command {
-    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(names_only)
+/// Hides the values of environment variables in the help: they are noise, and may be secret.
+fn hide_env_values(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(hide_env_values)
 }
 
-/// How the variable of a flag is read: yes, true, on, 1, or their opposites.
+/// Parses the environment variable of a flag: yes, true, on, 1, or their opposites.
 fn flag() -> BoolishValueParser {
     BoolishValueParser::new()
 }
 
-/// Numbers of which none would mean to stand still.
-fn at_least_one() -> RangedU64ValueParser {
-    RangedU64ValueParser::new().range(1..)
+/// Parses a non-zero number.
+fn positive<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, &'static str> {
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::Zero => "must be 1 or more",
+        IntErrorKind::PosOverflow => "number is too large",
+        _ => "not a whole number of 1 or more",
+    })
 }
 
-/// Reads an id as it is shown.
-fn parse_id(text: &str) -> Result<u64, String> {
+/// Parses an id in the form in which it is printed.
+fn parse_id(text: &str) -> Result<u64, &'static str> {
     let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
-    number.ok_or_else(|| "an id is 16 hexadecimal digits; `gossip run list` shows them".into())
+    number.ok_or("an id has 16 hexadecimal digits; see `gossip run list` and `gossip shard list`")
 }
 
 #[cfg(test)]

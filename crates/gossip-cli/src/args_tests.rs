@@ -1,4 +1,4 @@
-//! What can be typed is consistent, and each flag has its variable, unless it must be typed.
+//! Consistency of the arguments and their environment variables.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use clap::{Command, CommandFactory as _, Parser as _};
 
 use super::Cli;
 
-/// Flags whose variable is not the flag's own name: two commands mean different things by it.
-const NAMED_OTHERWISE: [(&str, &str, &str); 2] =
+/// Flags whose variable has another name, because the flag has two meanings in two commands.
+const OTHER_VARIABLES: [(&str, &str, &str); 2] =
     [("run verify", "source", "GOSSIP_COMPARE"), ("handoff start", "to", "GOSSIP_TO_WORKER")];
 
-/// Flags that are typed or not given: a variable that was left in a shell or a unit file would take
-/// the guard off every deletion.
-const TYPED_ONLY: [(&str, &str); 1] = [("run rm", "damaged")];
+/// Flags without a variable: one left set in a shell or a unit file would disable the check for every
+/// deletion.
+const WITHOUT_VARIABLE: [(&str, &str); 1] = [("run rm", "damaged")];
 
-/// Every flag of every command: path of the command, name, variable.
+/// Collects every flag of every command: path of the command, name, variable.
 fn flags(path: &str, command: &Command, found: &mut Vec<(String, String, Option<String>)>) {
     for arg in command.get_arguments() {
         let Some(long) = arg.get_long().filter(|name| !matches!(*name, "help" | "version")) else {
@@ -36,11 +36,11 @@ fn each_flag_has_a_variable_of_its_name() {
     assert!(found.len() > 30, "{} flags", found.len());
     let mut meanings: BTreeMap<String, String> = BTreeMap::new();
     for (path, long, variable) in found {
-        if TYPED_ONLY.contains(&(path.as_str(), long.as_str())) {
+        if WITHOUT_VARIABLE.contains(&(path.as_str(), long.as_str())) {
             assert_eq!(variable, None, "gossip {path} --{long}");
             continue;
         }
-        let exception = NAMED_OTHERWISE.iter().find(|(at, flag, _)| *at == path && *flag == long);
+        let exception = OTHER_VARIABLES.iter().find(|(at, flag, _)| *at == path && *flag == long);
         let usual = format!("GOSSIP_{}", long.to_uppercase().replace('-', "_"));
         let expected = exception.map_or(usual, |(_, _, variable)| (*variable).to_owned());
         assert_eq!(variable.as_deref(), Some(expected.as_str()), "gossip {path} --{long}");
@@ -49,9 +49,9 @@ fn each_flag_has_a_variable_of_its_name() {
     }
 }
 
-/// Handlers find these in their environment; a gossip that they call must not take them for flags.
+/// Handlers get these variables; a `gossip` that a handler starts must not read them as flags.
 #[test]
-fn the_variables_of_handlers_are_no_flags() {
+fn no_flag_uses_a_variable_of_handlers() {
     let mut found = Vec::new();
     flags("", &Cli::command(), &mut found);
     for taken in ["GOSSIP_RUN", "GOSSIP_SHARD", "GOSSIP_FENCE"] {
@@ -59,10 +59,10 @@ fn the_variables_of_handlers_are_no_flags() {
     }
 }
 
-/// So that the command line shows the runs of programs that name no tenant.
+/// The command line shows the runs of programs that set no tenant.
 #[test]
-fn the_usual_tenant_is_that_of_the_library() {
-    let typed = Cli::try_parse_from(["gossip", "run", "list"]).unwrap();
-    let tenant = crate::store::tenant(&typed.global).unwrap();
+fn default_tenant_is_that_of_the_library() {
+    let cli = Cli::try_parse_from(["gossip", "run", "list"]).unwrap();
+    let tenant = crate::store::tenant(&cli.global).unwrap();
     assert_eq!(Ok(tenant), gossip::tenant_id(gossip::DEFAULT_TENANT));
 }

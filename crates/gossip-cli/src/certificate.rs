@@ -1,4 +1,4 @@
-//! Certificates: made from what a settled run left in the store, and checked without one.
+//! Coverage certificates: written from a finished run in the store, and verified without one.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,12 +24,12 @@ use crate::failure::{Code, Failure};
 use crate::output::{self, Record, count};
 use crate::{duration, opening, progress, runs};
 
-/// The longest certificate that is kept in memory because it cannot be read twice: that of some
+/// Longest certificate that is buffered because its input cannot be read twice; enough for about
 /// five million leaves.
-const MAX_KEPT_BYTES: u64 = 1 << 30;
+const MAX_BUFFERED_BYTES: u64 = 1 << 30;
 
-/// A run whose certificate is wanted.
-pub(crate) struct Settled<'c> {
+/// A finished run.
+pub(crate) struct FinishedRun<'c> {
     pub(crate) coordinator: &'c mut Coordinator,
     pub(crate) tenant: TenantId,
     pub(crate) run: RunId,
@@ -37,15 +37,15 @@ pub(crate) struct Settled<'c> {
 
 /// Writes the certificate of a run.
 pub(crate) fn export(
-    settled: Settled<'_>,
+    run: FinishedRun<'_>,
     key: &KeyArg,
     to: Option<&Path>,
     console: &Console,
 ) -> Result<Code, Failure> {
     let key = signing_key(key)?;
-    let (certificate, _) = settled.certificate(key.as_ref())?;
+    let (certificate, _) = run.certificate(key.as_ref())?;
     let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
-    // Before it is written: what is refused must not lie there under a good name.
+    // Before writing: an invalid certificate must not get a file name.
     let verification = check(&certificate[..], against)?;
     let written = match to {
         Some(path) => write_whole(path, &certificate),
@@ -54,47 +54,47 @@ pub(crate) fn export(
     written.map_err(|error| {
         Failure::new(Code::Internal, "the certificate cannot be written").why(error)
     })?;
-    console.note(&say(&verification));
+    console.note(&summary(&verification));
     Ok(code_of(&verification))
 }
 
-/// Writes a file that is there whole or not at all.
+/// Writes a file atomically.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Not a file, as a terminal or a pipe: nothing can take its place.
+    // A terminal or a pipe cannot be replaced by a rename.
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return std::fs::write(path, bytes);
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let beside = Path::new(&beside);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = Path::new(&temporary);
     let write = || {
-        let mut file = File::create(beside)?;
+        let mut file = File::create(temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(beside, path)
+        std::fs::rename(temporary, path)
     };
     write().inspect_err(|_| {
-        // What is left of it is of no use, and its failure to go is not the one to tell.
-        let _ = std::fs::remove_file(beside);
+        // The first error is the one to report.
+        let _ = std::fs::remove_file(temporary);
     })
 }
 
-/// Checks what a run says.
+/// Verifies the certificate of a run.
 pub(crate) fn verify_run(
     global: &Global,
-    settled: Settled<'_>,
+    run: FinishedRun<'_>,
     compare: bool,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let (certificate, source) = settled.certificate(None)?;
+    let (certificate, source) = run.certificate(None)?;
     let verification = match compare {
         true => against_source(&certificate[..], &source, None)?,
         false => check(&certificate[..], Against::ITSELF)?,
     };
-    tell(global, &verification, console)
+    print(global, &verification, console)
 }
 
-/// Checks a file.
+/// Verifies a certificate file.
 pub(crate) fn verify_file(
     global: &Global,
     args: &VerifyArgs,
@@ -109,37 +109,37 @@ pub(crate) fn verify_file(
     let verification = check(certificate.open()?, against)?;
     let verification = match &args.source {
         Some(typed) => {
-            let source = typed_source(typed, args)?;
+            let source = source_argument(typed, args)?;
             let stated = &verification.request.options;
             against_source(certificate.open()?, &source, key.as_ref())
                 .map_err(|failure| hint_options(failure, stated, &source))?
         }
         None => verification,
     };
-    tell(global, &verification, console)
+    print(global, &verification, console)
 }
 
-impl Settled<'_> {
-    /// The certificate, and the source it is about.
+impl FinishedRun<'_> {
+    /// Returns the certificate and its source.
     fn certificate(self, key: Option<&SigningKey>) -> Result<(Vec<u8>, Source), Failure> {
         let record = self.coordinator.get_run(self.tenant, self.run);
         let record = record.map_err(|error| runs::not_found(self.run, &error))?;
         let job = runs::job_of(self.coordinator, self.tenant, self.run)?;
         let rows = runs::rows(self.coordinator, self.tenant, self.run, ShardFilter::all())?;
-        // Its files are looked for only if they are compared: they may be on other machines.
+        // Does not open the files, which may be on another machine; only a comparison does.
         let source = Source::restore(&job.source, job.options).map_err(|error| {
-            Failure::new(Code::Internal, "the source of the run is not understood").why(error)
+            Failure::new(Code::Internal, "the source of the run cannot be parsed").why(error)
         })?;
         let mut request = Request::new(self.run, &source);
         request.settings = settings(&job, record.config().lease_duration());
-        check_settled(record.status(), &rows)?;
+        check_finished(record.status(), &rows)?;
         let certificate = write(&request, &rows, key)?;
         Ok((certificate, source))
     }
 }
 
-/// What was chosen about the run. A certificate is made to be handed out and arguments may hold a
-/// password, so only their number is told; the run's id is derived from all of them.
+/// Returns the settings of a run. Certificates are handed out and arguments may contain a password,
+/// so only their number is included; the run's id is derived from all of them.
 fn settings(job: &Job, lease: u64) -> Vec<(String, String)> {
     let program = job.command.first().map(|program| program.to_string_lossy().into_owned());
     vec![
@@ -155,8 +155,9 @@ fn write(
     rows: &[ShardSummary],
     key: Option<&SigningKey>,
 ) -> Result<Vec<u8>, Failure> {
-    let unwritten =
-        |error: io::Error| Failure::new(Code::Internal, "the certificate failed").why(error);
+    let unwritten = |error: io::Error| {
+        Failure::new(Code::Internal, "the certificate cannot be created").why(error)
+    };
     let mut writer = CertificateWriter::new(Vec::new(), request).map_err(unwritten)?;
     for row in rows {
         if let Some(leaf) = leaf(row)? {
@@ -166,11 +167,11 @@ fn write(
     writer.finish(key).map_err(unwritten)
 }
 
-/// What a shard says of its range; nothing if its children say it.
+/// Returns the leaf of a shard; `None` for a split shard, whose children have leaves.
 fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
     let status = match (row.status, row.park_reason) {
         (ShardStatus::Split, _) => return Ok(None),
-        (ShardStatus::Active, _) => return Err(not_settled(row.leased)),
+        (ShardStatus::Active, _) => return Err(not_finished(row.leased)),
         (ShardStatus::Done, _) => LeafStatus::Done,
         (ShardStatus::Parked, reason) => LeafStatus::Parked(parked_for(reason)),
     };
@@ -178,34 +179,33 @@ fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
     let Some(cursor) = &row.last_key else { return Ok(Some(leaf)) };
     let token = match &row.token {
         Some(token) => RuntimeToken::decode(token).map_err(|error| {
-            Failure::new(Code::Internal, "a cursor was not written by this runtime").why(error)
+            Failure::new(Code::Internal, "a cursor token cannot be decoded").why(error)
         })?,
         None => RuntimeToken::START,
     };
     Ok(Some(leaf.with_progress(cursor, token.accumulator, token.unread)))
 }
 
-/// A certificate speaks of every shard, so all of them must have come to their end.
-fn check_settled(run: RunStatus, rows: &[ShardSummary]) -> Result<(), Failure> {
+/// A certificate covers every shard, so all of them must be done or parked.
+fn check_finished(run: RunStatus, rows: &[ShardSummary]) -> Result<(), Failure> {
     let waiting = rows.iter().filter(|row| row.status == ShardStatus::Active).count() as u64;
     let is_over = matches!(run, RunStatus::Failed | RunStatus::Cancelled);
     match (waiting, is_over) {
         (0, _) => Ok(()),
-        (1.., true) => Err(Failure::new(Code::RunOver, "the run was ended before it was settled")
+        (1.., true) => Err(Failure::new(Code::RunOver, "the run ended before it was finished")
             .why(format!(
-                "it is {}, and {} will never be finished",
+                "it is {}, with {} not finished",
                 runs::status_word(run),
                 count(waiting, "shard")
             ))),
-        (1.., false) => Err(not_settled(rows.iter().any(|row| row.leased))),
+        (1.., false) => Err(not_finished(rows.iter().any(|row| row.leased))),
     }
 }
 
-fn not_settled(is_worked_on: bool) -> Failure {
-    Failure::new(Code::Usage, "the run is not settled: shards are waiting").next(match is_worked_on
-    {
-        true => "let its workers finish, then type the same again",
-        false => "nobody works on it: type its command again, or gossip worker RUN",
+fn not_finished(is_worked_on: bool) -> Failure {
+    Failure::new(Code::Usage, "the run is not finished").next(match is_worked_on {
+        true => "wait for its workers, then run the same command again",
+        false => "no worker is active: run its command again, or gossip worker RUN",
     })
 }
 
@@ -222,7 +222,7 @@ const fn parked_for(reason: Option<ParkReason>) -> ParkedFor {
 
 fn check(certificate: impl BufRead, against: Against<'_>) -> Result<Verification, Failure> {
     verify(certificate, against)
-        .map_err(|refusal| Failure::new(Code::Internal, "the certificate is refused").why(refusal))
+        .map_err(|refusal| Failure::new(Code::Internal, "the certificate is rejected").why(refusal))
 }
 
 fn against_source(
@@ -233,15 +233,16 @@ fn against_source(
     let connector = recount(source).map_err(|error| {
         Failure::new(Code::Usage, "the source cannot be opened")
             .why(error)
-            .next("compare from a machine that sees the same files under the same path")
+            .next("compare on a machine that has the same files at the same path")
     })?;
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
     check(certificate, key.map_or(against, |key| against.with_key(key)))
 }
 
-/// What was typed, options too: what the certificate says of itself would compare with anything.
-fn typed_source(typed: &OsString, args: &VerifyArgs) -> Result<Source, Failure> {
+/// Parses the source argument. Its options are arguments, too: with the certificate's own options a
+/// certificate over too little would pass.
+fn source_argument(typed: &OsString, args: &VerifyArgs) -> Result<Source, Failure> {
     let options = SourceOptions {
         ignore: args.ignore,
         follow_links: args.follow_links,
@@ -250,7 +251,7 @@ fn typed_source(typed: &OsString, args: &VerifyArgs) -> Result<Source, Failure> 
     opening::parse_source(typed, options)
 }
 
-/// Says what a certificate states if that is not what was typed.
+/// Adds a hint if the options of the certificate and of the command differ.
 fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) -> Failure {
     let (stated, typed) =
         (chosen(stated), chosen(&Request::new(RunId::from_raw(0), source).options));
@@ -258,13 +259,13 @@ fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) ->
         return failure;
     }
     failure.next(format!(
-        "the options of the certificate are {}, those typed are {}; type those that were asked for",
+        "the certificate has the options {}, this command {}; give the options that were required",
         or_none(stated),
         or_none(typed)
     ))
 }
 
-/// The options that are on, as they are typed.
+/// Formats the enabled options as arguments.
 fn chosen(options: &[(String, bool)]) -> String {
     let chosen = options.iter().filter(|(_, on)| *on).map(|(name, _)| format!("--{name}"));
     chosen.collect::<Vec<_>>().join(" ")
@@ -274,10 +275,10 @@ fn or_none(words: String) -> String {
     if words.is_empty() { "none".to_owned() } else { words }
 }
 
-/// A certificate that is read twice: a file from its beginning, anything else from memory.
+/// A certificate that is read twice: a file from disk, any other input from memory.
 enum Input<'a> {
     File(&'a Path),
-    Kept(Vec<u8>),
+    Buffered(Vec<u8>),
 }
 
 impl<'a> Input<'a> {
@@ -287,18 +288,21 @@ impl<'a> Input<'a> {
             return Ok(Self::File(path));
         }
         let mut bytes = Vec::new();
-        let limit = MAX_KEPT_BYTES + 1;
+        let limit = MAX_BUFFERED_BYTES + 1;
         let read = match is_input {
             true => io::stdin().lock().take(limit).read_to_end(&mut bytes),
             false => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
         };
         read.map_err(|error| unreadable(path, &error))?;
-        if bytes.len() as u64 > MAX_KEPT_BYTES {
-            return Err(Failure::new(Code::Usage, "the certificate is too long to be kept")
-                .why(format!("more than {MAX_KEPT_BYTES} bytes came, and they are read twice"))
-                .next("put it into a file and give the file's name"));
+        if bytes.len() as u64 > MAX_BUFFERED_BYTES {
+            return Err(Failure::new(
+                Code::Usage,
+                "the certificate is too long for standard input",
+            )
+            .why(format!("more than {MAX_BUFFERED_BYTES} bytes cannot be buffered"))
+            .next("write it to a file and give the file's name"));
         }
-        Ok(Self::Kept(bytes))
+        Ok(Self::Buffered(bytes))
     }
 
     fn open(&self) -> Result<Box<dyn BufRead + '_>, Failure> {
@@ -307,21 +311,20 @@ impl<'a> Input<'a> {
                 let file = File::open(path).map_err(|error| unreadable(path, &error))?;
                 Ok(Box::new(BufReader::new(file)))
             }
-            Self::Kept(bytes) => Ok(Box::new(&bytes[..])),
+            Self::Buffered(bytes) => Ok(Box::new(&bytes[..])),
         }
     }
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    let shown = progress::shown(path.as_os_str().as_bytes());
-    Failure::new(Code::Usage, format!("the file `{shown}` cannot be read")).why(error)
+    let path = progress::escaped(path.as_os_str().as_bytes());
+    Failure::new(Code::Usage, format!("cannot read `{path}`")).why(error)
 }
 
 fn signing_key(arg: &KeyArg) -> Result<Option<SigningKey>, Failure> {
     let Some(path) = &arg.key_file else { return Ok(None) };
-    let bad = |why: &dyn std::fmt::Display| {
-        Failure::new(Code::Usage, "the file of --key-file makes no key").why(why)
-    };
+    let bad =
+        |why: &dyn std::fmt::Display| Failure::new(Code::Usage, "invalid --key-file").why(why);
     let file = File::open(path).map_err(|error| bad(&error))?;
     let mut bytes = Vec::new();
     let limit = SIGNING_KEY_LEN_MAX as u64 + 1;
@@ -329,7 +332,7 @@ fn signing_key(arg: &KeyArg) -> Result<Option<SigningKey>, Failure> {
     SigningKey::try_new(&bytes).map(Some).map_err(|error| bad(&error))
 }
 
-fn tell(global: &Global, found: &Verification, console: &Console) -> Result<Code, Failure> {
+fn print(global: &Global, found: &Verification, console: &Console) -> Result<Code, Failure> {
     let trust = match found.trust {
         Trust::Consistent => "consistent",
         Trust::Signed => "signed",
@@ -348,23 +351,23 @@ fn tell(global: &Global, found: &Verification, console: &Console) -> Result<Code
         .with("done", found.done)
         .with("parked", found.parked);
     output::one(global.output, &record)?;
-    console.note(&say(found));
+    console.note(&summary(found));
     Ok(code_of(found))
 }
 
-fn say(found: &Verification) -> String {
+fn summary(found: &Verification) -> String {
     let Verification { keys, parked, unread, .. } = found;
     let trust = match (found.trust, found.is_compared) {
-        (Trust::Signed, true) => "signed, and as the source is now",
+        (Trust::Signed, true) => "signed, matches the source",
         (Trust::Signed, false) => "signed",
-        (Trust::Consistent, true) => "consistent, and as the source is now",
+        (Trust::Consistent, true) => "consistent, matches the source",
         (Trust::Consistent, false) => "consistent",
     };
     match found.is_complete() {
         true => format!("complete: {}; {trust}", count(*keys, "key")),
         false => {
             let (keys, parked) = (count(*keys, "key"), count(*parked, "shard"));
-            format!("incomplete: {keys}, {parked} set aside, {unread} unread; {trust}")
+            format!("incomplete: {keys}, {parked} parked, {unread} unread; {trust}")
         }
     }
 }

@@ -1,18 +1,18 @@
-//! What is said to people, on standard error.
+//! Messages on standard error.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use crate::failure::Failure;
 
-/// The width of a terminal that does not tell its own.
-const COLUMNS_USUAL: usize = 80;
+/// Width of a terminal that does not report its own.
+const DEFAULT_COLUMNS: usize = 80;
 
 /// Standard error, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Console {
     level: Level,
-    /// How many columns of a line that is drawn over stand there.
+    /// Width of the progress line on the terminal; 0 if there is none.
     painted: Mutex<usize>,
     is_terminal: bool,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Console {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Quiet,
-    Usual,
+    Normal,
     Verbose,
 }
 
@@ -29,36 +29,36 @@ impl Console {
         let level = match (quiet, verbose) {
             (true, _) => Level::Quiet,
             (false, true) => Level::Verbose,
-            (false, false) => Level::Usual,
+            (false, false) => Level::Normal,
         };
         let is_terminal = io::stderr().is_terminal();
         Self { level, painted: Mutex::new(0), is_terminal }
     }
 
-    /// Whether anything but failures is said.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.level >= Level::Usual
+    /// Returns whether only errors are printed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.level == Level::Quiet
     }
 
     pub(crate) const fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Something worth knowing.
+    /// Prints a message, unless quiet.
     pub(crate) fn note(&self, text: &str) {
-        if self.level >= Level::Usual {
+        if self.level >= Level::Normal {
             self.line(text);
         }
     }
 
-    /// Something for the curious.
+    /// Prints a message if verbose.
     pub(crate) fn detail(&self, text: &str) {
         if self.level >= Level::Verbose {
             self.line(text);
         }
     }
 
-    /// Why the program did not do what it was asked.
+    /// Prints an error.
     pub(crate) fn failure(&self, failure: &Failure) {
         self.line(&format!("gossip: {}", failure.what));
         if let Some(why) = &failure.why {
@@ -69,15 +69,15 @@ impl Console {
         }
     }
 
-    /// Draws a line over the last one that was drawn.
+    /// Replaces the progress line.
     pub(crate) fn paint(&self, text: &str) {
-        if self.level >= Level::Usual {
-            // A line that wraps could not be drawn over.
+        if self.level >= Level::Normal {
+            // A wrapped line could not be replaced.
             let text: String = text.chars().take(columns().saturating_sub(1)).collect();
             let columns = text.chars().count();
             let mut painted = self.painted.lock().unwrap_or_else(PoisonError::into_inner);
             let blank = painted.saturating_sub(columns);
-            // Whoever closed standard error does not want to know.
+            // A closed standard error is no reason to stop.
             let _ = write!(io::stderr(), "\r{text}{:blank$}", "");
             *painted = columns;
         }
@@ -95,10 +95,10 @@ impl Console {
     }
 }
 
-/// How wide the terminal is; as narrow as any if it does not say.
+/// Returns the width of the terminal.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
     size.map(|size| usize::from(size.ws_col))
         .filter(|columns| *columns > 0)
-        .unwrap_or(COLUMNS_USUAL)
+        .unwrap_or(DEFAULT_COLUMNS)
 }

@@ -1,8 +1,8 @@
-//! Durations as people type them: `500ms`, `15s`, `10m`, `2h`.
+//! Durations as arguments and in messages: `500ms`, `15s`, `10m`, `2h`.
 
 use std::time::Duration;
 
-/// Reads a duration: a whole number and one of `ms`, `s`, `m`, `h`.
+/// Parses a duration: a whole number and one of `ms`, `s`, `m`, `h`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
@@ -11,14 +11,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "s" => 1000,
         "m" => 60_000,
         "h" => 3_600_000,
-        _ => return Err("type a number and a unit: 500ms, 15s, 10m or 2h".into()),
+        _ => return Err("expected a number with a unit, as in 500ms, 15s, 10m or 2h".into()),
     };
-    let number: u64 = number.parse().map_err(|_| "there is no number before the unit")?;
-    let millis = number.checked_mul(millis).ok_or("that is too long")?;
+    let number: u64 = number.parse().map_err(|_| "expected a number before the unit")?;
+    let millis = number.checked_mul(millis).ok_or("duration is too long")?;
     Ok(Duration::from_millis(millis))
 }
 
-/// Writes a number of ticks (milliseconds) as it can be typed.
+/// Formats ticks (milliseconds) so that [`parse`] accepts them.
 pub(crate) fn show(ticks: u64) -> String {
     match ticks {
         ticks if ticks % 1000 != 0 => format!("{ticks}ms"),
@@ -27,8 +27,8 @@ pub(crate) fn show(ticks: u64) -> String {
     }
 }
 
-/// A number of ticks for people: its two largest units.
-pub(crate) fn tell(ticks: u64) -> String {
+/// Formats ticks for messages, in the two largest units.
+pub(crate) fn rough(ticks: u64) -> String {
     let seconds = ticks.div_ceil(1000);
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -43,14 +43,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_typed() {
+    fn parse_accepts_the_output_of_show() {
         for ticks in [1, 500, 1000, 15_000, 60_000, 90_000, 3_600_000] {
             assert_eq!(parse(&show(ticks)), Ok(Duration::from_millis(ticks)));
         }
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_rejected() {
         for text in
             ["", "5", "s", "5 s", "-5s", "1.5s", "99999999999999999999s", "18446744073709551615h"]
         {
@@ -59,8 +59,8 @@ mod tests {
     }
 
     #[test]
-    fn time_is_told_in_its_two_largest_units() {
-        for (ticks, told) in [
+    fn rough_uses_the_two_largest_units() {
+        for (ticks, text) in [
             (0, "0 s"),
             (1, "1 s"),
             (59_000, "59 s"),
@@ -69,7 +69,7 @@ mod tests {
             (7_260_000, "2 h 1 m"),
             (90_000_000, "1 d 1 h"),
         ] {
-            assert_eq!(tell(ticks), told);
+            assert_eq!(rough(ticks), text);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! `exec` and `worker`: going through a source.
+//! `exec` and `worker`: processing the items of a source.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gossip::coordination::RunStatus;
+use gossip::coordination::{ParkReason, RunStatus, ShardFilter, ShardSummary};
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::exec::{ExecConfig, Handler, Rendering};
 use gossip::runtime::{Drain, Finish, Limits, OpenedState, RunWorkerError, TaskConfig};
@@ -22,7 +22,7 @@ use crate::output::{self, Record, count};
 use crate::progress::{Painter, Progress};
 use crate::{runs, signals, store};
 
-/// Runs a command for every key of a source.
+/// Runs a command for every item of a source.
 pub(crate) fn exec(
     global: &Global,
     args: ExecArgs,
@@ -31,16 +31,17 @@ pub(crate) fn exec(
     let prepared = opening::prepare(&args.job, jobs(&args.work))?;
     opening::check_program(&args.job)?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
-    let session = prepared.open(&backend, tenant, &Notices(console));
+    let session = prepared.open(&backend, tenant, &Notices::for_worker(console));
     let session = session.map_err(|error| opening::failure(&error))?;
     if let OpenedState::Over(status) = session.state() {
         return already_over(global, &backend, (session.run(), status), &args.work, console);
     }
-    let handler = prepared.handler().expect("it was prepared with a command");
-    At { global, backend: &backend, tenant, console, work: &args.work }.go(&session, handler)
+    let handler = prepared.handler().expect("the scan was prepared with a command");
+    let worker = Worker { global, backend: &backend, tenant, console, work: &args.work };
+    worker.run(&session, handler)
 }
 
-/// Creates the run of a command, or finds it, and leaves the work to others.
+/// Creates the run of a command, or finds it, without working on it.
 pub(crate) fn create(
     global: &Global,
     backend: &Backend,
@@ -48,23 +49,23 @@ pub(crate) fn create(
     console: &Console,
 ) -> Result<Code, Failure> {
     let (prepared, tenant) = (opening::prepare(args, processors())?, store::tenant(global)?);
-    let session = prepared.open(backend, tenant, &Notices(console));
+    let session = prepared.open(backend, tenant, &Notices::for_create(console));
     let session = session.map_err(|error| opening::failure(&error))?;
     let id = format!("{:016x}", session.run().as_raw());
     let state = match session.state() {
         OpenedState::New => "new",
-        OpenedState::Resumed => "there already",
+        OpenedState::Resumed => "existing",
         OpenedState::Over(status) => {
-            let tally = runs::tally(&mut backend.coordinator(), tenant, session.run())?;
-            runs::outcome_word(status, &tally)
+            let totals = runs::totals(&mut backend.coordinator(), tenant, session.run())?;
+            runs::outcome_word(status, &totals)
         }
     };
     if let OpenedState::Over(_) = session.state() {
-        console.note(&format!("run {id}: already {state}; add --restart to begin anew"));
+        console.note(&format!("run {id}: already {state}. Add --restart to start a new run"));
     }
-    // The bare id, so that a shell can keep it in a variable.
+    // The bare id, so that a shell can store it in a variable.
     let shown = Record::new().with("run", id).with("state", state);
-    output::named(global.output, "run", &shown)?;
+    output::field(global.output, "run", &shown)?;
     Ok(Code::Complete)
 }
 
@@ -79,25 +80,30 @@ pub(crate) fn worker(
     let joined = Joined::new(&backend, tenant, run, &SourceRegistry::new(), &args.command);
     let joined = joined.map_err(|error| not_joined(run, &error))?;
     let session = joined.open(&backend, tenant);
-    let at = At { global, backend: &backend, tenant, console, work: &args.work };
-    at.go(&session, joined.handler())
+    let worker = Worker { global, backend: &backend, tenant, console, work: &args.work };
+    worker.run(&session, joined.handler())
 }
 
 fn not_joined(run: RunId, error: &ScanError) -> Failure {
     match error {
         ScanError::Job(error) => runs::job_failure(run, error),
         ScanError::NoCommand => Failure::new(Code::Usage, "the run has no command")
-            .why("a program made it and knows itself what to do with each key")
-            .next("start that program once more, or name a command behind --"),
-        ScanError::Source(error) => Failure::new(Code::Usage, "the source of the run is not here")
-            .why(error)
-            .next("join from a machine that sees the same files under the same path"),
+            .why("the program that created it processes the items itself")
+            .next(format!(
+                "start that program again, or give a command: gossip worker {:016x} -- COMMAND",
+                run.as_raw()
+            )),
+        ScanError::Source(error) => {
+            Failure::new(Code::Usage, "the source of the run is not available here")
+                .why(error)
+                .next("join from a machine that has the same files at the same path")
+        }
         error => opening::failure(error),
     }
 }
 
-/// Where a session takes place.
-struct At<'a> {
+/// This process as a worker of a run.
+struct Worker<'a> {
     global: &'a Global,
     backend: &'a Backend,
     tenant: TenantId,
@@ -105,14 +111,14 @@ struct At<'a> {
     work: &'a WorkArgs,
 }
 
-impl At<'_> {
-    /// Works on a run, drawing progress, and reports how that ended.
-    fn go(&self, session: &Session<'_>, handler: &Handler) -> Result<Code, Failure> {
+impl Worker<'_> {
+    /// Works on a run, prints progress, and reports the result.
+    fn run(&self, session: &Session<'_>, handler: &Handler) -> Result<Code, Failure> {
         let progress = Arc::new(Progress::new(Arc::clone(self.console)));
         let drain = Drain::new();
         signals::drain_on_signals(&drain, self.console)?;
         let (rendering, exec) = (Rendering::of(session.source()), self.exec_config());
-        let over = AtomicBool::new(false);
+        let is_over = AtomicBool::new(false);
         let painter = Painter {
             progress: &progress,
             backend: self.backend,
@@ -120,15 +126,15 @@ impl At<'_> {
             run: session.run(),
             source: session.source(),
             connector: session.connector(),
-            over: &over,
+            is_over: &is_over,
         };
-        // By this name others see who holds a shard.
+        // The owner that `shard list` and `handoff workers` show.
         self.console.detail(&format!("worker {:016x}", session.worker().as_raw()));
         let finish = thread::scope(|scope| {
             scope.spawn(|| painter.paint());
             let processor = |_| handler.processor(&rendering, exec);
             let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
-            over.store(true, Ordering::SeqCst);
+            is_over.store(true, Ordering::SeqCst);
             finish
         });
         self.conclude(session.run(), finish, &progress)
@@ -139,12 +145,15 @@ impl At<'_> {
         WorkOptions {
             threads: jobs(args),
             task: TaskConfig {
-                checkpoint_items: args.checkpoint_keys,
+                checkpoint_items: args.checkpoint_keys.get(),
                 checkpoint_ticks: ticks(args.checkpoint_every),
-                item_tries: args.tries,
+                item_tries: args.tries.get(),
                 ..TaskConfig::default()
             },
-            limits: Limits { items: args.rate, bytes: args.byte_rate },
+            limits: Limits {
+                items: args.rate.map(NonZeroU64::get),
+                bytes: args.byte_rate.map(NonZeroU64::get),
+            },
             max_parked: args.max_parked,
             auto_split: !args.no_split,
         }
@@ -156,7 +165,7 @@ impl At<'_> {
             batch: self.work.batch.get(),
             timeout: if timeout.is_zero() { None } else { Some(timeout) },
             found_status: self.work.found_status,
-            // Data for programs is a JSON value: nothing else may stand beside it.
+            // JSON output consists of one value, so the commands' output goes to stderr.
             keeps_stdout: !matches!(self.global.output, Format::Table),
         }
     }
@@ -170,75 +179,99 @@ impl At<'_> {
         let id = format!("{:016x}", run.as_raw());
         let finish = finish.map_err(|error| work_failure(&error, run))?;
         let mut coordinator = self.backend.coordinator();
-        let tally = runs::tally(&mut coordinator, self.tenant, run)?;
-        let (code, said) = match finish {
-            Finish::Complete if tally.unread > 0 => {
-                (Code::Incomplete, format!("incomplete: {}; {MEND_UNREAD}", done(&tally)))
+        let totals = runs::totals(&mut coordinator, self.tenant, run)?;
+        let (code, text) = match finish {
+            Finish::Complete if totals.unread > 0 => {
+                (Code::Incomplete, format!("incomplete: {}. {FIX_UNREAD}", unread(&totals)))
             }
             Finish::Complete => {
-                (complete(self.work, &tally), format!("complete: {}", all_done(&tally)))
+                (complete(self.work, &totals), format!("complete: {}", all_done(&totals)))
             }
-            Finish::Incomplete { parked } => (
-                Code::Incomplete,
-                format!(
-                    "incomplete: {} set aside, {}; \
-                     gossip shard list {id} --parked shows them, \
-                     gossip shard unpark {id} --all brings them back",
-                    count(parked, "shard"),
-                    done(&tally)
-                ),
-            ),
+            Finish::Incomplete { .. } => {
+                let filter = ShardFilter::parked();
+                let parked = runs::rows(&mut coordinator, self.tenant, run, filter)?;
+                let text = format!(
+                    "incomplete: {}. List: `gossip shard list {id} --parked`. \
+                     Retry: `gossip shard unpark {id} --all`, then the same command",
+                    not_done(&parked, &totals)
+                );
+                (Code::Incomplete, text)
+            }
             Finish::RunOver(status) => {
-                (Code::RunOver, format!("the run was ended: {}", runs::status_word(status)))
+                (Code::RunOver, format!("stopped: the run is {}", runs::status_word(status)))
             }
             Finish::Drained => (
                 Code::Interrupted,
-                format!("interrupted: {}; the same command goes on", done(&tally)),
+                format!(
+                    "stopped: {} done. Run the same command again to resume",
+                    count(read(&totals), "key")
+                ),
             ),
         };
-        self.console.note(&format!("run {id}: {said}"));
+        self.console.note(&format!("run {id}: {text}"));
         self.console.detail(&progress.done_here());
         let here = progress.keys.load(Ordering::Relaxed);
-        summary(self.global.output, run, code, &tally, here)?;
+        summary(self.global.output, run, code, &totals, here)?;
         Ok(code)
     }
 }
 
-/// How to end when every key is done and read. Whatever is missing beats what was found.
-const fn complete(work: &WorkArgs, tally: &Totals) -> Code {
+/// Returns the exit code of a complete run. An incomplete run exits with 3, findings or not.
+const fn complete(work: &WorkArgs, totals: &Totals) -> Code {
     match work.fail_on {
-        Some(FailOn::Findings) if tally.findings > 0 => Code::Findings,
+        Some(FailOn::Findings) if totals.findings > 0 => Code::Findings,
         Some(FailOn::Findings) | None => Code::Complete,
     }
 }
 
-/// What helps against keys that could not be read.
-const MEND_UNREAD: &str = "mend that, then add --restart to go through all of them anew";
+/// Next step after items that could not be read.
+const FIX_UNREAD: &str = "Fix the source, then add --restart to process all items again";
 
-/// How many keys are done while something is missing, and how many of those passed were not read.
-fn done(tally: &Totals) -> String {
-    let done = format!("{} done", count(tally.keys.saturating_sub(tally.unread), "key"));
-    match tally.unread {
-        0 => done,
-        unread => format!("{} could not be read, {done}", count(unread, "key")),
+/// Counts failed and unread items, parked shards and finished items: `1 item failed, 2 done`.
+fn not_done(parked: &[ShardSummary], totals: &Totals) -> String {
+    // An item that fails for good is parked alone. Other reasons concern a whole range.
+    let is_item = |row: &&ShardSummary| row.park_reason == Some(ParkReason::Poisoned);
+    let items = parked.iter().filter(is_item).count() as u64;
+    let shards = parked.len() as u64 - items;
+    let mut parts = Vec::new();
+    if items > 0 {
+        parts.push(format!("{} failed", count(items, "item")));
     }
+    if shards > 0 {
+        parts.push(format!("{} parked", count(shards, "shard")));
+    }
+    if totals.unread > 0 {
+        parts.push(format!("{} unread", totals.unread));
+    }
+    parts.push(format!("{} done", read(totals)));
+    parts.join(", ")
 }
 
-/// How many keys there are when all are done, and what was found in them, if anything was.
-fn all_done(tally: &Totals) -> String {
-    let keys = count(tally.keys, "key");
-    match tally.findings {
+/// Counts unread and finished items: `1 item unread, 2 done`.
+fn unread(totals: &Totals) -> String {
+    format!("{} unread, {} done", count(totals.unread, "item"), read(totals))
+}
+
+/// Keys that the cursors have passed and that could be read.
+const fn read(totals: &Totals) -> u64 {
+    totals.keys.saturating_sub(totals.unread)
+}
+
+/// Counts the keys and findings of a complete run.
+fn all_done(totals: &Totals) -> String {
+    let keys = count(totals.keys, "key");
+    match totals.findings {
         0 => keys,
         findings => format!("{keys}, {}", count(findings, "finding")),
     }
 }
 
-/// The outcome for programs, if it was asked for; `here` is what this process has done.
+/// Prints the JSON summary, if JSON was requested; `here` counts the keys of this process.
 fn summary(
     format: Format,
     run: RunId,
     code: Code,
-    tally: &Totals,
+    totals: &Totals,
     here: u64,
 ) -> Result<(), Failure> {
     if format == Format::Table {
@@ -247,16 +280,16 @@ fn summary(
     let record = Record::new()
         .with("run", format!("{:016x}", run.as_raw()))
         .with("exit_code", code as u8)
-        .with("keys", tally.keys)
+        .with("keys", totals.keys)
         .with("keys_here", here)
-        .with("unread", tally.unread)
-        .with("findings", tally.findings)
-        .with("shards", tally.shards)
-        .with("parked", tally.parked);
+        .with("unread", totals.unread)
+        .with("findings", totals.findings)
+        .with("shards", totals.shards)
+        .with("parked", totals.parked);
     output::one(format, &record)
 }
 
-/// The same command was finished before.
+/// Reports that the same command has finished before.
 fn already_over(
     global: &Global,
     backend: &Backend,
@@ -265,23 +298,24 @@ fn already_over(
     console: &Console,
 ) -> Result<Code, Failure> {
     let id = format!("{:016x}", run.as_raw());
-    let tally = runs::tally(&mut backend.coordinator(), store::tenant(global)?, run)?;
+    let totals = runs::totals(&mut backend.coordinator(), store::tenant(global)?, run)?;
     let code = match status {
-        RunStatus::Done if tally.unread == 0 => complete(work, &tally),
+        RunStatus::Done if totals.unread == 0 => complete(work, &totals),
         RunStatus::Done => Code::Incomplete,
         RunStatus::Initializing | RunStatus::Active | RunStatus::Failed | RunStatus::Cancelled => {
             Code::RunOver
         }
     };
-    console.note(&match runs::outcome_word(status, &tally) {
+    console.note(&match runs::outcome_word(status, &totals) {
         "incomplete" => {
-            format!("run {id}: already over, incomplete: {}; {MEND_UNREAD}", done(&tally))
+            format!("run {id}: already finished, incomplete: {}. {FIX_UNREAD}", unread(&totals))
         }
         word => {
-            format!("run {id}: already {word} ({}); add --restart to begin anew", all_done(&tally))
+            let totals = all_done(&totals);
+            format!("run {id}: already {word} ({totals}). Add --restart to start a new run")
         }
     });
-    summary(global.output, run, code, &tally, 0)?;
+    summary(global.output, run, code, &totals, 0)?;
     Ok(code)
 }
 
@@ -296,20 +330,22 @@ fn work_failure(error: &ScanError, run: RunId) -> Failure {
 fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
     match error {
         RunWorkerError::Store(error) => Failure::store(error),
-        RunWorkerError::RunNotFound => Failure::new(Code::Usage, format!("there is no run {id}"))
-            .next("gossip run list shows the runs"),
-        RunWorkerError::Broken(broken) => Failure::new(Code::Internal, "the command does not work")
-            .why(broken)
-            .next("mend it and type the same again; what was finished is recorded"),
+        RunWorkerError::RunNotFound => Failure::new(Code::Usage, format!("no such run: {id}"))
+            .next("list the runs: gossip run list"),
+        RunWorkerError::Broken(broken) => {
+            Failure::new(Code::Internal, "stopped because of the command; progress is saved")
+                .why(broken)
+                .next("fix the command, then run it again to resume")
+        }
         RunWorkerError::TooManyParked { .. } => {
-            Failure::new(Code::Incomplete, "stopped because too much fails").why(error).next(
+            Failure::new(Code::Incomplete, "stopped because of too many failures").why(error).next(
                 format!(
-                    "mend the command, then gossip shard unpark {id} --all, and type the same \
-                     again; --max-parked allows more"
+                    "fix the command, run gossip shard unpark {id} --all, then the same command; \
+                     or raise --max-parked"
                 ),
             )
         }
-        error => Failure::new(Code::Internal, "the worker cannot go on").why(error),
+        error => Failure::new(Code::Internal, "the worker stopped").why(error),
     }
 }
 

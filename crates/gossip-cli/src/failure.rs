@@ -1,27 +1,27 @@
-//! Exit codes, and failures that say what happened, why, and what to type next.
+//! Exit codes, and errors with three parts: what happened, the cause, the command to run next.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use gossip::coordination::{InfraError, StoreRefusal};
 
-/// How the program ends (DESIGN 8).
+/// Exit codes (DESIGN 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
-    /// Everything was done.
+    /// Every item was processed.
     Complete = 0,
-    /// Something of ours or of the handler's is broken.
+    /// An internal error, or a broken command.
     Internal = 1,
-    /// What was typed makes no sense.
+    /// Invalid arguments, or arguments that do not fit the stored state.
     Usage = 2,
-    /// Something is set aside or unread.
+    /// Items failed or could not be read.
     Incomplete = 3,
-    /// The run was failed or cancelled.
+    /// The run failed or was cancelled.
     RunOver = 4,
-    /// The store cannot be reached.
+    /// The store cannot be reached or read.
     Store = 5,
-    /// Everything was done, something was found, and that is to be told.
+    /// Every item was processed, and `--fail-on findings` found some.
     Findings = 10,
     /// Interrupted; progress is saved.
     Interrupted = 130,
@@ -33,26 +33,26 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// What the user is told when something did not work.
+/// An error as it is printed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
     /// What happened.
     pub(crate) what: String,
-    /// Why, if more is known.
+    /// The cause, if it is known.
     pub(crate) why: Option<String>,
-    /// What to type next, if that is known.
+    /// What to do next, with the command to run.
     pub(crate) next: Option<String>,
-    /// What cannot be read, if that is what happened.
+    /// The stored data that cannot be read, if that is the error.
     pub(crate) unreadable: Option<Unreadable>,
 }
 
-/// Something that is stored, and damaged or newer.
+/// Stored data that is damaged or of a newer format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// A record of ours: the store is well, and whoever deletes its run is rid of it.
+    /// One record. The store itself is intact, and deleting the record's run removes it.
     Record,
-    /// The store itself: to delete what it says is damaged would mend nothing.
+    /// The store itself. Deleting a run does not repair it.
     Store,
 }
 
@@ -69,27 +69,26 @@ impl Failure {
         Self { next: Some(next.into()), ..self }
     }
 
-    /// The store does not answer, or says no.
+    /// Describes an error of the store.
     pub(crate) fn store(error: &InfraError) -> Self {
-        let failure = Self::new(Code::Store, "the store failed").why(error);
+        let failure = Self::new(Code::Store, "store error").why(error);
         match error {
             InfraError::Transient { .. } => {
-                failure.next("try the same command again; nothing that was recorded is lost")
+                failure.next("run the same command again; saved progress is not lost")
             }
             InfraError::Refused { why: StoreRefusal::NewerFormat, .. } => failure.of_record(),
             InfraError::Corruption { .. } if error.is_of_record() => failure.of_record(),
-            // What the engine says is damaged, and what to do about it, stands in its message.
+            // The store's message says what is damaged and how to repair it.
             InfraError::Corruption { .. } => {
                 Self { unreadable: Some(Unreadable::Store), ..failure }
             }
-            // What it says no to, and what to do about it, stands in the message.
+            // The store's message says what it rejects and what to do.
             _ => failure,
         }
     }
 
     fn of_record(self) -> Self {
-        let list = "gossip run list tells which run cannot be read, if one cannot, and what to do \
-                    about it";
+        let list = "find the unreadable run and how to delete it: gossip run list";
         Self { unreadable: Some(Unreadable::Record), ..self }.next(list)
     }
 }

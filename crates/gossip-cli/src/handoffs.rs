@@ -1,8 +1,8 @@
-//! `handoff`: planned moves of shards between workers.
+//! `handoff`: planned handoffs of shards between workers.
 //!
-//! A move is asked for here and done by the owner, which hears of it when it renews. What is shown
-//! comes from the records of the moves, beside what the shard itself says: the fence decides who
-//! has it, whatever a record says.
+//! These commands store a request; the lease holder receives it with its next renewal and performs
+//! the handoff. Listings combine the handoff records with the state of the shard, whose fence
+//! decides who owns it.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
 use crate::{runs, shards, store};
 
-/// Steps in which a record whose move can no longer happen is brought to its end: it has six
-/// phases, and each is looked at and saved.
+/// Maximum steps to close the record of a handoff that can no longer happen: it has six phases, each
+/// of which is loaded and saved.
 const MAX_STEPS: usize = 32;
 
 pub(crate) fn run(
@@ -36,28 +36,28 @@ pub(crate) fn run(
     command: HandoffCommand,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let mut moves = Moves::new(&store::open_existing(global)?, store::tenant(global)?);
+    let mut handoffs = Handoffs::new(&store::open_existing(global)?, store::tenant(global)?);
     match command {
         HandoffCommand::Start { shard, to } => {
             let key = ShardKey::new(RunId::from_raw(shard.run), ShardId::from_raw(shard.shard));
-            moves.start(key, to.map(WorkerId::from_raw), console)?;
+            handoffs.start(key, to.map(WorkerId::from_raw), console)?;
         }
-        HandoffCommand::List { active } => moves.list(global, active, console)?,
-        HandoffCommand::Show { id } => moves.show(global, &id)?,
-        HandoffCommand::Rollback { id } => moves.rollback(&id, console)?,
-        HandoffCommand::Workers => moves.workers(global)?,
+        HandoffCommand::List { active } => handoffs.list(global, active, console)?,
+        HandoffCommand::Show { id } => handoffs.show(global, &id)?,
+        HandoffCommand::Rollback { id } => handoffs.rollback(&id, console)?,
+        HandoffCommand::Workers => handoffs.workers(global)?,
     }
     Ok(Code::Complete)
 }
 
-/// Everything that a command about moves looks at.
-struct Moves {
+/// State of the handoff commands.
+struct Handoffs {
     coordinator: Coordinator,
     records: StoreRepository<AnyStore>,
     tenant: TenantId,
 }
 
-impl Moves {
+impl Handoffs {
     fn new(backend: &Backend, tenant: TenantId) -> Self {
         let records = StoreRepository::new(backend.store(), tenant, fresh_nonce());
         Self { coordinator: backend.coordinator(), records, tenant }
@@ -72,20 +72,20 @@ impl Moves {
         if let Some(to) = to
             && !self.live_workers()?.iter().any(|entry| entry.worker == to)
         {
-            return Err(Failure::new(Code::Usage, "nobody has heard of that worker lately")
-                .next("gossip handoff workers shows who is there"));
+            return Err(Failure::new(Code::Usage, "no such live worker")
+                .next("list the live workers: gossip handoff workers"));
         }
-        // Workers of one run are known by their names; others would give the shard back.
+        // A worker's id contains its run's. A worker of another run would release the shard.
         if to.is_some_and(|to| to != worker_of(key.run(), to.as_raw())) {
             return Err(Failure::new(Code::Usage, "that worker works on another run")
-                .next("gossip handoff workers shows who is there: a worker's id begins with the last half of its run's"));
+                .next("list the live workers: gossip handoff workers; a worker's id begins with the second half of its run's id"));
         }
         let action = ShardAction::HandOff(to);
-        shards::ask(&mut self.coordinator, self.tenant, key, &action)?;
+        shards::request(&mut self.coordinator, self.tenant, key, &action)?;
         let (run, shard) = (key.run().as_raw(), key.shard().as_raw());
         console.note(&format!(
-            "asked; the owner hears of it when it renews, and keeps the shard if nobody takes it; \
-             gossip shard show {run:016x} {shard:016x} tells who has it"
+            "requested; takes effect at the owner's next lease renewal. \
+             Show the owner: `gossip shard show {run:016x} {shard:016x}`"
         ));
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Moves {
         let (mut rows, mut after, mut unreadable) = (Vec::new(), None, BTreeSet::new());
         loop {
             let page = self.records.page(after.as_ref(), IN_PROGRESS_PAGE);
-            let page = page.map_err(|error| refused(&error))?;
+            let page = page.map_err(|error| repository_failure(&error))?;
             unreadable.extend(page.unreadable.iter().map(|number| number.as_raw()));
             for stored in page.found {
                 if !(active && stored.record.state.is_terminal()) {
@@ -108,7 +108,7 @@ impl Moves {
         }
         for number in unreadable {
             console.note(&format!(
-                "record {number:016x} cannot be read: it is damaged, or of a newer gossip"
+                "handoff record {number:016x} cannot be read: it is damaged or of a newer format"
             ));
         }
         let columns = ["handoff", "phase", "run", "shard", "from", "to", "verdict"];
@@ -126,38 +126,43 @@ impl Moves {
         output::one(global.output, &described)
     }
 
-    /// Ends a move that has not happened. One that has is not undone: that is a move back.
+    /// Withdraws a handoff that has not completed. A completed one needs a handoff back.
     fn rollback(&mut self, id: &str, console: &Console) -> Result<(), Failure> {
         let stored = self.get(id)?;
-        let terms = MoveTerms::of(&stored.record)
-            .map_err(|error| Failure::new(Code::Usage, "this cannot be rolled back").why(error))?;
+        let terms = MoveTerms::of(&stored.record).map_err(|error| {
+            Failure::new(Code::Usage, "the handoff cannot be rolled back").why(error)
+        })?;
         if stored.record.state.is_terminal() {
-            return Err(Failure::new(Code::Usage, format!("the move is {}", stored.record.state)));
+            return Err(Failure::new(
+                Code::Usage,
+                format!("the handoff is already {}", stored.record.state),
+            ));
         }
         match terms.outcome(self.shard(terms.key)?.as_ref()) {
-            MoveOutcome::Moved => Err(Failure::new(Code::Usage, "the shard has moved already")
-                .next(format!(
-                    "to have it back: gossip handoff start {:016x} {:016x} --to {:016x}",
+            MoveOutcome::Moved => {
+                Err(Failure::new(Code::Usage, "the handoff has completed").next(format!(
+                    "hand the shard back: gossip handoff start {:016x} {:016x} --to {:016x}",
                     terms.key.run().as_raw(),
                     terms.key.shard().as_raw(),
                     terms.from.as_raw()
-                ))),
+                )))
+            }
             MoveOutcome::Before => {
                 let action = &ShardAction::Withdraw;
-                shards::ask(&mut self.coordinator, self.tenant, terms.key, action)?;
-                console.note("asked; the owner takes its offer back when it renews");
+                shards::request(&mut self.coordinator, self.tenant, terms.key, action)?;
+                console.note("requested; the owner withdraws its offer at its next lease renewal");
                 Ok(())
             }
-            MoveOutcome::Superseded | MoveOutcome::Gone => self.end(stored, console),
+            MoveOutcome::Superseded | MoveOutcome::Gone => self.close(stored, console),
         }
     }
 
-    /// The shard has gone another way: the record follows.
-    fn end(&mut self, stored: Stored, console: &Console) -> Result<(), Failure> {
+    /// Closes the record of a handoff that can no longer happen.
+    fn close(&mut self, stored: Stored, console: &Console) -> Result<(), Failure> {
         let clock = SystemClock::new();
         let mut source =
             HandoffSource::recover(stored, false, HandoffConfig::default(), clock.now()).map_err(
-                |error| Failure::new(Code::Usage, "this cannot be rolled back").why(error),
+                |error| Failure::new(Code::Usage, "the handoff cannot be rolled back").why(error),
             )?;
         for _ in 0..MAX_STEPS {
             let Self { coordinator, records, tenant } = self;
@@ -165,14 +170,14 @@ impl Moves {
             match driver.step_source(&mut source, None, clock.now()) {
                 SourceNext::Again => {}
                 SourceNext::Done(_) => {
-                    console.note("rolled back: the shard has gone another way");
+                    console.note("rolled back: the shard has another owner or is finished");
                     return Ok(());
                 }
                 SourceNext::Freeze | SourceNext::Wait(_) => break,
             }
         }
-        Err(Failure::new(Code::Store, "the record could not be brought to its end")
-            .next("try the same command again"))
+        Err(Failure::new(Code::Store, "the handoff record could not be closed")
+            .next("run the same command again"))
     }
 
     fn workers(&mut self, global: &Global) -> Result<(), Failure> {
@@ -184,17 +189,17 @@ impl Moves {
         let mut found = Vec::new();
         let listed =
             self.coordinator.list_workers_into(SystemClock::new().now(), self.tenant, &mut found);
-        listed.map_err(|error| Failure::new(Code::Store, "the store failed").why(error))?;
+        listed.map_err(|error| Failure::new(Code::Store, "store error").why(error))?;
         Ok(found)
     }
 
     fn get(&mut self, id: &str) -> Result<Stored, Failure> {
         let id = RecordId::new(id)
-            .map_err(|error| Failure::new(Code::Usage, "that is no id of a move").why(error))?;
-        self.records.get(&id).map_err(|error| refused(&error))
+            .map_err(|error| Failure::new(Code::Usage, "invalid handoff id").why(error))?;
+        self.records.get(&id).map_err(|error| repository_failure(&error))
     }
 
-    /// The shard of a move, if it is still there.
+    /// Returns the shard of a handoff, if it still exists.
     fn shard(&mut self, key: ShardKey) -> Result<Option<ShardSummary>, Failure> {
         let filter = ShardFilter::one(key.shard());
         match runs::rows(&mut self.coordinator, self.tenant, key.run(), filter) {
@@ -245,11 +250,11 @@ fn worker(entry: &WorkerEntry) -> Record {
         .with("expires_at", entry.expires_at.as_raw())
 }
 
-fn refused(error: &RepositoryError) -> Failure {
+fn repository_failure(error: &RepositoryError) -> Failure {
     match error {
-        RepositoryError::RecordNotFound => Failure::new(Code::Usage, "there is no such move")
-            .next("gossip handoff list shows them; check --store and --tenant"),
-        error => Failure::new(Code::Store, "the records of moves cannot be read").why(error),
+        RepositoryError::RecordNotFound => Failure::new(Code::Usage, "no such handoff")
+            .next("list the handoffs: gossip handoff list; check --store and --tenant"),
+        error => Failure::new(Code::Store, "the handoff records cannot be read").why(error),
     }
 }
 

@@ -1,8 +1,8 @@
-//! `gossip`: touch every key of something huge, never lose your place, prove that nothing was
+//! `gossip`: process every item of a large source, resume after any crash, and prove that none was
 //! missed.
 //!
-//! This crate reads arguments, the environment and the terminal, picks a store by its URL, and
-//! turns outcomes into exit codes. It knows no rule of the protocol and keeps nothing of its own.
+//! This crate reads arguments and the environment, writes to the terminal, selects a store by its
+//! URL, and maps outcomes to exit codes. It contains no protocol rule and stores nothing itself.
 //!
 //! Data goes to standard output and everything else to standard error.
 #![forbid(unsafe_code)]
@@ -60,23 +60,23 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
     }
 }
 
-/// Help and version are no failures; clap knows where they go.
+/// Prints a message of clap. Help and version are not errors.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Nobody listens: there is nobody to tell.
+    // A closed output cannot be reported anywhere.
     let _ = error.print();
     let forgotten = [ErrorKind::UnknownArgument, ErrorKind::MissingRequiredArgument];
     if forgotten.contains(&error.kind()) && has_no_command() {
-        let _ = writeln!(io::stderr(), "\nThe command stands behind --: {EXAMPLE}");
+        let _ = writeln!(io::stderr(), "\nPut the command after --: {EXAMPLE}");
     }
     if error.use_stderr() { Code::Usage.into() } else { Code::Complete.into() }
 }
 
-/// Shown to whoever forgets where the command begins.
+/// Shown if `--` is missing.
 const EXAMPLE: &str = "gossip exec SOURCE -- COMMAND {}";
 
-/// Whether a command for keys was typed without the mark in front of it.
+/// Returns whether the arguments of `exec` or `run create` lack the `--`.
 fn has_no_command() -> bool {
-    let typed: Vec<_> = std::env::args_os().skip(1).collect();
-    typed.iter().any(|word| word == "exec" || word == "create")
-        && !typed.iter().any(|word| word == "--")
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    words.iter().any(|word| word == "exec" || word == "create")
+        && !words.iter().any(|word| word == "--")
 }

@@ -1,4 +1,4 @@
-//! From arguments to a scan, and from its errors to messages.
+//! Builds a scan from arguments, and messages from its errors.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,7 +16,7 @@ use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::{output, progress, runs};
 
-/// Reads source and command: everything that can be wrong before a store is opened.
+/// Checks source and command: everything that can be checked before a store is opened.
 pub(crate) fn prepare(args: &JobArgs, jobs: usize) -> Result<Prepared, Failure> {
     let options = SourceOptions {
         ignore: args.ignore,
@@ -36,62 +36,78 @@ pub(crate) fn prepare(args: &JobArgs, jobs: usize) -> Result<Prepared, Failure> 
         None => scan,
     };
     scan.prepare_command(&args.command).map_err(|error| match error {
-        ScanError::Source(error) => source_not_understood(&args.source, &error),
+        ScanError::Source(error) => bad_source(&args.source, &error),
         error => failure(&error),
     })
 }
 
-/// Looks for the program before a run is created that a mistyped name would leave behind.
+/// Checks that the program exists, so that a mistyped name does not leave a run behind.
 pub(crate) fn check_program(args: &JobArgs) -> Result<(), Failure> {
-    // There is always one: clap requires it.
+    // clap requires a command, so there is always a first word.
     let Some(program) = args.command.first() else { return Ok(()) };
     find_program(program).map_err(|broken| {
-        Failure::new(Code::Internal, "the command does not work")
+        Failure::new(Code::Internal, "the command cannot be started")
             .why(broken)
-            .next("mend it and type it again; nothing was begun")
+            .next("fix the command and run it again; no run was created")
     })
 }
 
-/// Reports what happens while a run is opened.
-pub(crate) struct Notices<'a>(pub(crate) &'a Console);
+/// Prints the events of opening a run.
+pub(crate) struct Notices<'a> {
+    console: &'a Console,
+    /// Printed if the run exists and is not finished.
+    resumed: &'static str,
+}
+
+impl<'a> Notices<'a> {
+    /// For a process that starts to work on the run.
+    pub(crate) const fn for_worker(console: &'a Console) -> Self {
+        Self { console, resumed: "resuming" }
+    }
+
+    /// For a process that only creates the run.
+    pub(crate) const fn for_create(console: &'a Console) -> Self {
+        Self { console, resumed: "already exists" }
+    }
+}
 
 impl Observer for Notices<'_> {
     fn observe(&self, event: Event<'_>) {
         match event {
-            Event::RunOpened { opened } => tell_opened(self.0, &opened),
+            Event::RunOpened { opened } => self.run_opened(&opened),
             Event::RunsCollected { runs } => {
-                let runs = output::count(runs as u64, "run");
-                self.0.note(&format!("cleared away what was left of {runs}"));
+                let runs = output::count(runs as u64, "deleted run");
+                self.console.note(&format!("removed the remaining data of {runs}"));
             }
             Event::CollectionFailed { error } => self
-                .0
-                .note(&format!("what is left of a deleted run cannot be cleared away: {error}")),
+                .console
+                .note(&format!("could not remove the remaining data of a deleted run: {error}")),
             _ => {}
         }
     }
 }
 
-fn tell_opened(console: &Console, opened: &OpenedRun) {
-    let id = format!("{:016x}", opened.run.as_raw());
-    match opened.state {
-        OpenedState::New => console.note(&format!("run {id}: new")),
-        OpenedState::Resumed => console.note(&format!("run {id}: going on where it stopped")),
-        OpenedState::Over(_) => {}
+impl Notices<'_> {
+    fn run_opened(&self, opened: &OpenedRun) {
+        let id = format!("{:016x}", opened.run.as_raw());
+        match opened.state {
+            OpenedState::New => self.console.note(&format!("run {id}: new")),
+            OpenedState::Resumed => self.console.note(&format!("run {id}: {}", self.resumed)),
+            OpenedState::Over(_) => {}
+        }
     }
 }
 
-/// What an error of a scan is to the user.
+/// Describes an error of a scan.
 pub(crate) fn failure(error: &ScanError) -> Failure {
     match error {
-        ScanError::Command(error) => {
-            Failure::new(Code::Usage, "the command cannot be run for keys").why(error)
-        }
+        ScanError::Command(error) => Failure::new(Code::Usage, "invalid command").why(error),
         ScanError::Connect(ConnectorError::SourceChanged) => {
-            changed().next("cancel the run and type its command again")
+            changed().next("cancel the run, then run its command again")
         }
         ScanError::Connect(error) => source_failure(error),
         ScanError::Start(error) => start_failure(error),
-        error => Failure::new(Code::Internal, "the run cannot be made").why(error),
+        error => Failure::new(Code::Internal, "the run cannot be created").why(error),
     }
 }
 
@@ -100,27 +116,27 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::LeaseTooShort => {
             let shortest = LEASE_SHORTEST.as_millis();
             Failure::new(Code::Usage, "--lease is too short")
-                .why(format!("it would end before it is renewed; {shortest}ms is the least"))
+                .why(format!("it would expire before its renewal; the minimum is {shortest}ms"))
         }
         StartError::Config(error) => Failure::new(Code::Usage, "--lease is too short").why(error),
         StartError::Job(error) => {
-            Failure::new(Code::Usage, "the command does not fit into the store").why(error)
+            Failure::new(Code::Usage, "the command is too long for the store").why(error)
         }
         StartError::OtherSettings { run, differing } => other_settings(run.as_raw(), differing),
         StartError::Store(error) | StartError::Open(OpenRunError::Store(error)) => {
             Failure::store(error)
         }
         StartError::Open(OpenRunError::Source(error)) => {
-            Failure::new(Code::Usage, "the source cannot be looked at").why(error)
+            Failure::new(Code::Usage, "the source cannot be read").why(error)
         }
         StartError::Stored { run, error } => runs::job_failure(*run, error),
         StartError::Source(error) => source_failure(error),
         StartError::SourceChanged { opened } => source_changed(opened),
-        error => Failure::new(Code::Internal, "the run cannot be made").why(error),
+        error => Failure::new(Code::Internal, "the run cannot be created").why(error),
     }
 }
 
-/// Changed settings make another run; that may be a mistake.
+/// Other settings make another run, which may be a mistake.
 fn other_settings(run: u64, differing: &[Setting]) -> Failure {
     let names = differing.iter().filter_map(|setting| match setting {
         Setting::Command => Some("the command"),
@@ -130,42 +146,41 @@ fn other_settings(run: u64, differing: &[Setting]) -> Failure {
         _ => None,
     });
     let names: Vec<_> = names.collect();
-    let differing = if names.is_empty() {
-        String::new()
-    } else {
-        format!("; not the same: {}", names.join(", "))
+    let differing = match names.is_empty() {
+        true => "its settings differ".to_owned(),
+        false => format!("its settings differ: {}", names.join(", ")),
     };
     Failure::new(Code::Usage, format!("run {run:016x} of this source is not finished"))
-        .why(format!("it was started with other settings{differing}"))
+        .why(differing)
         .next(format!(
-            "type its command again (gossip run show {run:016x}) to go on with it, \
-             gossip run cancel {run:016x} to give it up, or add --allow-parallel to have both"
+            "resume it with its own command (gossip run show {run:016x}), \
+             cancel it (gossip run cancel {run:016x}), or add --allow-parallel"
         ))
 }
 
 fn source_changed(opened: &OpenedRun) -> Failure {
     let id = format!("{:016x}", opened.run.as_raw());
     changed().next(match opened.state {
-        OpenedState::Over(_) => "add --restart to go through the file as it is now".to_owned(),
+        OpenedState::Over(_) => "add --restart to process the file as it is now".to_owned(),
         OpenedState::New | OpenedState::Resumed => {
-            format!("gossip run cancel {id} gives it up; then type the command again")
+            format!("cancel the run, then run the command again: gossip run cancel {id}")
         }
     })
 }
 
 fn changed() -> Failure {
-    Failure::new(Code::Usage, "the file has changed since the run was started")
-        .why("its rows are counted, so the same numbers may mean other rows now")
+    Failure::new(Code::Usage, "the file has changed since the run was created")
+        .why("items are identified by their position, which may now be that of another item")
 }
 
-/// A source as it was typed.
+/// Parses a source argument.
 pub(crate) fn parse_source(typed: &OsStr, options: SourceOptions) -> Result<Source, Failure> {
-    Source::parse(typed, options).map_err(|error| source_not_understood(typed, &error))
+    Source::parse(typed, options).map_err(|error| bad_source(typed, &error))
 }
 
-fn source_not_understood(typed: &OsStr, error: &SourceError) -> Failure {
-    let shown = progress::shown(typed.as_bytes());
-    Failure::new(Code::Usage, format!("the source `{shown}` is not understood")).why(error)
+fn bad_source(typed: &OsStr, error: &SourceError) -> Failure {
+    let source = progress::escaped(typed.as_bytes());
+    Failure::new(Code::Usage, format!("invalid source `{source}`")).why(error)
 }
 
 fn source_failure(error: &ConnectorError) -> Failure {

@@ -1,4 +1,4 @@
-//! Data on standard output: tables for people, JSON for programs.
+//! Data on standard output: tables or JSON.
 
 use std::io::{self, Write as _};
 
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use crate::args::Format;
 use crate::failure::{Code, Failure};
 
-/// A number of things, in words.
+/// Formats a number with its noun: `1 key`, `2 keys`.
 pub(crate) fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// One thing with named fields, in their order.
+/// Named fields in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record(Vec<(&'static str, Value)>);
 
@@ -26,7 +26,7 @@ impl Record {
         self
     }
 
-    /// Bytes as text if they are some, and otherwise as digits under the other name.
+    /// Adds bytes as text, or as hexadecimal digits under the second name if they are not UTF-8.
     pub(crate) fn with_bytes(self, [plain, hex]: [&'static str; 2], bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => self.with(plain, text),
@@ -43,7 +43,7 @@ impl Record {
     }
 }
 
-/// Writes records: a table, an array, or a value a line.
+/// Prints records: a table, a JSON array, or one value per line.
 pub(crate) fn list(format: Format, columns: &[&str], records: &[Record]) -> Result<(), Failure> {
     match format {
         Format::Table => write(&table(columns, records)),
@@ -58,7 +58,7 @@ pub(crate) fn list(format: Format, columns: &[&str], records: &[Record]) -> Resu
     }
 }
 
-/// Writes one record: a field a line, or a value.
+/// Prints one record: a field per line, or a JSON value.
 pub(crate) fn one(format: Format, record: &Record) -> Result<(), Failure> {
     match format {
         Format::Table => {
@@ -71,8 +71,8 @@ pub(crate) fn one(format: Format, record: &Record) -> Result<(), Failure> {
     }
 }
 
-/// Writes one record of which people want one field, by itself on a line.
-pub(crate) fn named(format: Format, field: &str, record: &Record) -> Result<(), Failure> {
+/// Prints one record, of which the table format shows one field only.
+pub(crate) fn field(format: Format, field: &str, record: &Record) -> Result<(), Failure> {
     let found = record.0.iter().find(|(name, _)| *name == field);
     match (format, found) {
         (Format::Table, Some((_, value))) => write(&format!("{}\n", cell(value))),
@@ -82,13 +82,13 @@ pub(crate) fn named(format: Format, field: &str, record: &Record) -> Result<(), 
 
 fn table(columns: &[&str], records: &[Record]) -> String {
     let header = columns.iter().map(|name| name.to_uppercase().replace('_', " ")).collect();
-    let field = |record: &Record, name: &str| {
+    let text_of = |record: &Record, name: &str| {
         let found = record.0.iter().find(|(field, _)| *field == name);
         found.map_or_else(|| "-".to_owned(), |(_, value)| cell(value))
     };
     let mut rows: Vec<Vec<String>> = vec![header];
     rows.extend(
-        records.iter().map(|record| columns.iter().map(|name| field(record, name)).collect()),
+        records.iter().map(|record| columns.iter().map(|name| text_of(record, name)).collect()),
     );
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
@@ -101,7 +101,7 @@ fn table(columns: &[&str], records: &[Record]) -> String {
     text
 }
 
-/// A value in a table: on one line, whatever it holds.
+/// Formats a value for a table, on one line.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -111,7 +111,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Control characters would break the table, or the terminal.
+/// Escapes control characters, which would break the table or the terminal.
 fn visible(letter: char) -> Vec<char> {
     if letter.is_control() { letter.escape_default().collect() } else { vec![letter] }
 }
@@ -119,10 +119,10 @@ fn visible(letter: char) -> Vec<char> {
 fn write(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever read has seen enough.
+        // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => {
-            Err(Failure::new(Code::Internal, "standard output cannot be written").why(error))
+            Err(Failure::new(Code::Internal, "cannot write to standard output").why(error))
         }
         Ok(()) => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! What a worker does, for people: a line that is drawn over, or one every ten seconds.
+//! Progress of a worker: one line that is updated on a terminal, elsewhere a line every ten seconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,51 +16,51 @@ use gossip::store::{Backend, Coordinator};
 
 use crate::console::Console;
 use crate::output::count;
-use crate::{duration, watch};
+use crate::{duration, runs, shards, watch};
 
-/// How often the line is drawn on a terminal, and elsewhere.
+/// Interval of the progress line on a terminal, and elsewhere.
 const PAINT_EVERY: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// How long a painter sleeps between two looks at the time: who ends the worker waits so long.
+/// Sleep between two checks of the clock; the end of the worker waits for it.
 const NAP: Duration = Duration::from_millis(50);
 
-/// How often the run is looked at, and how many times longer it is left alone than a look took: no
-/// more than a twentieth of the time goes into looking, however many shards there are.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOK_SHARE: u32 = 20;
+/// Minimum interval between two reads of the run, as a time and as a multiple of the duration of a
+/// read: reading takes at most a twentieth of the time, however many shards there are.
+const READ_EVERY: Duration = Duration::from_secs(1);
+const READ_SHARE: u32 = 20;
 
 const _: () = assert!(NAP.as_millis() < PAINT_EVERY.as_millis());
 
-/// Counts what happens, and tells what a person must know.
+/// Counts events, and prints those that a user must see.
 #[derive(Debug)]
 pub(crate) struct Progress {
     console: Arc<Console>,
-    begun: Instant,
+    started: Instant,
     pub(crate) keys: AtomicU64,
     pub(crate) unread: AtomicU64,
     shards_done: AtomicU64,
-    told_paused: AtomicBool,
+    pause_printed: AtomicBool,
 }
 
 impl Progress {
     pub(crate) fn new(console: Arc<Console>) -> Self {
         Self {
             console,
-            begun: Instant::now(),
+            started: Instant::now(),
             keys: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             shards_done: AtomicU64::new(0),
-            told_paused: AtomicBool::new(false),
+            pause_printed: AtomicBool::new(false),
         }
     }
 
-    /// What this process has done since it began.
+    /// Summarizes the work of this process.
     pub(crate) fn done_here(&self) -> String {
-        let (keys, seconds) = (get(&self.keys), self.begun.elapsed().as_secs_f64());
+        let (keys, seconds) = (get(&self.keys), self.started.elapsed().as_secs_f64());
         let rate = keys as f64 / seconds.max(0.001);
         let (keys, shards) = (count(keys, "key"), count(get(&self.shards_done), "shard"));
-        format!("here: {keys} in {seconds:.0} s ({rate:.0}/s), {shards} finished")
+        format!("this process: {keys} in {seconds:.0} s ({rate:.0}/s), {shards} done")
     }
 }
 
@@ -69,17 +69,17 @@ impl Observer for Progress {
         let console = &self.console;
         match event {
             Event::Claimed { .. } => {
-                self.told_paused.store(false, Ordering::Relaxed);
+                self.pause_printed.store(false, Ordering::Relaxed);
             }
             Event::Covered { items, .. } => drop(self.keys.fetch_add(items, Ordering::Relaxed)),
             Event::Unread { key, error } => {
                 self.unread.fetch_add(1, Ordering::Relaxed);
-                console.note(&format!("unread: {}: {error}", shown(key)));
+                console.note(&format!("unread: {}: {error}", escaped(key)));
             }
             Event::Failed { key, message, again } => {
-                let then = if again { "is tried again" } else { "is set aside" };
-                let message = shown(message.as_bytes());
-                console.note(&format!("failed: {}: {message}; it {then}", shown(key)));
+                let what = if again { "retrying" } else { "failed" };
+                let message = escaped(message.as_bytes());
+                console.note(&format!("{what}: {}: {message}", escaped(key)));
             }
             Event::ListingFailed { shard, error } => {
                 console.note(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
@@ -88,32 +88,33 @@ impl Observer for Progress {
                 console.note(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
             }
             Event::Kept { shard } => console.note(&format!(
-                "shard {:016x}: nobody took it, or its move was withdrawn; it goes on here",
+                "shard {:016x}: the handoff was not accepted or was withdrawn; resuming here",
                 shard.shard().as_raw()
             )),
             Event::Ended { shard, outcome } => {
                 if *outcome == TaskOutcome::Completed {
                     self.shards_done.fetch_add(1, Ordering::Relaxed);
                 }
-                console.detail(&format!("shard {:016x}: {outcome:?}", shard.shard().as_raw()));
+                let (shard, outcome) = (shard.shard().as_raw(), outcome_text(outcome));
+                console.detail(&format!("shard {shard:016x}: {outcome}"));
             }
             Event::Split { shard, residual } => console.detail(&format!(
-                "shard {:016x}: gave {:016x} away",
+                "shard {:016x}: split off shard {:016x}",
                 shard.shard().as_raw(),
                 residual.as_raw()
             )),
-            Event::Paused if !self.told_paused.swap(true, Ordering::Relaxed) => {
+            Event::Paused if !self.pause_printed.swap(true, Ordering::Relaxed) => {
                 console.note("the run is paused; waiting until it is resumed");
             }
             Event::StoreFailed { error } => {
-                console.note(&format!("the store failed: {error}; it is tried again"));
+                console.note(&format!("store error: {error}; retrying"));
             }
             _ => {}
         }
     }
 }
 
-/// Draws progress while a worker works.
+/// Prints progress while a worker runs.
 pub(crate) struct Painter<'a> {
     pub(crate) progress: &'a Progress,
     pub(crate) backend: &'a Backend,
@@ -121,27 +122,27 @@ pub(crate) struct Painter<'a> {
     pub(crate) run: RunId,
     pub(crate) source: &'a Source,
     pub(crate) connector: &'a dyn Connector,
-    /// Whether there is nothing more to draw.
-    pub(crate) over: &'a AtomicBool,
+    /// Whether the worker has ended.
+    pub(crate) is_over: &'a AtomicBool,
 }
 
 impl Painter<'_> {
-    /// Draws until it is over.
+    /// Prints progress until the worker ends.
     pub(crate) fn paint(&self) {
         let console = &self.progress.console;
-        if !console.is_heard() {
+        if console.is_quiet() {
             return;
         }
         let every = if console.is_terminal() { PAINT_EVERY } else { LINE_EVERY };
         let (mut last, mut overview) = (Instant::now(), None);
-        while !self.over.load(Ordering::SeqCst) {
+        while !self.is_over.load(Ordering::SeqCst) {
             thread::sleep(NAP);
             if last.elapsed() < every {
                 continue;
             }
             let overview = overview.get_or_insert_with(|| Overview::of(self));
-            overview.look(self);
-            let line = line(overview.seen.as_ref(), self.progress);
+            overview.refresh(self);
+            let line = line(overview.progress.as_ref(), self.progress);
             match console.is_terminal() {
                 true => console.paint(&line),
                 false => console.note(&line),
@@ -151,12 +152,12 @@ impl Painter<'_> {
     }
 }
 
-/// What is known of the whole run, whoever works on it.
+/// Progress of the whole run, of all workers.
 struct Overview {
     coordinator: Coordinator,
     meter: ProgressMeter,
-    seen: Option<RunProgress>,
-    /// Not looked at again before this time.
+    progress: Option<RunProgress>,
+    /// Time of the next read.
     next: Instant,
 }
 
@@ -166,46 +167,46 @@ impl Overview {
         Self {
             coordinator: painter.backend.coordinator(),
             meter: ProgressMeter::new(density),
-            seen: None,
+            progress: None,
             next: Instant::now(),
         }
     }
 
-    /// Looks at the run, unless it did so a moment ago. A look costs what the run holds in shards.
-    fn look(&mut self, painter: &Painter<'_>) {
-        let begun = Instant::now();
-        if begun < self.next {
+    /// Reads the run, unless the last read is recent. The cost grows with the number of shards.
+    fn refresh(&mut self, painter: &Painter<'_>) {
+        let started = Instant::now();
+        if started < self.next {
             return;
         }
         let now = SystemClock::new().now();
         let look = RunLook::take(&mut self.coordinator, now, painter.tenant, painter.run);
-        // A store that fails is told of by the worker.
+        // The worker reports errors of the store.
         if let Ok(look) = look {
-            self.seen = Some(self.meter.observe(&look));
+            self.progress = Some(self.meter.observe(&look));
         }
-        self.next = Instant::now() + LOOK_EVERY.max(begun.elapsed() * LOOK_SHARE);
+        self.next = Instant::now() + READ_EVERY.max(started.elapsed() * READ_SHARE);
     }
 }
 
-/// What is known of the run, and what this process does.
+/// Formats the progress of the run and the rate of this process.
 fn line(run: Option<&RunProgress>, here: &Progress) -> String {
-    let seconds = here.begun.elapsed().as_secs_f64().max(0.001);
+    let seconds = here.started.elapsed().as_secs_f64().max(0.001);
     let rate = format!("{:.0}/s here", get(&here.keys) as f64 / seconds);
     let Some(run) = run else {
         return format!("{}, {rate}", count(get(&here.keys), "key"));
     };
     let shards =
-        format!("{} done, {} under way", count(run.shards_done, "shard"), run.shards_leased);
+        format!("{} done, {} in progress", count(run.shards_done, "shard"), run.shards_leased);
     let parked = match run.shards_parked {
         0 => String::new(),
-        parked => format!(", {parked} set aside"),
+        parked => format!(", {parked} parked"),
     };
     format!("{}{}; {rate}; {shards}{parked}", keys_of(run), time_left(run))
 }
 
-/// How many keys are done, of how many, and how that is known.
+/// Formats the number of finished keys and the total, with its accuracy.
 pub(crate) fn keys_of(run: &RunProgress) -> String {
-    // Rounded down: all of it is done only when it is.
+    // Rounded down, so that 100 % means complete.
     let percent = run.fraction.map(|fraction| (fraction * 100.0).floor());
     match (run.kind, run.total, percent) {
         (ProgressKind::Exact, Some(total), Some(percent)) => {
@@ -215,7 +216,7 @@ pub(crate) fn keys_of(run: &RunProgress) -> String {
             format!("{} of about {} ({percent} %, estimated)", run.keys, count(total, "key"))
         }
         (ProgressKind::Exact | ProgressKind::Estimated | ProgressKind::Unknown, _, _) => {
-            format!("{} of an unknown number", count(run.keys, "key"))
+            format!("{} (total unknown)", count(run.keys, "key"))
         }
     }
 }
@@ -224,24 +225,40 @@ fn time_left(run: &RunProgress) -> String {
     let paused = if run.paused { ", paused" } else { "" };
     match run.eta {
         Some(eta) => {
-            format!(", {} left ± {}{paused}", duration::tell(eta.left), duration::tell(eta.error))
+            format!(", {} left ± {}{paused}", duration::rough(eta.left), duration::rough(eta.error))
         }
         None => paused.to_owned(),
     }
 }
 
-/// The working time left by itself; nothing if it is not known.
+/// Formats the estimated working time left, if it is known.
 pub(crate) fn left(run: &RunProgress) -> Option<String> {
     let eta = run.eta?;
-    Some(format!("{} ± {}", duration::tell(eta.left), duration::tell(eta.error)))
+    Some(format!("{} ± {}", duration::rough(eta.left), duration::rough(eta.error)))
+}
+
+/// Describes how the work on a shard ended.
+fn outcome_text(outcome: &TaskOutcome) -> String {
+    match outcome {
+        TaskOutcome::Completed => "done".to_owned(),
+        TaskOutcome::Parked(reason) => format!("parked ({})", shards::reason_word(*reason)),
+        TaskOutcome::Released => "released".to_owned(),
+        TaskOutcome::Moved => "handed over to another worker".to_owned(),
+        TaskOutcome::Lost => "lost the lease, or the shard is finished".to_owned(),
+        TaskOutcome::RunOver(status) => format!("stopped, the run is {}", runs::status_word(*status)),
+        TaskOutcome::StoreFailed(error) => format!("stopped, store error: {error}"),
+        TaskOutcome::Broken(broken) => format!("released: {broken}"),
+        // The runtime's enum may grow.
+        _ => "ended".to_owned(),
+    }
 }
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// A key on one line of a terminal.
-pub(crate) fn shown(key: &[u8]) -> String {
+/// Formats bytes for one line of a terminal.
+pub(crate) fn escaped(key: &[u8]) -> String {
     String::from_utf8_lossy(key).chars().flat_map(char::escape_debug).collect()
 }
 

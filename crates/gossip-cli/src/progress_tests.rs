@@ -1,4 +1,4 @@
-//! What is said of progress, and how sure it is.
+//! Texts of the progress line.
 
 use std::sync::Arc;
 
@@ -25,37 +25,37 @@ fn run() -> RunProgress {
     }
 }
 
-fn said(run: Option<&RunProgress>) -> String {
+fn printed(run: Option<&RunProgress>) -> String {
     let here = Progress::new(Arc::new(Console::new(true, false)));
     line(run, &here)
 }
 
 #[test]
-fn a_total_is_told_with_how_it_is_known() {
-    let estimated = said(Some(&run()));
+fn total_is_printed_with_its_accuracy() {
+    let estimated = printed(Some(&run()));
     assert_eq!(
         estimated,
-        "1200 of about 4000 keys (30 %, estimated); 0/s here; 1 shard done, 4 under way"
+        "1200 of about 4000 keys (30 %, estimated); 0/s here; 1 shard done, 4 in progress"
     );
-    let exact = said(Some(&RunProgress { kind: ProgressKind::Exact, ..run() }));
+    let exact = printed(Some(&RunProgress { kind: ProgressKind::Exact, ..run() }));
     assert!(exact.starts_with("1200 of 4000 keys (30 %);"), "{exact}");
     let unknown = RunProgress { kind: ProgressKind::Unknown, total: None, fraction: None, ..run() };
-    let unknown = said(Some(&unknown));
-    assert!(unknown.starts_with("1200 keys of an unknown number;"), "{unknown}");
-    assert_eq!(said(None), "0 keys, 0/s here");
+    let unknown = printed(Some(&unknown));
+    assert!(unknown.starts_with("1200 keys (total unknown);"), "{unknown}");
+    assert_eq!(printed(None), "0 keys, 0/s here");
 }
 
 #[test]
-fn it_is_not_all_before_it_is_all() {
-    let nearly = said(Some(&RunProgress { fraction: Some(0.9999), ..run() }));
+fn an_incomplete_run_is_below_100_percent() {
+    let nearly = printed(Some(&RunProgress { fraction: Some(0.9999), ..run() }));
     assert!(nearly.contains("99 %"), "{nearly}");
 }
 
 #[test]
-fn time_left_comes_with_its_error_and_a_pause_is_told() {
+fn time_left_has_an_error_and_a_pause_is_printed() {
     let eta = Some(Eta { left: 190_000, error: 20_000 });
-    let going = said(Some(&RunProgress { eta, ..run() }));
+    let going = printed(Some(&RunProgress { eta, ..run() }));
     assert!(going.contains(", 3 m 10 s left ± 20 s; "), "{going}");
-    let paused = said(Some(&RunProgress { eta, paused: true, shards_parked: 2, ..run() }));
-    assert!(paused.contains("± 20 s, paused; ") && paused.ends_with(", 2 set aside"), "{paused}");
+    let paused = printed(Some(&RunProgress { eta, paused: true, shards_parked: 2, ..run() }));
+    assert!(paused.contains("± 20 s, paused; ") && paused.ends_with(", 2 parked"), "{paused}");
 }

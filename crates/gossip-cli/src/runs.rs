@@ -1,4 +1,4 @@
-//! `run`: looking at runs and steering them.
+//! `run`: creates, shows and controls runs.
 
 use gossip::Totals;
 use gossip::coordination::{
@@ -12,15 +12,15 @@ use gossip::runtime::{
 use gossip::store::Coordinator;
 
 use crate::args::{Format, Global, RunCommand};
-use crate::certificate::{self, Settled};
+use crate::certificate::{self, FinishedRun};
 use crate::console::Console;
 use crate::failure::{Code, Failure, Unreadable};
 use crate::opening::Notices;
 use crate::output::{self, Record};
-use crate::watch::{self, Watched};
+use crate::watch::{self, Sampler};
 use crate::{duration, exec, store};
 
-/// Runs that one listing asks for at a time.
+/// Runs per page of a listing.
 const PAGE: usize = 256;
 
 pub(crate) fn run(
@@ -46,38 +46,38 @@ pub(crate) fn run(
         RunCommand::List { active } => list(global, coordinator, tenant, active, console)?,
         RunCommand::Show { run, watch } => {
             let run = RunId::from_raw(run.run);
-            show(global, Watched { coordinator, tenant, run, patience: watch }, console)?;
+            show(global, Sampler { coordinator, tenant, run, duration: watch }, console)?;
         }
         RunCommand::Pause(arg) => {
-            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            steer.pause(global, console)?;
+            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            control.pause(global, console)?;
         }
         RunCommand::Resume(arg) => {
-            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            steer.resume(global, console)?;
+            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            control.resume(global, console)?;
         }
         RunCommand::Cancel(arg) => {
-            let steer = Steer { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            steer.cancel(global, console)?;
+            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            control.cancel(global, console)?;
         }
         RunCommand::Export { run, key, to } => {
-            let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
-            return certificate::export(settled, &key, to.as_deref(), console);
+            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run) };
+            return certificate::export(run, &key, to.as_deref(), console);
         }
         RunCommand::Verify { run, source } => {
-            let settled = Settled { coordinator, tenant, run: RunId::from_raw(run.run) };
-            return certificate::verify_run(global, settled, source, console);
+            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run) };
+            return certificate::verify_run(global, run, source, console);
         }
         RunCommand::Rm { run, damaged } => {
-            let steer = Steer { coordinator, tenant, run: RunId::from_raw(run.run) };
-            steer.rm(global, damaged, console)?;
+            let control = Control { coordinator, tenant, run: RunId::from_raw(run.run) };
+            control.rm(global, damaged, console)?;
         }
     }
     Ok(Code::Complete)
 }
 
-/// Shows what can be read, and fails if something cannot: whoever looks only at the exit code hears
-/// of it.
+/// Lists the runs. Unreadable runs are listed as such and make the command fail, so that a script
+/// notices them by the exit code.
 fn list(
     global: &Global,
     coordinator: &mut Coordinator,
@@ -88,10 +88,10 @@ fn list(
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());
     for run in ids(coordinator, tenant, active)? {
         match describe(coordinator, tenant, run) {
-            // Deleted while we looked.
+            // Deleted since the ids were listed.
             Err(failure) if failure.code == Code::Usage => {}
             Err(failure) if failure.unreadable.is_some() => {
-                records.push(named(run).with("status", "unreadable"));
+                records.push(id_record(run).with("status", "unreadable"));
                 unreadable.push((run, failure));
             }
             described => records.push(described?),
@@ -106,7 +106,7 @@ fn list(
             Some(Unreadable::Record) => remedy(coordinator, tenant, *run),
             Some(Unreadable::Store) | None => String::new(),
         };
-        console.note(&format!("run {id:016x} cannot be read ({why}){remedy}"));
+        console.note(&format!("run {id:016x} cannot be read: {why}{remedy}"));
     }
     match unreadable.len() as u64 {
         0 => Ok(()),
@@ -117,7 +117,7 @@ fn list(
     }
 }
 
-/// The runs of a tenant; with `active` those that are not over.
+/// Returns the runs of a tenant; with `active` the unfinished ones.
 fn ids(
     coordinator: &mut Coordinator,
     tenant: TenantId,
@@ -138,60 +138,61 @@ fn ids(
     }
 }
 
-/// How to be rid of a run with a record that cannot be read. If the run itself can be, it is a
-/// record of one of its shards, and the run is ended and deleted as any other.
+/// Describes how to delete a run with an unreadable record. If the run's own record is readable,
+/// the damaged one belongs to a shard, and the run is cancelled and deleted as usual.
 fn remedy(coordinator: &mut Coordinator, tenant: TenantId, run: RunId) -> String {
     let id = format!("{:016x}", run.as_raw());
-    let typed = match coordinator.get_run(tenant, run) {
-        Ok(record) if record.status().is_terminal() => format!("gossip run rm {id} deletes it"),
-        Ok(_) => format!("gossip run cancel {id}, then gossip run rm {id} deletes it"),
-        Err(_) => format!("gossip run rm {id} --damaged deletes it"),
+    let command = match coordinator.get_run(tenant, run) {
+        Ok(record) if record.status().is_terminal() => format!("gossip run rm {id}"),
+        Ok(_) => format!("gossip run cancel {id} && gossip run rm {id}"),
+        Err(_) => format!("gossip run rm {id} --damaged"),
     };
-    format!("; if it is damaged, {typed}")
+    format!(". If it is damaged, delete it: `{command}`")
 }
 
-/// A run of which only the id is known.
-fn named(run: RunId) -> Record {
+/// Returns a record with only the id of a run.
+fn id_record(run: RunId) -> Record {
     Record::new().with("run", format!("{:016x}", run.as_raw()))
 }
 
-fn show(global: &Global, mut watched: Watched<'_>, console: &Console) -> Result<(), Failure> {
-    let (tenant, run) = (watched.tenant, watched.run);
-    let job = job_of(watched.coordinator, tenant, run).ok();
-    let seen = watched.progress(job.as_ref())?;
-    let coordinator = watched.coordinator;
-    let (record, unread) =
-        (describe(coordinator, tenant, run)?, tally(coordinator, tenant, run)?.unread);
+fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<(), Failure> {
+    let (tenant, run) = (sampler.tenant, sampler.run);
+    let job = job_of(sampler.coordinator, tenant, run).ok();
+    let progress = sampler.progress(job.as_ref())?;
+    let coordinator = sampler.coordinator;
+    let record = describe(coordinator, tenant, run)?;
+    let unread = totals(coordinator, tenant, run)?.unread;
     let config = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
     let command = job.map(|job| {
         let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
         words.collect::<Vec<_>>()
     });
-    let record = watch::tell(global.output, record, &seen)
+    let record = watch::with_progress(global.output, record, &progress)
         .with("lease", duration::show(config.config().lease_duration()))
         .with("retries", config.config().max_shard_retries())
         .with("created_at", config.created_at().as_raw())
         .with("completed_at", config.completed_at().map(|at| at.as_raw()))
         .with("command", command);
     output::one(global.output, &record)?;
-    if seen.shards_parked > 0 {
+    if progress.shards_parked > 0 {
         let id = format!("{:016x}", run.as_raw());
         console.note(&format!(
-            "gossip shard list {id} --parked shows what is set aside, \
-             gossip shard unpark {id} --all brings it back"
+            "{} parked. List: `gossip shard list {id} --parked`. \
+             Retry: `gossip shard unpark {id} --all`, then the command of the run",
+            output::count(progress.shards_parked, "shard")
         ));
     }
     if unread > 0 {
         console.note(&format!(
-            "{} could not be read; whoever met them has told which, \
-             and its command with --restart goes through all of them anew",
-            output::count(unread, "key")
+            "{} could not be read; the worker printed which. \
+             Fix the source, then add --restart to the command to process all items again",
+            output::count(unread, "item")
         ));
     }
     Ok(())
 }
 
-/// What a listing shows of a run.
+/// Returns the fields of a run that a listing shows.
 fn describe(
     coordinator: &mut Coordinator,
     tenant: TenantId,
@@ -199,25 +200,25 @@ fn describe(
 ) -> Result<Record, Failure> {
     let record = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
     let rows = rows(coordinator, tenant, run, ShardFilter::all())?;
-    let tally = Totals::of(&rows);
+    let totals = Totals::of(&rows);
     let count = |status: ShardStatus| rows.iter().filter(|row| row.status == status).count();
-    let is_settled = !rows.iter().any(|row| row.status == ShardStatus::Active);
+    let is_finished = !rows.iter().any(|row| row.status == ShardStatus::Active);
     let status = match record.status() {
         RunStatus::Active if record.is_paused() => "paused",
-        // Nobody works on it until something is brought back.
-        RunStatus::Active if is_settled && tally.parked > 0 => "incomplete",
-        status => outcome_word(status, &tally),
+        // Nothing is left to claim until a shard is unparked.
+        RunStatus::Active if is_finished && totals.parked > 0 => "incomplete",
+        status => outcome_word(status, &totals),
     };
     let job = rows.first().and_then(|row| Job::decode(&row.metadata).ok());
     let described = Record::new()
         .with("run", format!("{:016x}", run.as_raw()))
         .with("status", status)
-        .with("keys", tally.keys)
-        .with("unread", tally.unread)
-        .with("findings", tally.findings)
-        .with("shards", tally.shards)
+        .with("keys", totals.keys)
+        .with("unread", totals.unread)
+        .with("findings", totals.findings)
+        .with("shards", totals.shards)
         .with("done", count(ShardStatus::Done))
-        .with("parked", tally.parked)
+        .with("parked", totals.parked)
         .with("leased", rows.iter().filter(|row| row.leased).count());
     Ok(match job {
         Some(job) => {
@@ -228,19 +229,19 @@ fn describe(
     })
 }
 
-struct Steer<'c> {
+struct Control<'c> {
     coordinator: &'c mut Coordinator,
     tenant: TenantId,
     run: RunId,
 }
 
-impl Steer<'_> {
+impl Control<'_> {
     fn pause(self, global: &Global, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let paused = self.coordinator.pause_run(now, self.tenant, self.run, op_id);
         paused.map_err(|error| transition(self.run, "paused", &error))?;
-        console.note("paused; owners give their shards back when they renew");
-        self.tell(global, "paused")
+        console.note("paused; workers release their shards at their next lease renewal");
+        self.print(global, "paused")
     }
 
     fn resume(self, global: &Global, console: &Console) -> Result<(), Failure> {
@@ -248,15 +249,15 @@ impl Steer<'_> {
         let resumed = self.coordinator.resume_run(now, self.tenant, self.run, op_id);
         resumed.map_err(|error| transition(self.run, "resumed", &error))?;
         console.note("resumed");
-        self.tell(global, status_word(RunStatus::Active))
+        self.print(global, status_word(RunStatus::Active))
     }
 
     fn cancel(self, global: &Global, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let cancelled = self.coordinator.cancel_run(now, self.tenant, self.run, op_id);
         cancelled.map_err(|error| transition(self.run, "cancelled", &error))?;
-        console.note("cancelled; its workers stop when they renew");
-        self.tell(global, status_word(RunStatus::Cancelled))
+        console.note("cancelled; its workers stop at their next lease renewal");
+        self.print(global, status_word(RunStatus::Cancelled))
     }
 
     fn rm(self, global: &Global, damaged: bool, console: &Console) -> Result<(), Failure> {
@@ -268,38 +269,38 @@ impl Steer<'_> {
         deleted.map_err(|error| not_deleted(self.run, error))?;
         console.note("deleted");
         let now = SystemClock::new().now();
-        collect_abandoned(self.coordinator, now, self.tenant, &Notices(console));
-        self.tell(global, "deleted")
+        collect_abandoned(self.coordinator, now, self.tenant, &Notices::for_worker(console));
+        self.print(global, "deleted")
     }
 
-    /// What programs are told; people have read it on standard error.
-    fn tell(&self, global: &Global, status: &str) -> Result<(), Failure> {
+    /// Prints the new status as JSON; the table format has it on standard error.
+    fn print(&self, global: &Global, status: &str) -> Result<(), Failure> {
         match global.output {
             Format::Table => Ok(()),
             Format::Json | Format::Jsonl => {
-                output::one(global.output, &named(self.run).with("status", status))
+                output::one(global.output, &id_record(self.run).with("status", status))
             }
         }
     }
 }
 
-/// Why a run was not deleted, and what to do about it.
+/// Describes why a run was not deleted.
 fn not_deleted(run: RunId, error: DeleteRunError) -> Failure {
     match error {
         DeleteRunError::BackendError(error) => Failure::store(&error),
         DeleteRunError::RunNotFound => not_found(run, &GetRunError::RunNotFound),
-        error @ DeleteRunError::NotTerminal { .. } => {
+        DeleteRunError::NotTerminal { status } => {
             let id = format!("{:016x}", run.as_raw());
-            Failure::new(Code::Usage, "the run is not over")
-                .why(error)
-                .next(format!("gossip run cancel {id}, then gossip run rm {id}"))
+            Failure::new(Code::Usage, "the run is not finished")
+                .why(format!("it is {}", status_word(status)))
+                .next(format!("cancel it first: gossip run cancel {id} && gossip run rm {id}"))
         }
-        error => Failure::new(Code::Usage, "it was not deleted").why(error),
+        error => Failure::new(Code::Usage, "the run was not deleted").why(error),
     }
 }
 
-/// What all shards of a run say together.
-pub(crate) fn tally(
+/// Adds up the shards of a run.
+pub(crate) fn totals(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     run: RunId,
@@ -307,7 +308,7 @@ pub(crate) fn tally(
     Ok(Totals::of(&rows(coordinator, tenant, run, ShardFilter::all())?))
 }
 
-/// The shards of a run.
+/// Returns the shards of a run.
 pub(crate) fn rows(
     coordinator: &mut Coordinator,
     tenant: TenantId,
@@ -320,7 +321,7 @@ pub(crate) fn rows(
     Ok(rows)
 }
 
-/// What a run is about.
+/// Returns the source and command of a run.
 pub(crate) fn job_of(
     coordinator: &mut Coordinator,
     tenant: TenantId,
@@ -330,21 +331,21 @@ pub(crate) fn job_of(
     job.map_err(|error| job_failure(run, &error))
 }
 
-/// Why what a run is about cannot be read.
+/// Describes why the source and command of a run cannot be read.
 pub(crate) fn job_failure(run: RunId, error: &ReadJobError) -> Failure {
     match error {
         ReadJobError::Run(error) => not_found(run, error),
-        error => Failure::new(Code::Usage, "the run was not made by gossip exec").why(error),
+        error => Failure::new(Code::Usage, "the run was not created by gossip exec").why(error),
     }
 }
 
-/// A run that is not there, or a store that does not say.
+/// Describes a failed lookup of a run.
 pub(crate) fn not_found(run: RunId, error: &GetRunError) -> Failure {
     match error {
         GetRunError::BackendError(error) => Failure::store(error),
-        // The tenant of the question is that of the answer: the run is not there for anybody else.
-        _ => Failure::new(Code::Usage, format!("there is no run {:016x}", run.as_raw()))
-            .next("gossip run list shows the runs; check --store and --tenant"),
+        // A run of another tenant looks the same as a missing one.
+        _ => Failure::new(Code::Usage, format!("no such run: {:016x}", run.as_raw()))
+            .next("list the runs: gossip run list; check --store and --tenant"),
     }
 }
 
@@ -352,24 +353,27 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
     match error {
         RunTransitionError::BackendError(error) => Failure::store(error),
         RunTransitionError::RunNotFound => not_found(run, &GetRunError::RunNotFound),
-        error @ RunTransitionError::RunTerminal { .. } => {
-            Failure::new(Code::Usage, format!("the run was not {done}")).why(error).next(
-                "what is over stays so: type its command again, with --restart if it was done",
-            )
+        RunTransitionError::RunTerminal { status } => {
+            let failure = Failure::new(Code::Usage, format!("the run was not {done}"))
+                .why(format!("it is already {}", status_word(*status)));
+            failure.next(match status {
+                RunStatus::Done => "start a new run: its command with --restart",
+                _ => "start a new run: its command again",
+            })
         }
         error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),
     }
 }
 
-/// A status in one word; a run is not called done if a key of it could not be read.
-pub(crate) const fn outcome_word(status: RunStatus, tally: &Totals) -> &'static str {
+/// Returns the status in one word; a run with unread items is not done.
+pub(crate) const fn outcome_word(status: RunStatus, totals: &Totals) -> &'static str {
     match status {
-        RunStatus::Done if tally.unread > 0 => "incomplete",
+        RunStatus::Done if totals.unread > 0 => "incomplete",
         status => status_word(status),
     }
 }
 
-/// A status in one word.
+/// Returns the status in one word.
 pub(crate) const fn status_word(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Initializing => "initializing",

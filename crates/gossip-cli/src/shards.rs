@@ -1,5 +1,6 @@
-//! `shard`: looking at shards and steering them.
+//! `shard`: shows and controls shards.
 
+use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 
 use gossip::coordination::{
@@ -16,8 +17,8 @@ use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
 use crate::{runs, store};
 
-/// How long a request waits for the owner, in ticks: an owner hears of it at its next renewal.
-const REQUEST_LASTS: u64 = 60_000;
+/// Lifetime of a request in ticks; the owner receives it with its next renewal.
+const REQUEST_TICKS: u64 = 60_000;
 
 pub(crate) fn run(
     global: &Global,
@@ -25,35 +26,35 @@ pub(crate) fn run(
     console: &Console,
 ) -> Result<Code, Failure> {
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
-    let mut steer = Steer { coordinator: backend.coordinator(), tenant, console };
+    let mut control = Control { coordinator: backend.coordinator(), tenant, console };
     match command {
         ShardCommand::List { run, parked } => {
             let filter = if parked { ShardFilter::parked() } else { ShardFilter::all() };
-            steer.list(global, RunId::from_raw(run.run), filter)?;
+            control.list(global, RunId::from_raw(run.run), filter)?;
         }
-        ShardCommand::Show(arg) => steer.show(global, key(&arg))?,
+        ShardCommand::Show(arg) => control.show(global, key(&arg))?,
         ShardCommand::Unpark { run, shard, all: _ } => {
-            steer.unpark(RunId::from_raw(run.run), shard.map(ShardId::from_raw))?;
+            control.unpark(RunId::from_raw(run.run), shard.map(ShardId::from_raw))?;
         }
         ShardCommand::Split { shard, at } => {
             let at = at.map(|at| split_key(at.as_bytes())).transpose()?;
-            steer.ask(key(&shard), &ShardAction::Split(at))?;
+            control.request(key(&shard), &ShardAction::Split(at))?;
         }
         ShardCommand::Release { shard, force: false } => {
-            steer.ask(key(&shard), &ShardAction::Release)?;
+            control.request(key(&shard), &ShardAction::Release)?;
         }
-        ShardCommand::Release { shard, force: true } => steer.revoke(key(&shard))?,
+        ShardCommand::Release { shard, force: true } => control.revoke(key(&shard))?,
     }
     Ok(Code::Complete)
 }
 
-struct Steer<'c> {
+struct Control<'c> {
     coordinator: Coordinator,
     tenant: TenantId,
     console: &'c Console,
 }
 
-impl Steer<'_> {
+impl Control<'_> {
     fn list(&mut self, global: &Global, run: RunId, filter: ShardFilter) -> Result<(), Failure> {
         let rows = runs::rows(&mut self.coordinator, self.tenant, run, filter)?;
         let records: Vec<_> = rows.iter().map(describe).collect();
@@ -85,24 +86,28 @@ impl Steer<'_> {
             unparked.map_err(|error| match error {
                 UnparkError::BackendError(error) => Failure::store(&error),
                 UnparkError::ShardNotFound => no_shard(),
-                error => Failure::new(Code::Usage, "the shard was not brought back").why(error),
+                UnparkError::NotParked { status } => not_unparked(status_text(status)),
+                UnparkError::RunTerminal { status } => {
+                    not_unparked(format!("the run is already {}", runs::status_word(status)))
+                }
+                error => not_unparked(error),
             })?;
         }
         if shards.is_empty() {
-            self.console.note("nothing is set aside");
+            self.console.note("no shard is parked");
             return Ok(());
         }
         self.console.note(&format!(
-            "{} brought back; type the command of the run again, or gossip worker {:016x}",
+            "{} unparked. Process: the command of the run again, or `gossip worker {:016x}`",
             output::count(shards.len() as u64, "shard"),
             run.as_raw()
         ));
         Ok(())
     }
 
-    fn ask(&mut self, key: ShardKey, action: &ShardAction) -> Result<(), Failure> {
-        ask(&mut self.coordinator, self.tenant, key, action)?;
-        self.console.note("asked; the owner hears of it when it renews");
+    fn request(&mut self, key: ShardKey, action: &ShardAction) -> Result<(), Failure> {
+        request(&mut self.coordinator, self.tenant, key, action)?;
+        self.console.note("requested; takes effect at the owner's next lease renewal");
         Ok(())
     }
 
@@ -112,46 +117,69 @@ impl Steer<'_> {
         revoked.map_err(|error| match error {
             RevokeLeaseError::BackendError(error) => Failure::store(&error),
             RevokeLeaseError::ShardNotFound => no_shard(),
-            error => Failure::new(Code::Usage, "the lease was not taken away").why(error),
+            RevokeLeaseError::ShardTerminal { status } => not_revoked(status_text(status)),
+            RevokeLeaseError::NotLeased => not_revoked("no worker holds the shard"),
+            error => not_revoked(error),
         })?;
-        self.console.note("taken away; its owner is refused from now on");
+        self.console.note("revoked; the store rejects the previous owner from now on");
         Ok(())
     }
 }
 
-/// Asks the owner of a shard for something.
-pub(crate) fn ask(
+/// Stores a request to the owner of a shard.
+pub(crate) fn request(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     key: ShardKey,
     action: &ShardAction,
 ) -> Result<(), Failure> {
     let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
-    let until = now.saturating_add(REQUEST_LASTS);
-    let asked = coordinator.request_action(now, tenant, key, action, until, op_id);
-    asked.map(drop).map_err(|error| match error {
+    let until = now.saturating_add(REQUEST_TICKS);
+    let requested = coordinator.request_action(now, tenant, key, action, until, op_id);
+    requested.map(drop).map_err(|error| match error {
         RequestActionError::BackendError(error) => Failure::store(&error),
         RequestActionError::ShardNotFound => no_shard(),
-        error => not_asked(&error, key),
+        error => not_requested(&error, key),
     })
 }
 
-/// Why the owner was not asked, and what to do about it.
-fn not_asked(error: &RequestActionError, key: ShardKey) -> Failure {
-    let failure = Failure::new(Code::Usage, "nothing was asked of the owner").why(error);
+/// Describes why a request was not stored.
+fn not_requested(error: &RequestActionError, key: ShardKey) -> Failure {
+    let failure = Failure::new(Code::Usage, "the request was not stored");
+    let (run, shard) = (key.run().as_raw(), key.shard().as_raw());
     match error {
-        RequestActionError::NotLeased => failure.next(format!(
-            "a shard that nobody holds goes to whoever asks first: gossip worker {:016x}",
-            key.run().as_raw()
-        )),
-        RequestActionError::RequestPending => failure.next(format!(
-            "the owner follows one request at a time and forgets it after {} s: try again; \
-             if it is dead, gossip shard release {:016x} {:016x} --force",
-            REQUEST_LASTS / 1000,
-            key.run().as_raw(),
-            key.shard().as_raw()
-        )),
-        _ => failure,
+        RequestActionError::NotLeased => failure
+            .why("no worker holds the shard")
+            .next(format!("start a worker, which claims free shards: gossip worker {run:016x}")),
+        RequestActionError::RequestPending => {
+            failure.why("another request to the owner is pending").next(format!(
+                "try again within {} s; if the owner is dead: \
+                 gossip shard release {run:016x} {shard:016x} --force",
+                REQUEST_TICKS / 1000
+            ))
+        }
+        RequestActionError::ShardTerminal { status } => failure.why(status_text(*status)),
+        RequestActionError::RunTerminal { status } => {
+            failure.why(format!("the run is already {}", runs::status_word(*status)))
+        }
+        error => failure.why(error),
+    }
+}
+
+fn not_unparked(why: impl fmt::Display) -> Failure {
+    Failure::new(Code::Usage, "the shard was not unparked").why(why)
+}
+
+fn not_revoked(why: impl fmt::Display) -> Failure {
+    Failure::new(Code::Usage, "the lease was not revoked").why(why)
+}
+
+fn status_text(status: ShardStatus) -> &'static str {
+    match status {
+        ShardStatus::Active => "the shard is active",
+        ShardStatus::Done => "the shard is already done",
+        ShardStatus::Split => "the shard is already split",
+        ShardStatus::Parked => "the shard is parked",
     }
 }
 
@@ -185,7 +213,8 @@ const fn status_word(row: &ShardSummary) -> &'static str {
     }
 }
 
-const fn reason_word(reason: ParkReason) -> &'static str {
+/// Returns the park reason in words.
+pub(crate) const fn reason_word(reason: ParkReason) -> &'static str {
     match reason {
         ParkReason::PermissionDenied => "permission denied",
         ParkReason::NotFound => "not found",
@@ -201,12 +230,11 @@ const fn key(arg: &ShardArg) -> ShardKey {
 }
 
 fn split_key(bytes: &[u8]) -> Result<SplitKey, Failure> {
-    SplitKey::try_new(bytes).ok_or_else(|| {
-        Failure::new(Code::Usage, "a key to split at is neither empty nor longer than a key may be")
-    })
+    SplitKey::try_new(bytes)
+        .ok_or_else(|| Failure::new(Code::Usage, "the key of --at is empty or too long"))
 }
 
 fn no_shard() -> Failure {
-    Failure::new(Code::Usage, "the run has no such shard")
-        .next("gossip shard list RUN shows them; check --store and --tenant")
+    Failure::new(Code::Usage, "no such shard")
+        .next("list the shards of the run: gossip shard list RUN; check --store and --tenant")
 }

@@ -1,4 +1,4 @@
-//! The store, by URL or by default, and who asks it.
+//! Opens the store, by URL or at its default path, and resolves the tenant.
 
 use std::path::{Path, PathBuf};
 
@@ -9,23 +9,23 @@ use gossip::tenant_id;
 use crate::args::Global;
 use crate::failure::{Code, Failure};
 
-/// Opens the store of a command, which is made if it is a file that is not there.
+/// Opens the store of a command; a missing file is created.
 pub(crate) fn open(global: &Global) -> Result<Backend, Failure> {
     open_url(&url(global)?)
 }
 
-/// Opens the store of a command that makes no run. A file that was named and is not there holds
-/// none: most likely its name was mistyped, and an empty store would hide that.
+/// Opens the store of a command that creates no run. A missing file is an error if it was named: its
+/// name is probably mistyped, and an empty store would hide that.
 pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
     let url = url(global)?;
     if let StoreUrl::Sqlite { path, .. } = &url
         && global.store.is_some()
         && is_missing(path)
     {
-        return Err(Failure::new(Code::Store, "the store cannot be opened")
-            .why(format!("{}: there is no such file", path.display()))
+        return Err(Failure::new(Code::Store, "cannot open the store")
+            .why(format!("{}: no such file", path.display()))
             .next(
-                "check --store and GOSSIP_STORE; gossip exec and gossip run create make a store",
+                "check --store and GOSSIP_STORE; gossip exec and gossip run create create a store",
             ));
     }
     open_url(&url)
@@ -33,14 +33,15 @@ pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
 
 fn url(global: &Global) -> Result<StoreUrl, Failure> {
     match &global.store {
-        Some(url) => url.parse().map_err(|error| {
-            Failure::new(Code::Usage, "the URL of the store is not understood").why(error)
-        }),
+        Some(url) => {
+            url.parse().map_err(|error| Failure::new(Code::Usage, "invalid store URL").why(error))
+        }
         None => Ok(StoreUrl::sqlite(default_path()?)),
     }
 }
 
-/// Whether a file is missing where it could be. If its directory is missing too, the store says so.
+/// Returns whether a file is missing in an existing directory. The store reports a missing
+/// directory itself.
 fn is_missing(path: &Path) -> bool {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     matches!(path.try_exists(), Ok(false)) && directory.is_none_or(Path::is_dir)
@@ -48,31 +49,31 @@ fn is_missing(path: &Path) -> bool {
 
 fn open_url(url: &StoreUrl) -> Result<Backend, Failure> {
     Backend::open(url).map_err(|error| {
-        let failure = Failure::new(Code::Store, "the store cannot be opened").why(error);
-        failure.next("check --store and GOSSIP_STORE, and that the store is up")
+        let failure = Failure::new(Code::Store, "cannot open the store").why(error);
+        failure.next("check --store and GOSSIP_STORE, and that the store is running")
     })
 }
 
-/// The id of the tenant that a command names.
+/// Returns the id of the tenant of a command.
 pub(crate) fn tenant(global: &Global) -> Result<TenantId, Failure> {
     tenant_id(&global.tenant).map_err(|error| Failure::new(Code::Usage, error.to_string()))
 }
 
-/// A file of the user's: the state directory of the XDG rules.
+/// Returns the default path, in the XDG state directory.
 fn default_path() -> Result<PathBuf, Failure> {
     let directory =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = directory("XDG_STATE_HOME")
         .or_else(|| directory("HOME").map(|home| home.join(".local/state")))
         .ok_or_else(|| {
-            Failure::new(Code::Usage, "there is no place for the store: HOME is not set")
-                .next("say where: --store sqlite:PATH")
+            Failure::new(Code::Usage, "no default store: HOME is not set")
+                .next("give the store: --store sqlite:PATH")
         })?;
     let directory = state.join("gossip");
     std::fs::create_dir_all(&directory).map_err(|error| {
-        Failure::new(Code::Store, format!("{} cannot be made", directory.display()))
+        Failure::new(Code::Store, format!("cannot create {}", directory.display()))
             .why(error)
-            .next("say where the store is to be: --store sqlite:PATH")
+            .next("give another store: --store sqlite:PATH")
     })?;
     Ok(directory.join("store.db"))
 }

@@ -1,7 +1,7 @@
-//! How far a run has come, for somebody who only looks in: a few looks, and the speed between them.
+//! Progress of a run, sampled from the store by a process that does not work on it.
 //!
-//! Nobody else has to be asked: what the workers record is enough. The time left is that of work,
-//! so a run that is paused or that nobody works on has none, and is looked at once.
+//! The time left is estimated from the rate between samples. A run that is paused or has no worker
+//! has no rate, and is sampled once.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,64 +17,64 @@ use gossip::store::Coordinator;
 use crate::args::Format;
 use crate::failure::Failure;
 use crate::output::Record;
-use crate::{progress, runs};
+use crate::progress::{keys_of, left};
+use crate::runs;
 
-/// The time between two looks; looks that are closer together are taken for one.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval between samples; the meter ignores samples that are closer together.
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
 
-/// A run that is looked at.
-pub(crate) struct Watched<'c> {
+/// Samples the progress of a run.
+pub(crate) struct Sampler<'c> {
     pub(crate) coordinator: &'c mut Coordinator,
     pub(crate) tenant: TenantId,
     pub(crate) run: RunId,
-    /// How long it is looked at.
-    pub(crate) patience: Duration,
+    /// How long to sample.
+    pub(crate) duration: Duration,
 }
 
-impl Watched<'_> {
-    /// Looks once, and if somebody works on the run, until the patience ends.
+impl Sampler<'_> {
+    /// Samples once, and repeatedly if a worker holds a shard of the run.
     pub(crate) fn progress(&mut self, job: Option<&Job>) -> Result<Progress, Failure> {
         let mut meter = ProgressMeter::new(job.map(density_of_job).unwrap_or_default());
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let now = SystemClock::new().now();
-            let look = RunLook::take(self.coordinator, now, self.tenant, self.run)
+            let sample = RunLook::take(self.coordinator, now, self.tenant, self.run)
                 .map_err(|error| runs::not_found(self.run, &error))?;
-            let seen = meter.observe(&look);
+            let progress = meter.observe(&sample);
             let is_worked_on =
-                look.status == RunStatus::Active && !look.paused && seen.shards_leased > 0;
-            if !is_worked_on || begun.elapsed() + LOOK_EVERY > self.patience {
-                return Ok(seen);
+                sample.status == RunStatus::Active && !sample.paused && progress.shards_leased > 0;
+            if !is_worked_on || started.elapsed() + SAMPLE_EVERY > self.duration {
+                return Ok(progress);
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(SAMPLE_EVERY);
         }
     }
 }
 
-/// Adds what was seen: in words for people, in numbers for programs.
-pub(crate) fn tell(format: Format, record: Record, seen: &Progress) -> Record {
+/// Adds the progress to a record: as text in tables, as numbers in JSON.
+pub(crate) fn with_progress(format: Format, record: Record, progress: &Progress) -> Record {
     match format {
-        Format::Table => {
-            record.with("progress", progress::keys_of(seen)).with("left", progress::left(seen))
-        }
+        Format::Table => record.with("progress", keys_of(progress)).with("left", left(progress)),
         Format::Json | Format::Jsonl => record
-            .with("total", seen.total)
-            .with("total_kind", seen.kind.to_string())
-            .with("fraction", seen.fraction)
-            .with("left_ms", seen.eta.map(|eta| eta.left))
-            .with("left_error_ms", seen.eta.map(|eta| eta.error)),
+            .with("total", progress.total)
+            .with("total_kind", progress.kind.to_string())
+            .with("fraction", progress.fraction)
+            .with("left_ms", progress.eta.map(|eta| eta.left))
+            .with("left_error_ms", progress.eta.map(|eta| eta.error)),
     }
 }
 
-/// A measure of the source, as far as it can be seen from here.
+/// Measures the key density of a source.
 pub(crate) fn density(source: &Source, connector: &dyn Connector) -> Density {
-    // A source that does not tell its keys leaves the total unknown; the worker says why.
+    // If the source cannot be listed, the total is unknown; the worker reports the error.
     let root = ShardSpec::try_new(source.root().start(), source.root().end(), &[]).ok();
-    let look = root.and_then(|root| Density::look(connector, root.as_spec_ref()).ok());
-    look.unwrap_or_default()
+    let measured = root.and_then(|root| Density::look(connector, root.as_spec_ref()).ok());
+    measured.unwrap_or_default()
 }
 
-/// The source may be on another machine, or not be what it was: then its total is not known.
+/// Measures the source of a run. The total is unknown if the source is on another machine or has
+/// changed.
 fn density_of_job(job: &Job) -> Density {
     let source = Source::parse(&job.source, job.options).ok();
     let source = source.filter(|source| source.check_stamp(job.stamp).is_ok());

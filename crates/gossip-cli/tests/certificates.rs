@@ -1,11 +1,11 @@
-//! Certificates at the real command line: what they must not let through.
+//! Certificates with the real binary: what verification must reject.
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
 mod support;
 
 use self::support::{Ran, Scratch};
 
-/// Goes through `source` with a command that does nothing, and writes the certificate `cert`.
+/// Processes `source` with a command that does nothing, and writes the certificate `cert`.
 fn export(scratch: &Scratch, source: &[&str]) -> Ran {
     let args = [&["exec", "-o", "jsonl"], source, &["--", "true"]].concat();
     let ran = scratch.run(&args);
@@ -14,10 +14,10 @@ fn export(scratch: &Scratch, source: &[&str]) -> Ran {
     ran
 }
 
-/// A certificate over less than was asked for is an honest one over something else: whoever checks
-/// it says what was asked for.
+/// A certificate over less than was required is valid for another request, so the verifier states
+/// the options that were required.
 #[test]
-fn options_that_were_not_asked_for_are_refused() {
+fn options_that_were_not_required_are_rejected() {
     let scratch = Scratch::new();
     for name in ["seen", ".env", "secret", ".gitignore"] {
         scratch.file(name, "secret\n");
@@ -31,9 +31,9 @@ fn options_that_were_not_asked_for_are_refused() {
     assert!(less.stderr.contains("options") && less.stderr.contains("--ignore"), "{}", less.stderr);
 }
 
-/// A link that leads nowhere is listed by the run and by whoever checks it.
+/// A dangling link is listed by the run and by the verifier.
 #[test]
-fn a_link_that_leads_nowhere_is_unread_and_counted() {
+fn dangling_link_is_unread_and_counted() {
     let scratch = Scratch::new();
     scratch.file("file", "");
     std::os::unix::fs::symlink("nowhere", scratch.tree().join("link")).unwrap();
@@ -44,9 +44,9 @@ fn a_link_that_leads_nowhere_is_unread_and_counted() {
     assert!(checked.stderr.contains("1 unread"), "{}", checked.stderr);
 }
 
-/// Whoever is handed a certificate, or looks at the screen, sees no more than is theirs to see.
+/// Neither a certificate nor the terminal shows arguments or raw control characters.
 #[test]
-fn arguments_and_control_characters_stay_inside() {
+fn arguments_and_control_characters_are_not_printed() {
     let scratch = Scratch::new();
     let command = ["--", "sh", "-c", "true", "a-password", "{}"];
     let ran = scratch.run(&[&["exec", "-o", "jsonl", "range:0..3"], &command[..]].concat());
@@ -60,9 +60,9 @@ fn arguments_and_control_characters_stay_inside() {
     assert!(ran.stderr.contains("u{1b}[2J") && !ran.stderr.contains('\u{1b}'), "{ran:?}");
 }
 
-/// The files of a run may be on other machines, or gone: only a comparison needs them.
+/// The files of a run may be on another machine or deleted; only a comparison needs them.
 #[test]
-fn a_certificate_is_written_where_the_files_are_not() {
+fn certificate_is_written_without_the_files() {
     let scratch = Scratch::new();
     scratch.file("a", "");
     let ran = scratch.run(&["exec", "-o", "jsonl", "tree", "--", "true"]);
@@ -76,18 +76,18 @@ fn a_certificate_is_written_where_the_files_are_not() {
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
     let compared = scratch.run(&["run", "verify", &run, "--source"]);
     assert_eq!(compared.code, Some(2), "{}", compared.stderr);
-    assert!(compared.stderr.contains("machine that sees the same files"), "{}", compared.stderr);
+    assert!(compared.stderr.contains("machine that has the same files"), "{}", compared.stderr);
 }
 
-/// A certificate is there whole, or nothing of it is.
+/// A certificate is written completely or not at all.
 #[test]
-fn a_certificate_that_cannot_be_written_leaves_nothing() {
+fn failed_write_of_a_certificate_leaves_no_file() {
     let scratch = Scratch::new();
     let ran = export(&scratch, &["range:0..3"]);
     let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
     let link = scratch.path().join("link");
     std::fs::hard_link(scratch.path().join("cert"), &link).unwrap();
-    // Another certificate takes the place of the first, which is not written over.
+    // The second certificate replaces the first file and does not overwrite its content.
     std::fs::write(scratch.path().join("key"), "a secret of enough bytes").unwrap();
     let signed = ["run", "export", &run, "--to", "cert", "--key-file", "key"];
     assert_eq!(scratch.run(&signed).code, Some(0));

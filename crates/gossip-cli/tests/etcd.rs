@@ -1,4 +1,4 @@
-//! Many machines on one etcd, as far as a test has machines: a URL, who joins, what goes wrong.
+//! Several workers on one etcd: joining by URL, tenants, and an unavailable store.
 
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
@@ -40,27 +40,27 @@ fn machines_join_a_run_by_its_url_and_others_do_not_see_it() {
     let join = ["worker", id, "--jobs", "2", "-q", "-o", "jsonl"];
     let joined = [(); 3].map(|()| gossip(&scratch, store, &join).spawn().unwrap());
     let ended = joined.map(finish);
-    let said = ended.each_ref().map(|ran| serde_json::from_str::<Value>(&ran.stdout).unwrap());
+    let summaries = ended.each_ref().map(|ran| serde_json::from_str::<Value>(&ran.stdout).unwrap());
     assert!(ended.iter().all(|ran| ran.code == Some(0) && ran.stderr.is_empty()), "{ended:?}");
-    assert!(said.iter().all(|said| said["keys"] == 200), "{said:?}");
-    let here: u64 = said.iter().filter_map(|said| said["keys_here"].as_u64()).sum();
+    assert!(summaries.iter().all(|it| it["keys"] == 200), "{summaries:?}");
+    let here: u64 = summaries.iter().filter_map(|it| it["keys_here"].as_u64()).sum();
     assert_eq!(here, 200);
     let seen: BTreeSet<_> = scratch.lines("seen").into_iter().collect();
     assert_eq!((seen.len(), scratch.lines("seen").len()), (200, 200));
     assert_eq!(run(&scratch, store, &["run", "verify", id, "--source"]).code, Some(0));
-    // Another prefix, another tenant, another store: it is simply not there.
+    // Under another prefix, for another tenant, and in another store the run does not exist.
     assert_eq!(scratch.run(&["exec", "range:0..1", "--", "true"]).code, Some(0));
     let elsewhere = run(&scratch, &url(&etcd, "team"), &["worker", id]);
-    let stranger = run(&scratch, store, &["--tenant", "eve", "worker", id]);
-    for ran in [elsewhere, stranger, scratch.run(&["worker", id])] {
+    let other_tenant = run(&scratch, store, &["--tenant", "eve", "worker", id]);
+    for ran in [elsewhere, other_tenant, scratch.run(&["worker", id])] {
         assert_eq!(ran.code, Some(2), "{}", ran.stderr);
         assert!(ran.stderr.contains("check --store and --tenant"), "{}", ran.stderr);
     }
 }
 
-/// Leases are long over when the store answers again: shards are taken anew, and no key is lost.
+/// The leases have expired when the store answers again: shards are reacquired, and no key is lost.
 #[test]
-fn a_store_that_was_away_for_a_while_loses_nothing() {
+fn pause_of_the_store_loses_no_key() {
     let (scratch, etcd) = (Scratch::new(), EtcdServer::single());
     let note = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
     let args = ["exec", "range:0..150", "--jobs", "2", "--lease", "1s", "-o", "jsonl", "--"];
@@ -70,7 +70,7 @@ fn a_store_that_was_away_for_a_while_loses_nothing() {
     etcd.pause();
     let mut seen = usize::MAX;
     wait_until("a standstill", || {
-        // Nothing is begun under a lease that has ended.
+        // No item is started under an expired lease.
         std::thread::sleep(std::time::Duration::from_millis(1500));
         std::mem::replace(&mut seen, scratch.lines("seen").len()) == scratch.lines("seen").len()
     });
@@ -81,9 +81,9 @@ fn a_store_that_was_away_for_a_while_loses_nothing() {
     assert_eq!(scratch.lines("seen").iter().collect::<BTreeSet<_>>().len(), 150);
 }
 
-/// Whoever is told to leave while nobody answers leaves, says so, and is not missed.
+/// A worker that is stopped while the store is down exits with an error, and a later one resumes.
 #[test]
-fn a_worker_leaves_although_the_store_is_away() {
+fn worker_stops_while_the_store_is_down() {
     let (scratch, mut etcd) = (Scratch::new(), EtcdServer::single());
     let store = &url(&etcd, "gone");
     let note = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
@@ -93,9 +93,9 @@ fn a_worker_leaves_although_the_store_is_away() {
     wait_until("some keys", || scratch.lines("seen").len() >= 20);
     etcd.kill();
     signal(&child, Signal::TERM);
-    let left = finish(child);
-    assert_eq!(left.code, Some(5), "{}", left.stderr);
-    assert!(left.stderr.contains("nothing that was recorded is lost"), "{}", left.stderr);
+    let stopped = finish(child);
+    assert_eq!(stopped.code, Some(5), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("saved progress is not lost"), "{}", stopped.stderr);
     etcd.restart();
     let ran = run(&scratch, store, &args);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

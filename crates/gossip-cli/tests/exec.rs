@@ -21,7 +21,7 @@ fn exec<'a>(args: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_file_is_touched_once_and_the_same_again_is_done_at_once() {
+fn every_file_is_processed_once_and_a_repeated_command_is_already_done() {
     let scratch = Scratch::new();
     for number in 0..30 {
         scratch.file(format!("d{}/f{number}", number % 3), "x");
@@ -35,11 +35,12 @@ fn every_file_is_touched_once_and_the_same_again_is_done_at_once() {
     let again = scratch.run(&exec(&["tree", "--jobs", "2"], &NOTE));
     assert_eq!((again.code, scratch.lines("seen").len()), (Some(0), 30));
     assert!(again.stderr.contains("already done"), "{}", again.stderr);
-    let anew = scratch.run(&exec(&["tree", "--restart"], &NOTE));
-    assert_eq!((anew.code, scratch.lines("seen").len()), (Some(0), 60), "{}", anew.stderr);
+    let restarted = scratch.run(&exec(&["tree", "--restart"], &NOTE));
+    let lines = scratch.lines("seen").len();
+    assert_eq!((restarted.code, lines), (Some(0), 60), "{}", restarted.stderr);
 }
 
-/// What a handler writes is data, and what we say is not.
+/// Output of the command goes to standard output, messages to standard error.
 #[test]
 fn output_of_the_command_goes_to_standard_output() {
     let scratch = Scratch::new();
@@ -58,22 +59,22 @@ fn the_outcome_can_be_json() {
     assert!(ran.stdout.contains("\"keys\":5") && ran.stdout.contains("\"exit_code\":0"));
 }
 
-/// On a terminal, which `script` makes: one line that tells what is done, of how much, and what is
-/// left of the time.
+/// On a terminal, which `script` provides: one line with the finished keys, the total and the time
+/// left.
 #[test]
-fn progress_is_drawn_on_a_terminal() {
+fn progress_line_is_updated_on_a_terminal() {
     let scratch = Scratch::new();
     let gossip = env!("CARGO_BIN_EXE_gossip");
-    let nap = "sh -c 'sleep 0.05' sh {}";
-    let typed = format!("stty cols 120; {gossip} exec range:0..200 --jobs 2 -- {nap}");
+    let slow = "sh -c 'sleep 0.05' sh {}";
+    let typed = format!("stty cols 120; {gossip} exec range:0..200 --jobs 2 -- {slow}");
     let mut command = scratch.command("script");
     command.args(["--quiet", "--return", "--command", &typed, "/dev/null"]);
     let ran = finish(command.spawn().unwrap());
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
-    let drawn: Vec<_> =
+    let lines: Vec<_> =
         ran.stdout.split('\r').filter(|line| line.contains(" of 200 keys")).collect();
-    assert!(drawn.iter().any(|line| line.contains(" s left ± ")), "{drawn:?}");
-    assert!(drawn.iter().all(|line| line.trim().chars().count() < 120), "{drawn:?}");
+    assert!(lines.iter().any(|line| line.contains(" s left ± ")), "{lines:?}");
+    assert!(lines.iter().all(|line| line.trim().chars().count() < 120), "{lines:?}");
     assert!(ran.stdout.contains("complete: 200 keys"), "{}", ran.stdout);
 }
 
@@ -98,9 +99,9 @@ fn a_worker_that_is_killed_loses_no_key(#[case] how: Signal) {
     let seen = scratch.lines("seen");
     let distinct: BTreeSet<_> = seen.iter().collect();
     assert_eq!(distinct.len(), 200, "no key is lost");
-    // Of each of the shards that were held: at most one checkpoint and the key under way.
-    let redone = seen.len() - distinct.len();
-    assert!(redone <= kills * 2 * 6, "{redone} keys were done again");
+    // For each held shard: at most one checkpoint interval and the in-flight item.
+    let repeated = seen.len() - distinct.len();
+    assert!(repeated <= kills * 2 * 6, "{repeated} keys were repeated");
 }
 
 #[rstest]
@@ -115,7 +116,8 @@ fn a_signal_drains_and_nothing_is_done_twice(#[case] how: Signal) {
     signal(&child, how);
     let drained = finish(child);
     assert_eq!(drained.code, Some(130), "{}", drained.stderr);
-    assert!(drained.stderr.contains("the same command goes on"), "{}", drained.stderr);
+    assert!(drained.stderr.contains("again to kill them"), "{}", drained.stderr);
+    assert!(drained.stderr.contains("Run the same command again to resume"), "{}", drained.stderr);
     assert!(scratch.lines("seen").len() < 100);
     let ran = scratch.run(&args);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -124,7 +126,7 @@ fn a_signal_drains_and_nothing_is_done_twice(#[case] how: Signal) {
 }
 
 #[test]
-fn a_second_signal_leaves_at_once_and_ends_the_commands() {
+fn second_signal_kills_the_commands_and_exits() {
     let scratch = Scratch::with_short_leases();
     let forever = ["sh", "-c", "echo $$ >> seen; sleep 600", "sh", "{}"];
     let args = exec(&["range:0..4", "--jobs", "1", "--lease", "1s"], &forever);
@@ -140,10 +142,10 @@ fn a_second_signal_leaves_at_once_and_ends_the_commands() {
 }
 
 #[test]
-fn a_key_that_fails_is_set_aside_and_can_be_brought_back() {
+fn failed_item_is_parked_and_can_be_unparked() {
     let scratch = Scratch::new();
-    // Fails on seven until the file `mended` is there.
-    let script = "test \"$1\" != 7 || test -e mended && echo $1 >> seen";
+    // Fails on seven until the file `fixed` exists.
+    let script = "test \"$1\" != 7 || test -e fixed && echo $1 >> seen";
     let args = exec(&["range:0..50", "--tries", "1"], &["sh", "-c", script, "sh", "{}"]);
     let ran = scratch.run(&args);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
@@ -153,9 +155,9 @@ fn a_key_that_fails_is_set_aside_and_can_be_brought_back() {
     let parked = scratch.run(&["shard", "list", &run, "--parked", "-o", "jsonl"]);
     assert_eq!(parked.stdout.lines().count(), 1);
     assert!(parked.stdout.contains("\"reason\":\"poisoned\""), "{}", parked.stdout);
-    // The same again says the same.
+    // The same command reports the same.
     assert_eq!(scratch.run(&args).code, Some(3));
-    std::fs::write(scratch.path().join("mended"), "").unwrap();
+    std::fs::write(scratch.path().join("fixed"), "").unwrap();
     assert_eq!(scratch.run(&["shard", "unpark", &run, "--all"]).code, Some(0));
     let ran = scratch.run(&args);
     assert_eq!((ran.code, scratch.lines("seen").len()), (Some(0), 50), "{}", ran.stderr);
@@ -163,12 +165,12 @@ fn a_key_that_fails_is_set_aside_and_can_be_brought_back() {
 
 fn run_id(scratch: &Scratch) -> String {
     let listed = scratch.run(&["run", "list", "--active", "-o", "jsonl"]);
-    let (_, rest) = listed.stdout.split_once("\"run\":\"").expect("there is a run");
+    let (_, rest) = listed.stdout.split_once("\"run\":\"").expect("a run is listed");
     rest[..16].to_owned()
 }
 
 #[test]
-fn a_batch_that_fails_sets_only_the_bad_key_aside() {
+fn failed_batch_parks_only_the_bad_item() {
     let scratch = Scratch::new();
     let script = "for key; do test $key != 7 || exit 1; done; for key; do echo $key >> seen; done";
     let args = ["range:0..40", "--batch", "8", "--tries", "1", "--jobs", "1"];
@@ -204,27 +206,29 @@ fn an_empty_source_is_complete() {
 #[case::no_command(&["exec", "tree"], 2, "COMMAND")]
 #[case::script(&["exec", "tree", "--", "sh", "-c", "rm {}"], 2, "would let a name run as code")]
 #[case::misplaced(&["exec", "range:0..3", "--ignore", "--", "true"], 2, "--ignore")]
-#[case::bad_range(&["exec", "range:5..3", "--", "true"], 2, "smaller one first")]
+#[case::bad_range(&["exec", "range:5..3", "--", "true"], 2, "smaller number first")]
 #[case::bad_url(&["--store", "postgres://x", "run", "list"], 2, "unknown kind of store")]
 #[case::no_scheme(&["--store", "store.db", "run", "list"], 2, "sqlite:")]
-#[case::no_run(&["run", "show", "0123456789abcdef"], 2, "there is no run")]
-#[case::no_run_to_join(&["worker", "0123456789abcdef"], 2, "there is no run")]
+#[case::no_run(&["run", "show", "0123456789abcdef"], 2, "no such run")]
+#[case::no_run_to_join(&["worker", "0123456789abcdef"], 2, "no such run")]
 #[case::no_id(&["run", "show", "xyz"], 2, "16 hexadecimal digits")]
 #[case::no_duration(&["exec", "tree", "--lease", "5", "--", "true"], 2, "15s")]
-#[case::hasty(&["exec", "tree", "--lease", "1ms", "--", "true"], 2, "--lease is too short")]
-#[case::no_jobs(&["exec", "tree", "--jobs", "0", "--", "true"], 2, "non-zero")]
-#[case::no_batch(&["exec", "tree", "--batch", "0", "--", "true"], 2, "non-zero")]
-#[case::no_rate(&["exec", "tree", "--rate", "0", "--", "true"], 2, "0 is not in 1..")]
-#[case::no_program(&["exec", "range:0..3", "--", "no-such-program"], 1, "was not found")]
+#[case::short_lease(&["exec", "tree", "--lease", "1ms", "--", "true"], 2, "--lease is too short")]
+#[case::no_jobs(&["exec", "tree", "--jobs", "0", "--", "true"], 2, "must be 1 or more")]
+#[case::no_batch(&["exec", "tree", "--batch", "0", "--", "true"], 2, "must be 1 or more")]
+#[case::no_tries(&["exec", "tree", "--tries", "0", "--", "true"], 2, "must be 1 or more")]
+#[case::not_a_number(&["exec", "tree", "--jobs", "x", "--", "true"], 2, "not a whole number")]
+#[case::no_rate(&["exec", "tree", "--rate", "0", "--", "true"], 2, "must be 1 or more")]
+#[case::no_program(&["exec", "range:0..3", "--", "no-such-program"], 1, "not found")]
 #[case::store_is_a_directory(&["--store", "sqlite:tree", "run", "list"], 5, "store")]
-#[case::nobody_answers(&["--store", "etcd://127.0.0.1:1/x", "run", "list"], 5, "store")]
-fn bad_input_is_told_with_what_to_do(
+#[case::unreachable(&["--store", "etcd://127.0.0.1:1/x", "run", "list"], 5, "store")]
+fn bad_input_is_reported_with_the_next_step(
     #[case] args: &[&str],
     #[case] code: i32,
     #[case] needle: &str,
 ) {
     let scratch = Scratch::new();
-    // Whoever only looks makes no store.
+    // Commands that only read do not create a store.
     assert_eq!(scratch.run(&["exec", "range:7..8", "--", "true"]).code, Some(0));
     let ran = scratch.run(args);
     assert_eq!(ran.code, Some(code), "{}", ran.stderr);
@@ -244,25 +248,25 @@ fn changed_settings_are_noticed() {
     assert_eq!(scratch.run(&exec(&["range:0..5", "--allow-parallel"], &["true"])).code, Some(0));
     assert_eq!(scratch.run(&["run", "cancel", &run]).code, Some(0));
     assert_eq!(scratch.run(&["run", "rm", &run]).code, Some(0));
-    // Cancelled or deleted, it is the next generation's turn.
+    // After a cancelled or deleted run the same command creates the next generation.
     assert_eq!(scratch.run(&fails).code, Some(3));
     assert_ne!(run_id(&scratch), run);
 }
 
 #[test]
-fn a_run_is_made_without_work_and_others_join_it() {
+fn run_is_created_without_work_and_workers_join_it() {
     let scratch = Scratch::new();
     let create = ["run", "create", "range:0..40", "--shards", "5", "--"];
     let made = scratch.run(&[&create[..], &NOTE].concat());
     assert_eq!(made.code, Some(0), "{}", made.stderr);
-    assert!(scratch.lines("seen").is_empty(), "nobody works yet");
+    assert!(scratch.lines("seen").is_empty(), "no worker has joined yet");
     let run = made.stdout.trim();
     assert_eq!(run, run_id(&scratch));
     let same = scratch.run(&[&["-o", "jsonl"], &create[..], &NOTE].concat());
-    assert_eq!(same.stdout, format!("{{\"run\":\"{run}\",\"state\":\"there already\"}}\n"));
+    assert_eq!(same.stdout, format!("{{\"run\":\"{run}\",\"state\":\"existing\"}}\n"));
     let joined = scratch.run(&["worker", run]);
     assert_eq!((joined.code, scratch.lines("seen").len()), (Some(0), 40), "{}", joined.stderr);
-    // The same job typed as `exec` is the same run.
+    // `exec` with the same settings finds the same run.
     let exec = scratch.run(&exec(&["range:0..40"], &NOTE));
     assert!(exec.stderr.contains(run) && exec.stderr.contains("already done"), "{}", exec.stderr);
 }
@@ -270,8 +274,8 @@ fn a_run_is_made_without_work_and_others_join_it() {
 #[rstest]
 #[case::yes("1", Some(0), "")]
 #[case::no("off", Some(0), "complete: 3 keys")]
-#[case::nonsense("perhaps", Some(2), "--quiet")]
-fn a_variable_stands_for_a_flag(
+#[case::invalid("perhaps", Some(2), "--quiet")]
+fn environment_variable_sets_a_flag(
     #[case] value: &str,
     #[case] code: Option<i32>,
     #[case] needle: &str,
@@ -284,7 +288,7 @@ fn a_variable_stands_for_a_flag(
 }
 
 #[test]
-fn runs_that_are_over_are_listed_until_they_are_deleted() {
+fn finished_runs_are_listed_until_they_are_deleted() {
     let scratch = Scratch::new();
     assert_eq!(scratch.run(&exec(&["range:0..3"], &["true"])).code, Some(0));
     assert_eq!(scratch.run(&exec(&["range:0..4", "--tries", "1"], &["false"])).code, Some(3));
@@ -302,7 +306,7 @@ fn runs_that_are_over_are_listed_until_they_are_deleted() {
 }
 
 #[test]
-fn a_file_that_changed_is_not_gone_on_with() {
+fn run_of_a_changed_file_is_not_resumed() {
     let scratch = Scratch::new();
     scratch.file("list", "a\nb\nc\n");
     let args = exec(&["lines:tree/list", "--tries", "1"], &["test", "b", "!="]);
@@ -313,14 +317,14 @@ fn a_file_that_changed_is_not_gone_on_with() {
     assert!(ran.stderr.contains("has changed"), "{}", ran.stderr);
 }
 
-/// The same command is done only for the file as it was.
+/// A finished command is done only for the file as it was.
 #[test]
-fn a_file_that_has_grown_is_not_done() {
+fn grown_file_is_not_done() {
     let scratch = Scratch::new();
     scratch.file("list", "a\nb\nc\n");
     let args = exec(&["lines:tree/list"], &NOTE);
     assert_eq!(scratch.run(&args).code, Some(0));
-    assert_eq!(scratch.run(&args).code, Some(0), "as it was, it is done");
+    assert_eq!(scratch.run(&args).code, Some(0), "the unchanged file is done");
     scratch.file("list", "a\nb\nc\nd\n");
     let ran = scratch.run(&args);
     assert_eq!((ran.code, scratch.lines("seen").len()), (Some(2), 3), "{}", ran.stderr);
@@ -334,7 +338,7 @@ fn a_file_that_has_grown_is_not_done() {
     assert_eq!(scratch.lines("seen").len(), 7);
 }
 
-/// A nightly job: its ninth run stays open, and the same command goes on with it.
+/// A nightly job: its ninth run stays unfinished, and the same command resumes it.
 #[test]
 fn every_generation_of_a_command_is_its_own() {
     let scratch = Scratch::new();
@@ -345,11 +349,11 @@ fn every_generation_of_a_command_is_its_own() {
         assert_eq!(scratch.run(&exec(&args, &command)).code, Some(0), "night {night}");
     }
     std::fs::remove_file(scratch.tree().join("fine")).unwrap();
-    let left_open = scratch.run(&exec(&args, &command));
-    assert_eq!(left_open.code, Some(3), "{}", left_open.stderr);
+    let unfinished = scratch.run(&exec(&args, &command));
+    assert_eq!(unfinished.code, Some(3), "{}", unfinished.stderr);
     let same = scratch.run(&exec(&args, &command));
     assert_eq!(same.code, Some(3), "{}", same.stderr);
-    assert!(same.stderr.contains("going on"), "{}", same.stderr);
+    assert!(same.stderr.contains("resuming"), "{}", same.stderr);
 }
 
 #[test]
@@ -369,22 +373,22 @@ fn several_processes_share_a_run() {
     assert_eq!((seen.len(), seen.iter().collect::<BTreeSet<_>>().len()), (200, 200));
 }
 
-/// A process that was stopped beyond its lease finds its shards taken, and goes on with others.
+/// A process that is stopped beyond its lease loses its shards and claims others.
 #[test]
-fn a_worker_that_slept_beyond_its_lease_does_no_harm() {
+fn worker_that_resumes_after_its_lease_does_no_harm() {
     let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "echo $1 >> seen; sleep 0.02", "sh", "{}"];
     let args = exec(&["range:0..100", "--jobs", "2", "--lease", "1s"], &slow);
-    let sleeper = scratch.gossip(&args).spawn().unwrap();
+    let stopped = scratch.gossip(&args).spawn().unwrap();
     wait_until("some keys", || scratch.lines("seen").len() >= 10);
-    signal(&sleeper, Signal::STOP);
+    signal(&stopped, Signal::STOP);
     let other = scratch.run(&args);
     assert_eq!(other.code, Some(0), "{}", other.stderr);
     assert!(other.stderr.contains("complete: 100 keys"), "{}", other.stderr);
-    signal(&sleeper, Signal::CONT);
-    let sleeper = finish(sleeper);
-    assert_eq!(sleeper.code, Some(0), "{}", sleeper.stderr);
-    assert!(sleeper.stderr.contains("complete: 100 keys"), "counted once: {}", sleeper.stderr);
+    signal(&stopped, Signal::CONT);
+    let stopped = finish(stopped);
+    assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("complete: 100 keys"), "counted once: {}", stopped.stderr);
     assert_eq!(scratch.lines("seen").iter().collect::<BTreeSet<_>>().len(), 100);
 }
 
@@ -401,16 +405,16 @@ fn a_run_can_be_paused_and_resumed() {
     wait_until("all shards back", || leased().contains("\"leased\":0"));
     let seen = scratch.lines("seen").len();
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(scratch.lines("seen").len(), seen, "nothing goes on");
+    assert_eq!(scratch.lines("seen").len(), seen, "no item is processed");
     assert!(leased().contains("\"status\":\"paused\""));
     assert_eq!(scratch.run(&["run", "resume", &run]).code, Some(0));
     assert_eq!(finish(child).code, Some(0));
     assert_eq!(scratch.lines("seen").len(), 100);
 }
 
-/// Whoever looks in sees how far it is and how long it will take; a pause is no work.
+/// `run show` prints progress and time left; a paused run has no time left.
 #[test]
-fn a_run_tells_how_far_it_is_and_what_is_left() {
+fn run_show_prints_progress_and_time_left() {
     let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
     let settings = ["range:0..2000", "--jobs", "2", "--lease", "1s", "--checkpoint-keys", "2"];
@@ -427,14 +431,14 @@ fn a_run_tells_how_far_it_is_and_what_is_left() {
     assert!(fraction > 0.0 && fraction < 1.0, "{shown}");
     assert!(shown["left_ms"].as_u64().unwrap() > 1000, "{shown}");
     assert!(shown["left_error_ms"].is_u64(), "{shown}");
-    assert!(show(&["--watch", "0s"])["left_ms"].is_null(), "one look tells no speed");
+    assert!(show(&["--watch", "0s"])["left_ms"].is_null(), "one sample has no rate");
     let table = scratch.run(&["run", "show", &run]).stdout;
-    let said = |name: &str, needle: &str| {
+    let check = |name: &str, needle: &str| {
         let line = table.lines().find(|line| line.starts_with(name));
         assert!(line.is_some_and(|line| line.contains(needle)), "{table}");
     };
-    said("progress", " of 2000 keys (");
-    said("left", " ± ");
+    check("progress", " of 2000 keys (");
+    check("left", " ± ");
     assert_eq!(scratch.run(&["run", "pause", &run]).code, Some(0));
     let paused = show(&[]);
     assert_eq!((&paused["status"], &paused["left_ms"]), (&"paused".into(), &().into()));
@@ -442,11 +446,11 @@ fn a_run_tells_how_far_it_is_and_what_is_left() {
     assert_eq!(finish(child).code, Some(4));
 }
 
-/// A shard is asked for, moves to the other worker, and no key of it is done twice.
+/// A shard is handed over on request, and no key is processed twice.
 #[test]
 fn a_shard_is_handed_to_another_worker() {
     let scratch = Scratch::with_short_leases();
-    // Who works is told by the process that started the command.
+    // The parent process of the command identifies the worker.
     let slow = ["sh", "-c", "sleep 0.05; echo $1 $GOSSIP_SHARD $PPID >> seen", "sh", "{}"];
     let settings = ["range:0..300", "--jobs", "1", "--shards", "1", "--lease", "3s", "--no-split"];
     let first = scratch.gossip(&exec(&settings, &slow)).spawn().unwrap();
@@ -455,8 +459,8 @@ fn a_shard_is_handed_to_another_worker() {
     let second = scratch.gossip(&["worker", &run, "--jobs", "1", "--no-split"]).spawn().unwrap();
     let workers = || scratch.run(&["handoff", "workers", "-o", "jsonl"]).stdout;
     wait_until("an idle worker", || workers().contains("\"state\":\"idle\""));
-    let asked = scratch.run(&["handoff", "start", &run, "0000000000000001"]);
-    assert_eq!(asked.code, Some(0), "{}", asked.stderr);
+    let requested = scratch.run(&["handoff", "start", &run, "0000000000000001"]);
+    assert_eq!(requested.code, Some(0), "{}", requested.stderr);
     let mine = format!(" {}", second.id());
     let moved = || scratch.lines("seen").iter().any(|line| line.ends_with(&mine));
     wait_until("a key of the other worker", moved);
@@ -470,7 +474,7 @@ fn a_shard_is_handed_to_another_worker() {
 }
 
 #[test]
-fn a_cancelled_run_ends_its_workers_with_four() {
+fn cancelled_run_stops_its_workers_with_code_4() {
     let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "sleep 0.05; echo $1 >> seen", "sh", "{}"];
     let args = exec(&["range:0..1000", "--jobs", "2", "--lease", "1s"], &slow);
@@ -481,9 +485,9 @@ fn a_cancelled_run_ends_its_workers_with_four() {
 }
 
 #[rstest]
-#[case::hangs("sleep 600", &["--timeout", "300ms"], "took too long")]
+#[case::hangs("sleep 600", &["--timeout", "300ms"], "timed out")]
 #[case::dies("exit 3", &[], "exit status 3")]
-fn a_command_that_misbehaves_is_told_and_nothing_is_lost(
+fn faulty_command_fails_its_item_and_no_other(
     #[case] bad: &str,
     #[case] more: &[&str],
     #[case] needle: &str,
@@ -497,7 +501,7 @@ fn a_command_that_misbehaves_is_told_and_nothing_is_lost(
     assert_eq!(scratch.lines("seen").len(), 9);
 }
 
-/// The worked examples of the documentation.
+/// The example handlers of the documentation.
 #[rstest]
 #[case::sh("sh", "count.sh")]
 #[case::python("python3", "count.py")]
@@ -536,10 +540,10 @@ fn a_certificate_is_exported_and_checked() {
 }
 
 #[test]
-fn too_much_that_fails_stops_the_worker() {
+fn too_many_failures_stop_the_worker() {
     let scratch = Scratch::new();
     let args = ["range:0..1000", "--tries", "1", "--max-parked", "5", "--jobs", "2"];
     let ran = scratch.run(&exec(&args, &["false"]));
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    assert!(ran.stderr.contains("too much fails"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("too many failures"), "{}", ran.stderr);
 }

@@ -1,4 +1,4 @@
-//! What handlers find: counted once whatever crashes, and told by the exit code if that is asked.
+//! Findings: counted once across crashes, and reported by the exit code on request.
 
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use support::{Ran, Scratch, signal, wait_until};
 
-/// Finds something in every tenth number.
+/// Reports a finding for every tenth number.
 const ONE_BY_ONE: [&str; 5] = ["sh", "-c", "case $1 in *0) exit 10;; esac", "sh", "{}"];
 
-/// The same, kept running; two findings each.
+/// The same as a stream handler, with two findings each.
 const RUNNING: [&str; 3] = [
     "sh",
     "-c",
@@ -27,14 +27,14 @@ fn exec<'a>(args: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn findings(ran: &Ran) -> u64 {
-    let said: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
-    said["findings"].as_u64().unwrap()
+    let summary: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    summary["findings"].as_u64().unwrap()
 }
 
 #[rstest]
 #[case::one_by_one(&["--found-status", "10"], &ONE_BY_ONE, 3)]
 #[case::running(&["--stream"], &RUNNING, 6)]
-fn findings_are_counted_and_fail_only_if_asked(
+fn findings_are_counted_and_fail_only_on_request(
     #[case] more: &[&str],
     #[case] command: &[&str],
     #[case] number: u64,
@@ -47,12 +47,12 @@ fn findings_are_counted_and_fail_only_if_asked(
     let failing = [&args[..], &["--fail-on", "findings"]].concat();
     let again = scratch.run(&exec(&failing, command));
     assert_eq!((again.code, findings(&again)), (Some(10), number), "{}", again.stderr);
-    let anew = scratch.run(&exec(&[&failing[..], &["--restart"]].concat(), command));
-    assert_eq!(anew.code, Some(10), "{}", anew.stderr);
+    let restarted = scratch.run(&exec(&[&failing[..], &["--restart"]].concat(), command));
+    assert_eq!(restarted.code, Some(10), "{}", restarted.stderr);
 }
 
 #[test]
-fn nothing_found_fails_nothing_and_what_is_missing_beats_what_is_found() {
+fn no_findings_do_not_fail_and_incomplete_takes_precedence() {
     let scratch = Scratch::new();
     let nothing = exec(&["range:1..9", "--fail-on", "findings"], &["true"]);
     assert_eq!(scratch.run(&nothing).code, Some(0));
@@ -62,15 +62,15 @@ fn nothing_found_fails_nothing_and_what_is_missing_beats_what_is_found() {
     assert_eq!((ran.code, findings(&ran)), (Some(3), 1), "{}", ran.stderr);
 }
 
-/// Without the flag an exit status is a failure like any other, and nonsense is no number.
+/// Without the flag an exit status is a failure, and findings must be a number.
 #[rstest]
 #[case::status(&["range:0..1"], &["sh", "-c", "exit 10"], "exit status 10")]
-#[case::nonsense(
+#[case::not_a_number(
     &["range:0..1", "--stream"],
     &["sh", "-c", "read -r l; echo '{\"type\":\"done\",\"id\":0,\"findings\":\"many\"}'; cat"],
-    "answered nonsense"
+    "handler wrote an invalid reply"
 )]
-fn what_nobody_named_is_no_finding(
+fn only_declared_findings_count(
     #[case] args: &[&str],
     #[case] command: &[&str],
     #[case] needle: &str,
@@ -81,9 +81,9 @@ fn what_nobody_named_is_no_finding(
     assert!(ran.stderr.contains(needle), "{}", ran.stderr);
 }
 
-/// The number travels with the cursor: what is done again is not counted again.
+/// Findings are stored with the cursor, so repeated items are not counted twice.
 #[test]
-fn a_finding_counts_once_whatever_crashes() {
+fn finding_counts_once_across_crashes() {
     let scratch = Scratch::with_short_leases();
     let script = "echo $1 >> seen; sleep 0.01; case $1 in *0) exit 10;; esac";
     let settings = ["range:0..200", "--lease", "1s", "--jobs", "2", "--checkpoint-keys", "7"];

@@ -1,9 +1,9 @@
-//! Golden scripts of the command line: what is typed, what is written, how it ends.
+//! Golden scripts of the command line: commands, their output and exit codes.
 //!
 //! Each file of `tests/golden` is a session in a directory of its own:
 //!
 //! ```text
-//! # Why these commands stand here.
+//! # Purpose of these commands.
 //! $ gossip exec range:0..2 --jobs 1 -- echo {}
 //! 0
 //! 1
@@ -12,12 +12,11 @@
 //! = 0
 //! ```
 //!
-//! Lines of standard output stand as they are, lines of standard error behind `! `, and the exit
-//! code behind `= `. A line of output that begins with one of these marks is indented by `| `.
-//! Commands go through `sh`. Times, ids that are drawn, and the directory of the session are
-//! replaced by their names.
+//! Lines of standard output are unchanged, lines of standard error begin with `! `, and the exit
+//! code with `= `. A line of output that begins with one of these marks is prefixed by `| `.
+//! `sh` runs the commands. Times and the directory of the session are replaced by placeholders.
 //!
-//! `GOSSIP_REWRITE=1 cargo test -p gossip-cli --test golden` writes down what happens now.
+//! `GOSSIP_REWRITE=1 cargo test -p gossip-cli --test golden` rewrites the files.
 
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
@@ -31,34 +30,34 @@ use std::process::Command;
 
 use support::{Scratch, finish, piped};
 
-/// Says that the files are to be written anew.
+/// Environment variable that makes the test rewrite the files.
 const REWRITE: &str = "GOSSIP_REWRITE";
 
-/// What lines of a script begin with that are no output.
+/// Marks of lines that are not standard output.
 const MARKS: [&str; 5] = ["$ ", "! ", "= ", "| ", "#"];
 
 /// Milliseconds since 1970, for the next two hundred years.
 const TIME_DIGITS: usize = 13;
 
 #[test]
-fn every_script_happens_as_it_is_written() {
+fn every_script_has_its_recorded_output() {
     let mut wrong = Vec::new();
     for path in scripts() {
         let script = fs::read_to_string(&path).unwrap();
-        let happened = play(&script);
-        if happened == script {
+        let actual = execute(&script);
+        if actual == script {
             continue;
         }
         if std::env::var_os(REWRITE).is_some() {
-            fs::write(&path, &happened).unwrap();
+            fs::write(&path, &actual).unwrap();
         } else {
-            wrong.push(format!("{}:\n{}", path.display(), difference(&script, &happened)));
+            wrong.push(format!("{}:\n{}", path.display(), difference(&script, &actual)));
         }
     }
-    assert!(wrong.is_empty(), "{}\nset {REWRITE}=1 to write them anew", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\nset {REWRITE}=1 to rewrite them", wrong.join("\n"));
 }
 
-/// A command without a script would change without anybody seeing it.
+/// A command without a script could change unnoticed.
 #[test]
 fn every_command_has_its_help_in_a_script() {
     let all: String = scripts().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -69,7 +68,7 @@ fn every_command_has_its_help_in_a_script() {
         let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
         let help = scratch.run(&words).stdout;
         let line = format!("$ gossip {}\n", words.join(" "));
-        assert!(all.contains(&line), "no script types {line}");
+        assert!(all.contains(&line), "no script has {line}");
         let listed = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
         let names = listed.lines().take_while(|line| !line.is_empty());
         let names = names.filter_map(|line| line.trim().split(' ').next());
@@ -85,35 +84,35 @@ fn scripts() -> Vec<PathBuf> {
     let mut paths: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    assert!(!paths.is_empty(), "there are scripts");
+    assert!(!paths.is_empty(), "the directory has scripts");
     paths
 }
 
-/// What happens when the commands of a script are typed, written down as a script.
-fn play(script: &str) -> String {
+/// Runs the commands of a script and returns the script with their actual output.
+fn execute(script: &str) -> String {
     let scratch = Scratch::new();
-    let mut happened = String::new();
+    let mut actual = String::new();
     for line in script.lines() {
-        if let Some(typed) = line.strip_prefix("$ ") {
-            writeln!(happened, "{line}\n{}", answer(&scratch, typed)).unwrap();
+        if let Some(command) = line.strip_prefix("$ ") {
+            writeln!(actual, "{line}\n{}", output_of(&scratch, command)).unwrap();
         } else if line.is_empty() || line.starts_with('#') {
-            writeln!(happened, "{line}").unwrap();
+            writeln!(actual, "{line}").unwrap();
         }
     }
-    happened
+    actual
 }
 
-fn answer(scratch: &Scratch, typed: &str) -> String {
+fn output_of(scratch: &Scratch, script: &str) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_gossip")).parent().unwrap().to_path_buf();
     let usual = std::env::var_os("PATH").unwrap_or_default();
     let path = std::iter::once(programs).chain(std::env::split_paths(&usual));
     let mut command = Command::new("sh");
-    piped(&mut command).args(["-c", typed]).current_dir(scratch.path()).env_clear();
+    piped(&mut command).args(["-c", script]).current_dir(scratch.path()).env_clear();
     command.env("PATH", std::env::join_paths(path).unwrap()).env("HOME", scratch.path());
     let ran = finish(command.spawn().unwrap());
     let mut text = String::new();
     for line in ran.stdout.lines().map(str::trim_end) {
-        // So that no line of output is taken for something else, nor an empty one for a gap.
+        // An output line must not look like a mark, nor an empty one like a blank line of the script.
         let is_odd = line.is_empty() || MARKS.iter().any(|mark| line.starts_with(mark));
         let line = format!("{}{line}", if is_odd { "| " } else { "" });
         writeln!(text, "{}", line.trim_end()).unwrap();
@@ -127,7 +126,7 @@ fn answer(scratch: &Scratch, typed: &str) -> String {
     without_times(&text)
 }
 
-/// Replaces what is a time by its length.
+/// Replaces times, which are recognized by their number of digits.
 fn without_times(text: &str) -> String {
     let (mut out, mut digits) = (String::new(), String::new());
     for letter in text.chars().chain(['\0']) {
@@ -144,16 +143,16 @@ fn without_times(text: &str) -> String {
     out
 }
 
-/// The first line that differs, with the command it belongs to.
-fn difference(written: &str, happened: &str) -> String {
+/// Returns the first line that differs, with its command.
+fn difference(recorded: &str, actual: &str) -> String {
     let mut command = "";
-    let mut pairs = written.lines().chain(std::iter::repeat("(nothing)")).zip(happened.lines());
-    for (written, happened) in &mut pairs {
-        if happened.starts_with("$ ") {
-            command = happened;
+    let mut pairs = recorded.lines().chain(std::iter::repeat("(nothing)")).zip(actual.lines());
+    for (recorded, actual) in &mut pairs {
+        if actual.starts_with("$ ") {
+            command = actual;
         }
-        if written != happened {
-            return format!("{command}\n  written:  {written}\n  happened: {happened}");
+        if recorded != actual {
+            return format!("{command}\n  recorded: {recorded}\n  actual:   {actual}");
         }
     }
     "  lines are missing at its end".to_owned()

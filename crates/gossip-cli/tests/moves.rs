@@ -1,4 +1,4 @@
-//! Planned moves of shards between real processes: asked for, taken back, asked back.
+//! Planned handoffs of shards between real processes: requested, withdrawn, handed back.
 
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
@@ -13,26 +13,26 @@ use serde_json::Value;
 
 use support::{Scratch, finish, signal, wait_until};
 
-/// The only shard of a run that was begun with one.
+/// The only shard of a run with one initial shard.
 const SHARD: &str = "0000000000000001";
 
-/// One worker that has the only shard, and one that has nothing to do.
+/// A worker that holds the only shard, and an idle one.
 struct Pair {
     scratch: Scratch,
     run: String,
-    /// Taken when they are waited for.
+    /// The owner, then the idle worker.
     children: Vec<Child>,
     keys: usize,
     idle: String,
 }
 
 impl Pair {
-    /// Starts both; a key takes `nap` seconds, until [`Self::hurry`].
-    fn start(lease: &str, keys: usize, nap: &str) -> Self {
+    /// Starts both; an item takes `delay` seconds until [`Self::remove_delay`].
+    fn start(lease: &str, keys: usize, delay: &str) -> Self {
         let scratch = Scratch::with_short_leases();
-        std::fs::write(scratch.path().join("nap"), nap).unwrap();
-        // Who works is told by the process that started the command.
-        let script = "sleep $(cat nap); echo $1 $PPID >> seen";
+        std::fs::write(scratch.path().join("delay"), delay).unwrap();
+        // The parent process of the command identifies the worker.
+        let script = "sleep $(cat delay); echo $1 $PPID >> seen";
         let source = format!("range:0..{keys}");
         let args = ["exec", &source, "--jobs", "1", "--shards", "1", "--lease", lease];
         let command = ["--no-split", "--", "sh", "-c", script, "sh", "{}"];
@@ -60,28 +60,29 @@ impl Pair {
         &self.children[1]
     }
 
-    /// How many keys a process has done.
+    /// Returns the number of keys that a process has processed.
     fn done_by(&self, process: &Child) -> usize {
         let mine = format!(" {}", process.id());
         self.scratch.lines("seen").iter().filter(|line| line.ends_with(&mine)).count()
     }
 
-    /// Waits until a process does another key than it has by now.
+    /// Waits until a process finishes one more key.
     fn wait_for_key_of(&self, process: &Child) {
         let before = self.done_by(process);
         wait_until("another key", || self.done_by(process) > before);
     }
 
-    /// Asks for the shard to go to the idle worker.
-    fn ask(&self) {
-        let asked = self.scratch.run(&["handoff", "start", &self.run, SHARD, "--to", &self.idle]);
-        assert_eq!(asked.code, Some(0), "{}", asked.stderr);
-        let told = format!("gossip shard show {} {SHARD} tells who has it", self.run);
-        assert!(asked.stderr.contains(&told), "{}", asked.stderr);
+    /// Requests a handoff to the idle worker.
+    fn request(&self) {
+        let requested =
+            self.scratch.run(&["handoff", "start", &self.run, SHARD, "--to", &self.idle]);
+        assert_eq!(requested.code, Some(0), "{}", requested.stderr);
+        let next = format!("Show the owner: `gossip shard show {} {SHARD}`", self.run);
+        assert!(requested.stderr.contains(&next), "{}", requested.stderr);
     }
 
-    /// The moves that are under way or not forgotten.
-    fn moves(&self) -> Vec<Value> {
+    /// Returns the handoffs in progress and the failed ones.
+    fn handoffs(&self) -> Vec<Value> {
         jsonl(&self.scratch, &["handoff", "list"])
     }
 
@@ -89,27 +90,27 @@ impl Pair {
         jsonl(&self.scratch, &["handoff", "show", id]).remove(0)
     }
 
-    /// Waits for the offer, and asks for it to be taken back.
+    /// Waits for the offer, and requests its withdrawal.
     fn roll_back(&self) -> String {
         let mut id = String::new();
-        wait_until("an offer that is taken back", || {
-            let moves = self.moves();
-            let Some(found) = moves.first() else { return false };
+        wait_until("an offer that is withdrawn", || {
+            let handoffs = self.handoffs();
+            let Some(found) = handoffs.first() else { return false };
             id = found["handoff"].as_str().unwrap().to_owned();
-            // Refused for as long as the owner has not done what it was asked first.
+            // Rejected while the first request to the owner is pending.
             self.scratch.run(&["handoff", "rollback", &id]).code == Some(0)
         });
         id
     }
 
-    /// From now on a key takes no time.
-    fn hurry(&self) {
-        std::fs::write(self.scratch.path().join("nap"), "0").unwrap();
+    /// Lets items finish at once.
+    fn remove_delay(&self) {
+        std::fs::write(self.scratch.path().join("delay"), "0").unwrap();
     }
 
-    /// Waits for both, and looks whether every key was done once.
+    /// Waits for both workers, and checks that every key was processed once.
     fn finish(self) {
-        self.hurry();
+        self.remove_delay();
         for child in self.children {
             let ran = finish(child);
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -121,46 +122,49 @@ impl Pair {
 }
 
 fn jsonl(scratch: &Scratch, args: &[&str]) -> Vec<Value> {
-    let said = scratch.run(&[args, &["-o", "jsonl"]].concat()).stdout;
-    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let output = scratch.run(&[args, &["-o", "jsonl"]].concat()).stdout;
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The workers in a state, or all of them.
+/// Returns the workers in a state, or all of them.
 fn workers(scratch: &Scratch, state: Option<&str>) -> Vec<String> {
     let found = jsonl(scratch, &["handoff", "workers"]).into_iter();
     let found = found.filter(|worker| state.is_none_or(|state| worker["state"] == state));
     found.map(|worker| worker["worker"].as_str().unwrap().to_owned()).collect()
 }
 
-/// An offer longer than the coordinator allows is refused, and then nothing ever moves: so leases
-/// of any length. And a key may take longer than any offer stands.
+/// The coordinator rejects an offer that is longer than the lease allows, so leases of several
+/// lengths. An item may take longer than an offer is valid.
 #[rstest]
 #[case::short_leases("300ms", 200, "0.05")]
 #[case::long_leases("3s", 200, "0.05")]
 #[case::long_keys("400ms", 20, "2")]
-fn a_shard_goes_to_the_worker_that_is_named(
+fn shard_is_handed_to_the_named_worker(
     #[case] lease: &str,
     #[case] keys: usize,
-    #[case] nap: &str,
+    #[case] delay: &str,
 ) {
-    let pair = Pair::start(lease, keys, nap);
-    pair.ask();
+    let pair = Pair::start(lease, keys, delay);
+    pair.request();
     pair.wait_for_key_of(pair.other());
     pair.finish();
 }
 
-/// The one it is offered to does not answer. The owner hears of the wish and goes on at once.
+/// The destination does not answer. The owner withdraws the offer on request and resumes at once.
 #[test]
-fn a_move_that_is_taken_back_leaves_the_shard_with_its_owner() {
+fn withdrawn_handoff_leaves_the_shard_with_its_owner() {
     let pair = Pair::start("1s", 200, "0.05");
     signal(pair.other(), Signal::STOP);
-    pair.ask();
+    pair.request();
     let id = pair.roll_back();
-    wait_until("the end of the move", || pair.show(&id)["phase"] == "rolled_back");
+    wait_until("the end of the handoff", || pair.show(&id)["phase"] == "rolled_back");
     let shown = pair.show(&id);
     assert_eq!(shown["error"], "the offer was withdrawn", "{shown}");
     let time = |name: &str| shown[name].as_u64().unwrap();
-    assert!(time("last_transition") < time("offer_deadline"), "not by itself: {shown}");
+    assert!(
+        time("last_transition") < time("offer_deadline"),
+        "withdrawn before it expired: {shown}"
+    );
     pair.wait_for_key_of(pair.owner());
     let again = pair.scratch.run(&["handoff", "rollback", &id]);
     assert_eq!(again.code, Some(2), "{}", again.stderr);
@@ -169,29 +173,29 @@ fn a_move_that_is_taken_back_leaves_the_shard_with_its_owner() {
     pair.finish();
 }
 
-/// Nobody answers and nobody takes it back: the offer runs out, and the owner goes on as well.
+/// The destination does not answer and the offer is not withdrawn: it expires, and the owner resumes.
 #[test]
-fn a_move_that_nobody_takes_leaves_the_shard_with_its_owner() {
+fn expired_handoff_leaves_the_shard_with_its_owner() {
     let pair = Pair::start("1s", 200, "0.05");
     signal(pair.other(), Signal::STOP);
-    pair.ask();
-    wait_until("the end of the move", || {
-        pair.moves().first().is_some_and(|found| found["phase"] == "rolled_back")
+    pair.request();
+    wait_until("the end of the handoff", || {
+        pair.handoffs().first().is_some_and(|found| found["phase"] == "rolled_back")
     });
     pair.wait_for_key_of(pair.owner());
     let shard = jsonl(&pair.scratch, &["shard", "show", &pair.run, SHARD]).remove(0);
-    assert_eq!(shard["grants"], 1, "it was never given back: {shard}");
+    assert_eq!(shard["grants"], 1, "it was never released: {shard}");
     signal(pair.other(), Signal::CONT);
     pair.finish();
 }
 
-/// What has moved is not taken back but asked back, and the refusal says how.
+/// After a completed handoff the shard is handed back by another one.
 #[test]
-fn a_move_that_has_happened_is_asked_back() {
+fn completed_handoff_is_reversed_by_another_one() {
     let pair = Pair::start("1s", 200, "0.05");
-    pair.ask();
+    pair.request();
     pair.wait_for_key_of(pair.other());
-    // The record of a move that is over is forgotten; the shard remembers its id.
+    // The record of a completed handoff is deleted; the shard keeps its id.
     let from = {
         let known = workers(&pair.scratch, None);
         known.into_iter().find(|worker| *worker != pair.idle).unwrap()
@@ -202,29 +206,29 @@ fn a_move_that_has_happened_is_asked_back() {
     pair.finish();
 }
 
-/// The owner dies with its offer standing, and somebody else claims the shard: the record is about
-/// something that can no longer happen, and is ended by hand.
+/// The owner dies with a pending offer, and another worker claims the shard: the handoff can no
+/// longer happen, and `rollback` closes its record.
 #[test]
-fn a_move_whose_owner_died_is_ended_by_hand() {
+fn rollback_closes_the_handoff_of_a_dead_owner() {
     let mut pair = Pair::start("1s", 200, "0.05");
     signal(pair.other(), Signal::STOP);
-    pair.ask();
+    pair.request();
     wait_until("an offer", || {
-        pair.moves().first().is_some_and(|found| found["phase"] == "transfer")
+        pair.handoffs().first().is_some_and(|found| found["phase"] == "transfer")
     });
-    let id = pair.moves()[0]["handoff"].as_str().unwrap().to_owned();
+    let id = pair.handoffs()[0]["handoff"].as_str().unwrap().to_owned();
     signal(pair.owner(), Signal::KILL);
     let mut dead = pair.children.remove(0);
     dead.wait().unwrap();
-    let heir = pair.scratch.gossip(&["worker", &pair.run, "--jobs", "1", "--no-split"]);
-    pair.children.insert(0, { heir }.spawn().unwrap());
+    let successor = pair.scratch.gossip(&["worker", &pair.run, "--jobs", "1", "--no-split"]);
+    pair.children.insert(0, { successor }.spawn().unwrap());
     wait_until("another owner", || pair.done_by(pair.owner()) > 0);
-    let ended = pair.scratch.run(&["handoff", "rollback", &id]);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("gone another way"), "{}", ended.stderr);
+    let closed = pair.scratch.run(&["handoff", "rollback", &id]);
+    assert_eq!(closed.code, Some(0), "{}", closed.stderr);
+    assert!(closed.stderr.contains("has another owner"), "{}", closed.stderr);
     assert_eq!(pair.show(&id)["phase"], "rolled_back");
     signal(pair.other(), Signal::CONT);
-    pair.hurry();
+    pair.remove_delay();
     for child in pair.children {
         let ran = finish(child);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

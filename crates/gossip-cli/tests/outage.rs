@@ -1,4 +1,4 @@
-//! A worker with its usual settings and a cluster that nothing reaches for a while.
+//! A worker with default settings while the cluster is unreachable.
 
 mod support;
 
@@ -13,24 +13,24 @@ use gossip_testkit::test_support::{Direction, EtcdServer, Proxy};
 
 use support::{Scratch, finish, wait_until};
 
-/// Long enough for a connection to be given up while requests wait on it, and for leases to run
-/// out; much shorter than a worker is patient.
+/// Long enough for a connection to be closed with requests on it, and for leases to expire; much
+/// shorter than the time after which a worker stops.
 const OUTAGE: Duration = DEFAULT_KEEP_ALIVE_INTERVAL
     .saturating_add(DEFAULT_KEEP_ALIVE_TIMEOUT)
     .saturating_add(DEFAULT_REQUEST_TIMEOUT);
 
-/// Keys, each of which takes its handler some time, so that the outage comes in their midst.
+/// Number of keys; each takes some time, so that the outage happens in the middle of the run.
 const KEYS: usize = 200;
 
-/// Keys that are done before it.
+/// Keys that are done before the outage.
 const KEYS_BEFORE: usize = 10;
 
-/// Notes its number when it is done.
+/// Appends its number to a file of the test.
 const NOTE: [&str; 5] = ["sh", "-c", "sleep 0.05; echo \"$1\" >> seen", "sh", "{}"];
 
-/// A network that swallows everything is no reason to end: the worker waits, and does the rest.
+/// A network that drops all packets does not stop the worker: it waits, then finishes the run.
 #[test]
-fn a_worker_waits_an_outage_out_and_does_the_rest() {
+fn worker_waits_out_an_outage_and_finishes() {
     let scratch = Scratch::new();
     let server = EtcdServer::single();
     let proxy = Proxy::before(server.client_port());
@@ -42,12 +42,12 @@ fn a_worker_waits_an_outage_out_and_does_the_rest() {
     proxy.hold(Direction::ToTarget);
     proxy.hold(Direction::FromTarget);
     thread::sleep(OUTAGE);
-    // What was held is lost with its connections.
+    // The held requests are lost with their connections.
     proxy.reset();
     proxy.open();
     let ran = finish(worker);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    // Some may be done twice: what was not acknowledged is done again.
+    // Items that were not acknowledged are processed again.
     let seen: BTreeSet<String> = scratch.lines("seen").into_iter().collect();
     assert_eq!(seen.len(), KEYS);
 }

@@ -1,5 +1,5 @@
-//! What is said is true: nothing unread is called done, JSON is JSON, and a slip of the finger is
-//! told before anything is made.
+//! Messages are accurate: unread items are not done, JSON output is only JSON, and mistyped arguments
+//! are reported before anything is created.
 
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
@@ -12,28 +12,28 @@ use serde_json::Value;
 
 use support::{Ran, Scratch, finish};
 
-/// The value that standard output is, all of it.
+/// Parses the whole standard output as one value.
 fn value(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// A script in a directory of the scratch, which leaves its mark when it runs.
-fn script(scratch: &Scratch, directory: &str, mark: &str) {
+/// Writes a script that appends its argument to the file `seen`.
+fn script(scratch: &Scratch, directory: &str, seen: &str) {
     let directory = scratch.path().join(directory);
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join("note.sh");
-    let mark = scratch.path().join(mark);
-    std::fs::write(&path, format!("#!/bin/sh\necho $1 >> {}\n", mark.display())).unwrap();
+    let seen = scratch.path().join(seen);
+    std::fs::write(&path, format!("#!/bin/sh\necho $1 >> {}\n", seen.display())).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[rstest]
 #[case::bundle(&["bash", "-ce", "echo {}"])]
 #[case::dashes(&["sh", "-c", "--", "echo {}"])]
-#[case::options_behind(&["bash", "-c", "-e", "echo {}"])]
+#[case::options_after(&["bash", "-c", "-e", "echo {}"])]
 #[case::options_before(&["sh", "-o", "noclobber", "-ceu", "echo {}"])]
-#[case::behind_another(&["env", "sh", "-c", "echo {}"])]
-#[case::behind_two(&["timeout", "5", "nice", "sh", "-c", "echo {}"])]
+#[case::after_env(&["env", "sh", "-c", "echo {}"])]
+#[case::after_two_programs(&["timeout", "5", "nice", "sh", "-c", "echo {}"])]
 #[case::at_the_end(&["sh", "-c"])]
 fn a_name_never_runs_as_code(#[case] command: &[&str]) {
     let scratch = Scratch::new();
@@ -42,22 +42,21 @@ fn a_name_never_runs_as_code(#[case] command: &[&str]) {
     assert!(!scratch.path().join("PWNED").exists(), "{command:?}");
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("would let a name run as code"), "{}", ran.stderr);
-    assert!(!scratch.store().exists(), "nothing was begun");
+    assert!(!scratch.store().exists(), "no store was created");
 }
 
-/// What could not be read is told by everything that tells of the run.
+/// Every command that reports on a run reports its unread items.
 #[test]
-fn what_was_not_read_is_not_called_done() {
+fn unread_item_is_not_reported_as_done() {
     let scratch = Scratch::new();
     scratch.file("file", "");
     symlink("nowhere", scratch.tree().join("link")).unwrap();
     let args = ["exec", "tree", "--follow-links", "--", "true"];
-    for said in
-        ["incomplete: 1 key could not be read, 1 key done", "already over, incomplete: 1 key could"]
+    for text in ["incomplete: 1 item unread, 1 done", "already finished, incomplete: 1 item unread"]
     {
         let ran = scratch.run(&args);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-        assert!(ran.stderr.contains(said) && ran.stderr.contains("--restart"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(text) && ran.stderr.contains("--restart"), "{}", ran.stderr);
         assert!(!ran.stderr.contains("already done"), "{}", ran.stderr);
     }
     let listed = scratch.run(&["run", "list"]).stdout;
@@ -67,11 +66,11 @@ fn what_was_not_read_is_not_called_done() {
     assert_eq!(lines[1][1..4], ["incomplete", "2", "1"]);
     let shown = scratch.run(&["run", "show", lines[1][0]]);
     assert!(shown.stdout.contains("incomplete"), "{}", shown.stdout);
-    assert!(shown.stderr.contains("1 key could not be read"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("1 item could not be read"), "{}", shown.stderr);
 }
 
 #[test]
-fn what_is_set_aside_and_what_was_not_read_are_counted_apart() {
+fn failed_and_unread_items_are_counted_separately() {
     let scratch = Scratch::new();
     ["a", "b", "c"].iter().for_each(|name| scratch.file(name, ""));
     symlink("nowhere", scratch.tree().join("link")).unwrap();
@@ -79,14 +78,14 @@ fn what_is_set_aside_and_what_was_not_read_are_counted_apart() {
     let ran =
         scratch.run(&[&["exec", "tree", "--follow-links", "--tries", "1"], &command[..]].concat());
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    let said = "incomplete: 1 shard set aside, 1 key could not be read, 2 keys done;";
-    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    let text = "incomplete: 1 item failed, 1 unread, 2 done. List: ";
+    assert!(ran.stderr.contains(text), "{}", ran.stderr);
 }
 
 #[rstest]
 #[case::exec("json")]
 #[case::lines("jsonl")]
-fn with_json_standard_output_is_json_and_the_rest_is_beside_it(#[case] format: &str) {
+fn json_output_contains_nothing_but_json(#[case] format: &str) {
     let scratch = Scratch::new();
     let ran = scratch.run(&["exec", "range:0..6", "-o", format, "--", "echo", "hi", "{}"]);
     assert_eq!((ran.code, value(&ran)["keys"].as_u64()), (Some(0), Some(6)), "{}", ran.stderr);
@@ -98,21 +97,24 @@ fn with_json_standard_output_is_json_and_the_rest_is_beside_it(#[case] format: &
 }
 
 #[rstest]
-#[case::by_path("/no/such/program", "was not found")]
-#[case::by_name("no-such-program", "was not found")]
-#[case::no_program("./tree/file", "may not be run")]
-fn a_program_that_is_not_there_leaves_nothing_behind(#[case] program: &str, #[case] why: &str) {
+#[case::by_path("/no/such/program", "not found")]
+#[case::by_name("no-such-program", "not found")]
+#[case::no_program("./tree/file", "is not executable")]
+fn missing_program_leaves_no_run_behind(#[case] program: &str, #[case] why: &str) {
     let scratch = Scratch::new();
     scratch.file("file", "");
-    let slip = scratch.run(&["exec", "tree", "--", program, "-c"]);
-    assert_eq!(slip.code, Some(1), "{}", slip.stderr);
-    assert!(slip.stderr.contains(why) && slip.stderr.contains("nothing was begun"), "{slip:?}");
-    let mended = scratch.run(&["exec", "tree", "--", "wc", "-c"]);
-    assert_eq!(mended.code, Some(0), "{}", mended.stderr);
+    let mistyped = scratch.run(&["exec", "tree", "--", program, "-c"]);
+    assert_eq!(mistyped.code, Some(1), "{}", mistyped.stderr);
+    assert!(
+        mistyped.stderr.contains(why) && mistyped.stderr.contains("no run was created"),
+        "{mistyped:?}"
+    );
+    let fixed = scratch.run(&["exec", "tree", "--", "wc", "-c"]);
+    assert_eq!(fixed.code, Some(0), "{}", fixed.stderr);
 }
 
 #[test]
-fn the_same_words_in_another_directory_are_another_program() {
+fn relative_program_in_another_directory_is_another_command() {
     let scratch = Scratch::new();
     script(&scratch, "one", "seen-one");
     script(&scratch, "two", "seen-two");
@@ -124,7 +126,7 @@ fn the_same_words_in_another_directory_are_another_program() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     }
     assert_eq!([scratch.lines("seen-one").len(), scratch.lines("seen-two").len()], [3, 3]);
-    // Whoever joins from elsewhere finds the program.
+    // A worker in another directory finds the program.
     let mut create = scratch.gossip(&["-q", "run", "create", "range:0..5", "--", "./note.sh"]);
     let made = finish(create.current_dir(scratch.path().join("one")).spawn().unwrap());
     let joined = scratch.run(&["worker", made.stdout.trim()]);
@@ -134,7 +136,7 @@ fn the_same_words_in_another_directory_are_another_program() {
 #[rstest]
 #[case::lines("lines:tree/list", "list")]
 #[case::rows("tree/list.csv", "list.csv")]
-fn a_line_that_is_too_long_is_told_so(#[case] source: &str, #[case] name: &str) {
+fn line_that_is_too_long_is_reported(#[case] source: &str, #[case] name: &str) {
     let scratch = Scratch::new();
     scratch.file(name, &format!("a\nb\n{}\nc\n", "x".repeat(1024 * 1024 + 1)));
     let ran = scratch.run(&["exec", source, "--", "true", "{}"]);
@@ -144,28 +146,28 @@ fn a_line_that_is_too_long_is_told_so(#[case] source: &str, #[case] name: &str) 
 }
 
 #[rstest]
-#[case::command(&["--", "true"], "not the same: the command\n")]
-#[case::lease(&["--lease", "9s", "--", "false"], "not the same: --lease\n")]
+#[case::command(&["--", "true"], "settings differ: the command\n")]
+#[case::lease(&["--lease", "9s", "--", "false"], "settings differ: --lease\n")]
 #[case::more(&["--retries", "9", "--stream", "--", "cat"], "the command, --stream, --retries\n")]
-fn a_refusal_of_other_settings_names_them(#[case] args: &[&str], #[case] said: &str) {
+fn error_for_other_settings_names_them(#[case] args: &[&str], #[case] text: &str) {
     let scratch = Scratch::new();
     let first = ["exec", "range:0..5", "--tries", "1", "--", "false"];
     assert_eq!(scratch.run(&first).code, Some(3));
     let refused = scratch.run(&[&["exec", "range:0..5"], args].concat());
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
-    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    assert!(refused.stderr.contains(text), "{}", refused.stderr);
 }
 
-/// A store that is named and not there is not made by whoever only looks.
+/// Commands that only read do not create a missing store.
 #[rstest]
 #[case::runs(&["run", "list"])]
 #[case::shards(&["shard", "list", "0123456789abcdef"])]
 #[case::moves(&["handoff", "workers"])]
 #[case::worker(&["worker", "0123456789abcdef"])]
-fn a_mistyped_store_is_told_and_not_made(#[case] args: &[&str]) {
+fn mistyped_store_is_reported_and_not_created(#[case] args: &[&str]) {
     let scratch = Scratch::new();
     let ran = scratch.run(&[&["--store", "sqlite:typo.db"], args].concat());
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(5), ""), "{}", ran.stderr);
-    assert!(ran.stderr.contains("typo.db: there is no such file"), "{}", ran.stderr);
-    assert!(!scratch.path().join("typo.db").exists(), "nothing was made");
+    assert!(ran.stderr.contains("typo.db: no such file"), "{}", ran.stderr);
+    assert!(!scratch.path().join("typo.db").exists(), "no file was created");
 }

@@ -1,5 +1,4 @@
-//! A deletion that was killed in its midst, and the commands that come after it; and runs whose
-//! record is damaged.
+//! Garbage collection of interrupted deletions, and deletion of runs with damaged records.
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
 mod support;
@@ -13,10 +12,10 @@ use rstest::rstest;
 
 use support::{Ran, Scratch};
 
-/// The tenant of whoever names none.
+/// The default tenant.
 const TENANT_NAME: &[u8] = b"default";
 
-/// Shards of the run that is deleted by half.
+/// Shards of the run whose deletion is interrupted.
 const SHARDS: u64 = 2;
 
 fn tenant() -> TenantId {
@@ -30,7 +29,7 @@ fn coordinator(scratch: &Scratch) -> Coordinator {
     Backend::open(&url.parse().unwrap()).unwrap().coordinator()
 }
 
-/// How many shards of a run are stored.
+/// Returns the number of stored shards of a run.
 fn shards_of(coordinator: &mut Coordinator, run: RunId) -> u64 {
     let range = KeyRange::hot_shards_of(tenant(), run);
     match coordinator.store_mut().read(vec![Read::Count(range)]).unwrap().remove(0) {
@@ -39,7 +38,7 @@ fn shards_of(coordinator: &mut Coordinator, run: RunId) -> u64 {
     }
 }
 
-/// A run that was cancelled and deleted, by a process that was killed with its first commit.
+/// Creates a run whose deletion was interrupted after its first commit.
 fn half_deleted(scratch: &Scratch) -> RunId {
     let made = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
     let id = made.stdout.trim();
@@ -62,24 +61,24 @@ fn ok(ran: Ran) -> Ran {
     ran
 }
 
-/// Whoever deletes a run, or makes one, clears away what is left of another; once.
+/// The next command that deletes or creates a run completes an interrupted deletion, once.
 #[rstest]
 #[case::deletes(
     "gossip run rm $(gossip run list -o jsonl | sed 's/.*\"run\":\"\\([0-9a-f]*\\)\".*/\\1/')"
 )]
 #[case::makes("gossip exec range:0..2 --jobs 1 -- true")]
-fn what_is_left_of_a_deletion_is_cleared_away_by_the_next_command(#[case] typed: &str) {
+fn next_command_completes_an_interrupted_deletion(#[case] command: &str) {
     let scratch = Scratch::new();
     ok(scratch.run(&["exec", "range:0..1", "--jobs", "1", "--shards", "1", "--", "true"]));
     let run = half_deleted(&scratch);
-    let script = typed.replace("gossip ", &format!("{} ", env!("CARGO_BIN_EXE_gossip")));
+    let script = command.replace("gossip ", &format!("{} ", env!("CARGO_BIN_EXE_gossip")));
     let mut shell = scratch.command("sh");
     let ran = ok(support::finish(shell.args(["-c", &script]).spawn().unwrap()));
-    let told = "cleared away what was left of 1 run\n";
-    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    let text = "removed the remaining data of 1 deleted run\n";
+    assert!(ran.stderr.contains(text), "{}", ran.stderr);
     assert_eq!(shards_of(&mut coordinator(&scratch), run), 0);
     let ran = ok(scratch.run(&["exec", "range:0..3", "--jobs", "1", "--", "true"]));
-    assert!(!ran.stderr.contains("cleared"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("removed"), "{}", ran.stderr);
 }
 
 fn id_of(made: &Ran) -> (&str, RunId) {
@@ -87,7 +86,7 @@ fn id_of(made: &Ran) -> (&str, RunId) {
     (id, RunId::from_raw(u64::from_str_radix(id, 16).unwrap()))
 }
 
-/// The list of runs, of which one cannot be read: it is shown as such, and the exit code tells.
+/// Lists the runs, and checks that one is listed as unreadable and makes the command fail.
 fn list_with_unreadable(scratch: &Scratch, id: &str) -> Ran {
     let ran = scratch.run(&["run", "list", "-o", "jsonl"]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
@@ -97,53 +96,53 @@ fn list_with_unreadable(scratch: &Scratch, id: &str) -> Ran {
     ran
 }
 
-/// Whoever is told that something is damaged finds out which run it is, and can delete that one.
+/// The list of runs names a damaged run and the command that deletes it.
 #[rstest]
 #[case::head(|tenant, run| Key::RunHead { tenant, run })]
 #[case::roots(|tenant, run| Key::RunRoots { tenant, run, chunk: 0 })]
-fn a_damaged_run_is_listed_as_such_and_can_be_deleted(
+fn damaged_run_is_listed_and_can_be_deleted(
     #[case] key: fn(TenantId, RunId) -> Key,
-    // The second seems to be of a newer format, and is not.
+    // The second looks like a newer format.
     #[values(b"\x01\x02\x03", b"damaged")] garbage: &[u8],
 ) {
     let scratch = Scratch::new();
     let other = ok(scratch.run(&["run", "create", "range:0..4", "--shards", "1", "--", "true"]));
     let made = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
     let (id, run) = id_of(&made);
-    // Not damaged, and not over: it takes more than the word.
+    // The flag does not delete a run that is neither damaged nor finished.
     let ran = scratch.run(&["run", "rm", id, "--damaged"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains("the run is not over"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the run is not finished"), "{}", ran.stderr);
     let mut txn = Txn::new();
     txn.put(key(tenant(), run), garbage.to_vec());
     coordinator(&scratch).store_mut().commit(vec![txn]).remove(0).unwrap();
     let ran = scratch.run(&["run", "rm", id]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
-    assert!(ran.stderr.contains("next: gossip run list tells"), "{}", ran.stderr);
-    // A variable that was left in the shell is not the word.
-    let mut typed = scratch.gossip(&["run", "rm", id]);
-    let ran = support::finish(typed.env("GOSSIP_DAMAGED", "yes").spawn().unwrap());
+    assert!(ran.stderr.contains("how to delete it: gossip run list"), "{}", ran.stderr);
+    // An environment variable does not set the flag.
+    let mut command = scratch.gossip(&["run", "rm", id]);
+    let ran = support::finish(command.env("GOSSIP_DAMAGED", "yes").spawn().unwrap());
     assert_eq!(ran.code, Some(5), "{ran:?}");
     let ran = list_with_unreadable(&scratch, id);
     assert!(ran.stdout.contains(id_of(&other).0), "{}", ran.stdout);
-    let advice = format!("if it is damaged, gossip run rm {id} --damaged deletes it\n");
+    let advice = format!("If it is damaged, delete it: `gossip run rm {id} --damaged`\n");
     assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
     let ran = ok(scratch.run(&["run", "rm", id, "--damaged", "-o", "jsonl"]));
-    let told = format!("{{\"run\":\"{id}\",\"status\":\"deleted\"}}\n");
-    assert_eq!((ran.stdout, ran.stderr.as_str()), (told, "deleted\n"));
+    let record = format!("{{\"run\":\"{id}\",\"status\":\"deleted\"}}\n");
+    assert_eq!((ran.stdout, ran.stderr.as_str()), (record, "deleted\n"));
     assert_eq!(shards_of(&mut coordinator(&scratch), run), 0);
     let ran = ok(scratch.run(&["run", "list", "-o", "jsonl"]));
     assert!(!ran.stdout.contains(id) && ran.stderr.is_empty(), "{ran:?}");
-    // Its id is not used again: the same command makes the next generation.
+    // Its id is not reused: the same command creates the next generation.
     let again = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
     assert_ne!(id_of(&again).1, run);
 }
 
-/// A run that can be read is no damaged one, whatever its shards say: it is ended first.
+/// A run with a readable record and a damaged shard is cancelled, then deleted.
 #[rstest]
 #[case::hot(|tenant, shard| Key::ShardHot { tenant, shard })]
 #[case::cold(|tenant, shard| Key::ShardCold { tenant, shard })]
-fn what_is_typed_for_a_damaged_shard_is_told_and_works(#[case] key: fn(TenantId, ShardKey) -> Key) {
+fn printed_commands_delete_a_run_with_a_damaged_shard(#[case] key: fn(TenantId, ShardKey) -> Key) {
     let scratch = Scratch::new();
     let made = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
     let (id, run) = id_of(&made);
@@ -154,11 +153,12 @@ fn what_is_typed_for_a_damaged_shard_is_told_and_works(#[case] key: fn(TenantId,
     txn.put(key(tenant(), ShardKey::new(run, rows[0].shard)), b"\x01\x02\x03".to_vec());
     coordinator.store_mut().commit(vec![txn]).remove(0).unwrap();
     let ran = list_with_unreadable(&scratch, id);
-    let advice = format!("if it is damaged, gossip run cancel {id}, then gossip run rm {id} ");
+    let advice =
+        format!("If it is damaged, delete it: `gossip run cancel {id} && gossip run rm {id}`\n");
     assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
     ok(scratch.run(&["run", "cancel", id]));
     let ran = list_with_unreadable(&scratch, id);
-    let advice = format!("if it is damaged, gossip run rm {id} deletes it\n");
+    let advice = format!("If it is damaged, delete it: `gossip run rm {id}`\n");
     assert!(ran.stderr.contains(&advice), "{}", ran.stderr);
     ok(scratch.run(&["run", "rm", id]));
     assert_eq!(shards_of(coordinator, run), 0);

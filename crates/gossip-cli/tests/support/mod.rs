@@ -1,4 +1,4 @@
-//! The real binary in a directory of its own.
+//! Runs the real binary in a temporary directory.
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 #![allow(dead_code, reason = "each file of tests uses its part of it")]
 
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nothing that these tests wait for takes longer, on the slowest machine.
+/// Upper bound of every wait, on the slowest machine.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// How often something is looked at while it is waited for.
-const LOOK: Duration = Duration::from_millis(5);
+/// Polling interval of a wait.
+const POLL: Duration = Duration::from_millis(5);
 
-/// Where the system keeps files in memory, if it does.
+/// File system in memory, if the system has one.
 const MEMORY: &str = "/dev/shm";
 
-/// A directory of one test, and one for its store; both are removed with it.
+/// The directory of a test and that of its store; both are removed on drop.
 pub(crate) struct Scratch {
     path: PathBuf,
     store: PathBuf,
@@ -34,8 +34,7 @@ impl Scratch {
         Self { store: path.clone(), path }
     }
 
-    /// With its store in memory, for leases of a second: a disk that is busy takes longer for one
-    /// flush.
+    /// Keeps the store in memory, for leases of a second: one flush to a busy disk can take longer.
     pub(crate) fn with_short_leases() -> Self {
         let mut scratch = Self::new();
         let memory = Path::new(MEMORY).join(scratch.path.file_name().unwrap());
@@ -49,7 +48,7 @@ impl Scratch {
         &self.path
     }
 
-    /// The file of the store, once there is one.
+    /// Returns the path of the store.
     pub(crate) fn store(&self) -> PathBuf {
         self.store.join("store.db")
     }
@@ -65,14 +64,14 @@ impl Scratch {
         std::fs::write(path, content).unwrap();
     }
 
-    /// The binary, with the store of this test and none of the caller's settings.
+    /// Returns a command of the binary with the store of this test and a clean environment.
     pub(crate) fn gossip<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_gossip"));
         command.args(args);
         command
     }
 
-    /// Another program in the same place.
+    /// Returns a command of another program in the same environment.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         piped(&mut command).current_dir(&self.path).env_clear();
@@ -86,7 +85,7 @@ impl Scratch {
         finish(self.gossip(args).spawn().unwrap())
     }
 
-    /// The lines that handlers have written into a file of this test.
+    /// Returns the lines that handlers have written to a file of this test.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.path.join(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -95,18 +94,18 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A test that failed says so itself.
+        // A failed removal must not hide the failure of the test.
         let _ = std::fs::remove_dir_all(&self.path);
         let _ = std::fs::remove_dir_all(&self.store);
     }
 }
 
-/// A program without input, whose output is read.
+/// Closes the input of a command and captures its output.
 pub(crate) fn piped(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())
 }
 
-/// How a run of the binary ended.
+/// Result of a finished process.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -123,12 +122,12 @@ pub(crate) fn finish(child: Child) -> Ran {
     }
 }
 
-/// Waits until something is so.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < MAX_WAIT, "{what} did not come about");
-        thread::sleep(LOOK);
+/// Waits until a condition holds.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < MAX_WAIT, "{what} did not happen");
+        thread::sleep(POLL);
     }
 }
 
