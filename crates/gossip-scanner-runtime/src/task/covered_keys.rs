@@ -1,4 +1,4 @@
-//! What of a shard is finished, as its next checkpoint will say it.
+//! The finished part of a shard, as its next checkpoint stores it.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use crate::accumulator::Accumulator;
 use crate::token::{RuntimeToken, TokenError};
 use crate::watermark::{ItemWatermark, Settled};
 
-/// The finished part of a shard: a cursor, and what the runtime knows of the keys at or below it.
+/// The finished part of a shard: a cursor, and the statistics of the keys up to it.
 pub(super) struct CoveredKeys {
     /// Empty before the first key.
     key: Vec<u8>,
     /// The connector's token of that key; may be empty.
     connector_token: Vec<u8>,
     accumulator: Accumulator,
-    /// How many of the counted keys were passed over unread.
+    /// How many of the counted keys were skipped as unreadable.
     unread: u64,
-    /// How much was found in the counted keys.
+    /// How many findings the counted keys have.
     found: u64,
-    /// The whole token, encoded again whenever the rest changes.
+    /// The encoded token; updated with every change of the other fields.
     token: Vec<u8>,
-    /// Items finished since the store last heard of it.
+    /// Items finished since the last checkpoint.
     pub(super) unsaved: u64,
     /// Items finished since the lease began or the range was last narrowed.
     pub(super) since_cut: u64,
@@ -31,11 +31,11 @@ pub(super) struct CoveredKeys {
 }
 
 impl CoveredKeys {
-    /// What a stored cursor says.
+    /// Restores the state from a stored cursor.
     ///
     /// # Errors
     ///
-    /// A token that the runtime did not write.
+    /// Returns an error if the runtime did not write the token.
     pub(super) fn restore(cursor: CursorUpdate<'_>) -> Result<Self, TokenError> {
         let stored = match cursor.token() {
             Some(token) => RuntimeToken::decode(token)?,
@@ -54,7 +54,7 @@ impl CoveredKeys {
         })
     }
 
-    /// Takes in what the mark has passed; tells how many items and how many bytes.
+    /// Adds the items that the watermark has passed. Returns their number and their size in bytes.
     pub(super) fn advance(&mut self, mark: &mut ItemWatermark, page: &Page) -> (u64, u64) {
         let passed = mark.advance();
         let (mut items, mut bytes) = (0, 0);
@@ -74,22 +74,22 @@ impl CoveredKeys {
         (items, bytes)
     }
 
-    /// Where the connector goes on listing.
+    /// Returns the cursor from which the connector continues the listing.
     pub(super) fn listed_from(&self) -> CursorUpdate<'_> {
         cursor(&self.key, &self.connector_token)
     }
 
-    /// The last finished key, if there is one.
+    /// Returns the last finished key, if there is one.
     pub(super) fn key(&self) -> Option<&[u8]> {
         Some(self.key.as_slice()).filter(|key| !key.is_empty())
     }
 
-    /// The cursor to store.
+    /// Returns the cursor to store.
     pub(super) fn cursor(&self) -> CursorUpdate<'_> {
         cursor(&self.key, &self.token)
     }
 
-    /// The cursor to end with: that of a shard without items stands at its start (DESIGN Q2).
+    /// Returns the cursor of the completed shard: for a shard without items, its start (DESIGN Q2).
     pub(super) fn final_cursor<'a>(&'a self, start: &'a [u8]) -> CursorUpdate<'a> {
         let at = self.key().unwrap_or(if start.is_empty() { LEAST_KEY } else { start });
         cursor(at, &self.token)
@@ -106,7 +106,7 @@ impl CoveredKeys {
                 self.accumulator.add(item.key());
                 self.unread += 1;
             }
-            // Not a key of the source any more, so a later count will not find it either.
+            // The key is not in the source any more, so a later recount does not find it either.
             Settled::Gone => {}
         }
     }
@@ -126,7 +126,7 @@ impl CoveredKeys {
     }
 }
 
-/// The first of all keys: where an unbounded shard without items ends.
+/// The smallest key: the final cursor of a shard without items and without a start.
 const LEAST_KEY: &[u8] = &[0];
 
 fn cursor<'a>(key: &'a [u8], token: &'a [u8]) -> CursorUpdate<'a> {
@@ -136,7 +136,7 @@ fn cursor<'a>(key: &'a [u8], token: &'a [u8]) -> CursorUpdate<'a> {
         .expect("keys come from pages and ranges, and tokens leave room for the runtime's part")
 }
 
-// Numbers only.
+// Numbers only: keys must not reach a log.
 impl fmt::Debug for CoveredKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CoveredKeys")

@@ -1,4 +1,4 @@
-//! Items on their way to the processor and back.
+//! Submits items to the processor and handles their results.
 
 use std::time::Duration;
 
@@ -17,30 +17,32 @@ use crate::watermark::Settled;
 /// in the next step, so this bounds the delay.
 pub const COLLECT_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often in a row an item may come back untried, without any other being settled meanwhile,
-/// before it counts as failed: a handler that gets round to nothing does not get round to it
-/// either.
+/// How often in a row an item may be returned untried, without another being settled, before it
+/// fails for good: a handler that makes no progress at all will not process this item either.
 const MAX_UNDONE: u32 = 16;
 
-/// An item that is not tried again in this lease.
+/// The retry time of an item that is not tried again under this lease.
 const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
 
 impl ShardTask {
-    /// Gives items to the processor until it has enough; tells when more may be given, if that was
-    /// what stopped it.
+    /// Submits items until the processor is full. Returns when the throttle permits more, if it
+    /// stopped the loop.
     pub(super) fn submit<B>(
         &mut self,
         now: LogicalTime,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Option<LogicalTime>, Broken> {
+        // One by one after crashes: the cursor must stop right before the fatal key.
         let most = if self.cautious > 0 { 1 } else { context.processor.capacity() };
         while self.submitted < most {
             let Some(index) = self.next_item(now, most) else { break };
-            if self.was_tried_before(now, index) {
+            if self.apply_cached_result(now, index) {
                 self.advance(context);
                 continue;
             }
             let item = self.page.item(index).expect("the mark follows this page");
+            // The throttle is asked before the item is marked as started: an item that is delayed
+            // can still be split off.
             if let Some(until) = context.throttle.take(now, item.size_hint().unwrap_or(0)) {
                 return Ok(Some(until));
             }
@@ -50,6 +52,7 @@ impl ShardTask {
             if let Some(retrying) = self.retrying.get_mut(&index) {
                 retrying.retry_at = None;
             }
+            // Counted before the call: a processor that fails may have started the item.
             self.submitted += 1;
             context.processor.submit(Work {
                 ticket: index,
@@ -62,17 +65,19 @@ impl ShardTask {
         Ok(None)
     }
 
-    /// Whether a thread of this process has finished the item, or tried it often enough, before it
-    /// was cut off with the rest of its shard. Then that is what becomes of it.
-    fn was_tried_before(&mut self, now: LogicalTime, index: usize) -> bool {
+    /// Applies the cached result of the item at `index`, if a thread of this process processed it
+    /// before it was split off. Returns whether the item needs no further try.
+    fn apply_cached_result(&mut self, now: LogicalTime, index: usize) -> bool {
+        // A started item has its own result; the cache is only for the first try.
         if self.mark.is_in_flight(index) {
             return false;
         }
-        let Some(left) = self.result_cache.as_ref().and_then(|it| it.take(now, self.key_at(index)))
+        let Some(cached) =
+            self.result_cache.as_ref().and_then(|it| it.take(now, self.key_at(index)))
         else {
             return false;
         };
-        match left {
+        match cached {
             CachedResult::Settled(settled) => {
                 self.mark.start();
                 self.settle_item(index, settled);
@@ -83,29 +88,29 @@ impl ShardTask {
                 let hopeless = failures >= self.config.item_tries;
                 if hopeless {
                     self.mark.start();
-                    self.set_aside(index);
+                    self.park_item(index);
                 }
                 hopeless
             }
         }
     }
 
-    /// Remembers what became of the items from `point` on, which are another shard's now.
-    pub(super) fn leave_behind(&self, now: LogicalTime, point: &[u8]) {
+    /// Caches the results of the items from `point` on, which belong to another shard now.
+    pub(super) fn cache_results(&self, now: LogicalTime, point: &[u8]) {
         let Some(result_cache) = &self.result_cache else { return };
-        let is_cut_off = |index: &usize| self.key_at(*index) >= point;
-        for index in (self.mark.mark()..self.page.len()).filter(is_cut_off) {
+        let is_split_off = |index: &usize| self.key_at(*index) >= point;
+        for index in (self.mark.mark()..self.page.len()).filter(is_split_off) {
             let failures = self.retrying.get(&index).map_or(0, |item| item.failures);
-            let left = match self.mark.settled(index) {
+            let result = match self.mark.settled(index) {
                 Some(settled) => CachedResult::Settled(settled),
                 None if failures > 0 => CachedResult::Failed(failures),
                 None => continue,
             };
-            result_cache.leave(now, self.key_at(index), left);
+            result_cache.insert(now, self.key_at(index), result);
         }
     }
 
-    /// Takes reports in, and moves the mark.
+    /// Collects reports, and advances the watermark.
     pub(super) fn collect<B>(
         &mut self,
         now: LogicalTime,
@@ -116,13 +121,15 @@ impl ShardTask {
         for report in reports.drain(..) {
             self.take_report(now, report, context);
         }
+        // Reports that were collected before an error are valid, so the watermark advances in any
+        // case.
         self.reports = reports;
         self.advance(context);
         collected
     }
 
-    /// Nothing is with the processor: waits for the throttle, or for the next retry, and records
-    /// progress meanwhile.
+    /// Waits for the throttle or the next retry while no item is with the processor; checkpoints
+    /// first if that is due.
     pub(super) fn wait_for_items(
         &mut self,
         now: LogicalTime,
@@ -160,7 +167,8 @@ impl ShardTask {
     fn take_report<B>(&mut self, now: LogicalTime, report: Report, context: &TaskContext<'_, B>) {
         let Report { ticket, result } = report;
         let waits = self.retrying.get(&ticket).is_some_and(|item| item.retry_at.is_some());
-        // A report of something that is not with the processor cannot be about an item of ours.
+        // A report about an item that is not with the processor is a handler's mistake. Counting it
+        // would make `submitted` wrong and settle an item that may still be in flight.
         if waits || !self.mark.is_in_flight(ticket) {
             return;
         }
@@ -195,19 +203,21 @@ impl ShardTask {
                 self.settle_item(index, Settled::Unread);
             }
             Reaction::Park(cause) => {
+                // The whole shard is parked: the cause (such as a missing permission) concerns all
+                // of its items. The item stays unsettled, so the cursor stops before it.
                 self.decision.get_or_insert_with(|| Decision::Park(park_reason(cause)));
                 self.put_off(index);
             }
-            // The enum of the contract may grow; trying again is safe, and bounded.
+            // The contract's enum may grow. A retry is safe and bounded.
             Reaction::Retry | _ => self.failed(now, index, &error.to_string(), context),
         }
     }
 
-    /// Given again at once: nothing was tried. A handler that never gets round to an item fails it.
+    /// Schedules an item that was returned untried. After [`MAX_UNDONE`] times it fails for good.
     fn undone<B>(&mut self, now: LogicalTime, index: usize, context: &TaskContext<'_, B>) {
         let settles = self.settles;
         let item = self.retrying.entry(index).or_insert(Retrying::NEW);
-        // Something was finished since: a program that is ended now and then gets on.
+        // Another item was settled since, so the handler makes progress: count from the start.
         if item.settles != settles {
             (item.settles, item.undone) = (settles, 0);
         }
@@ -239,13 +249,14 @@ impl ShardTask {
     fn hopeless<B>(&mut self, index: usize, message: &str, context: &TaskContext<'_, B>) {
         let key = self.key_at(index);
         context.observer.observe(Event::Failed { key, message, again: false });
-        self.set_aside(index);
+        self.park_item(index);
     }
 
-    /// Decides to set an item aside.
-    fn set_aside(&mut self, index: usize) {
+    /// Decides to park an item.
+    fn park_item(&mut self, index: usize) {
         self.put_off(index);
-        // The smallest one is first; whoever takes what follows meets the others again.
+        // The smallest index is parked first, because the split after it moves the others to
+        // another shard, where they fail again.
         match &mut self.decision {
             None => self.decision = Some(Decision::ParkItem(index)),
             Some(Decision::ParkItem(first)) => *first = index.min(*first),
@@ -255,19 +266,19 @@ impl ShardTask {
         }
     }
 
-    /// Keeps an item unsettled without trying it again.
+    /// Keeps an item unsettled without another try, so that the cursor stops before it.
     fn put_off(&mut self, index: usize) {
         let item = self.retrying.entry(index).or_insert(Retrying::NEW);
         item.retry_at = Some(NEVER);
     }
 
-    /// The first item that was put off, if one was.
+    /// Returns the first item that was put off, if there is one.
     pub(super) fn hopeless_item(&self) -> Option<usize> {
         let mut items = self.retrying.iter();
         items.find(|(_, item)| item.retry_at == Some(NEVER)).map(|(index, _)| *index)
     }
 
-    /// What is to be given to the processor next, if anything is.
+    /// Returns the item to submit next, if there is one.
     fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
         if self.is_pausing() {
             return None;
@@ -277,8 +288,8 @@ impl ShardTask {
                 self.due_before(now, self.page.len()).or_else(|| self.fresh_item(most))
             }
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
-            // Nothing new is begun. What waits for another try is tried, so that nothing behind it
-            // is done once more by whoever goes on.
+            // No new item is started. Pending retries are made, so that the next lease holder does
+            // not repeat the finished items after them.
             None | Some(Decision::Release | Decision::Freeze) => {
                 self.due_before(now, self.page.len())
             }
@@ -286,8 +297,9 @@ impl ShardTask {
         }
     }
 
-    /// The next item of the page. Behind one that waits for another try no more is begun than a
-    /// checkpoint would record, or than the processor takes at once: a crash repeats all of it.
+    /// Returns the next unstarted item of the page. After an item that waits for a retry, at most
+    /// as many items are started as a checkpoint covers or the processor holds, because a crash
+    /// repeats all of them.
     fn fresh_item(&self, most: usize) -> Option<usize> {
         let ahead = self.mark.ahead();
         let room =
@@ -295,7 +307,7 @@ impl ShardTask {
         self.mark.next().filter(|_| room)
     }
 
-    /// Whether an item waits for another try.
+    /// Returns whether an item waits for a retry.
     pub(super) fn has_retries(&self) -> bool {
         self.retries_before(self.page.len()).next().is_some()
     }
@@ -304,7 +316,7 @@ impl ShardTask {
         self.retries_before(index).find(|(_, at)| *at <= now).map(|(index, _)| index)
     }
 
-    /// The items before `index` that wait to be tried again, and until when.
+    /// Returns the items before `index` that wait for a retry, and their times.
     pub(super) fn retries_before(
         &self,
         index: usize,
@@ -317,9 +329,9 @@ impl ShardTask {
         self.page.item(index).map_or(&[], |item| item.key())
     }
 
-    /// Sets the item at `index` aside: cuts off what follows it, then parks what is left.
+    /// Parks the item at `index`: splits off everything after it, then parks the rest.
     ///
-    /// Everything before the item is recorded, so that what is left is the item alone.
+    /// Everything before the item is checkpointed, so the rest is the item alone.
     pub(super) fn isolate<B>(&mut self, index: usize, context: &TaskContext<'_, B>) {
         let (reason, key) = (ParkReason::Poisoned, Some(self.key_at(index)));
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
@@ -331,8 +343,7 @@ impl ShardTask {
         });
     }
 
-    /// Where to cut so that the item at `index` is the last in front of the cut; `None` if there is
-    /// no key behind it in the range.
+    /// Returns the split point right after the item at `index`; `None` if the range ends there.
     pub(super) fn point_behind(&self, index: usize) -> Option<Box<[u8]>> {
         let mut point = [0; MAX_KEY_SIZE];
         let len = key_successor_into(self.key_at(index), &mut point)?;

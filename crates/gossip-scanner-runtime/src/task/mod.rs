@@ -1,4 +1,4 @@
-//! One shard's life under one lease.
+//! Processes one shard under one lease.
 //!
 //! ```text
 //!  restore ─► list ─► process ─► checkpoint ─► … ─► complete
@@ -6,20 +6,20 @@
 //!               └────────┴── retry with backoff
 //! ```
 //!
-//! A [`ShardTask`] is a machine that is stepped. Each step does at most one thing that takes time:
-//! it lists a page, gives items to the processor, waits for reports, or calls the coordinator once.
+//! A [`ShardTask`] is a state machine. Each step performs at most one operation that takes time: it
+//! lists a page, submits items to the processor, waits for reports, or calls the coordinator once.
 //! Coordinator, connector, processor, time and the seed of its jitter are arguments, so threads and
-//! a simulator drive the same code.
+//! a simulator run the same code.
 //!
-//! It never renews its lease: a worker renews all of its leases together, and tells the task
-//! ([`ShardTask::renewed`], [`ShardTask::lost`]).
+//! It never renews its lease: a worker renews all of its leases together and reports the result to
+//! the task ([`ShardTask::renewed`], [`ShardTask::lost`]).
 //!
 //! # Invariants
 //!
 //! - The cursor that is stored never covers an item whose results are not durable.
-//! - Nothing is given to the processor when the lease has ended by the task's own time.
-//! - An operation that may have happened is repeated with its own id until it is answered.
-//! - A shard that ends here was completed, parked or released, or somebody else decides about it.
+//! - No item is submitted to the processor after the lease deadline has passed on the task's clock.
+//! - An operation that may have been applied is retried with the same id until it is answered.
+//! - A task ends with its shard completed, parked or released, or without the lease.
 
 mod covered_keys;
 mod items;
@@ -59,14 +59,14 @@ use crate::processor::{Broken, Processor, Report};
 use crate::throttle::Throttle;
 use crate::watermark::ItemWatermark;
 
-/// How a task works; the same for all tasks of a worker.
+/// The settings of a task; the same for all tasks of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskConfig {
-    /// Record progress after this many items.
+    /// Checkpoint after this many items.
     pub checkpoint_items: u64,
-    /// Record progress after this many ticks, if there is any.
+    /// Checkpoint after this many ticks, if there is progress.
     pub checkpoint_ticks: u64,
-    /// How often an item is tried before it is set aside; at least one.
+    /// How often an item is tried before it fails for good; at least one.
     pub item_tries: u32,
     /// How often in a row listing may fail before the shard is parked.
     pub listing_tries: u32,
@@ -82,21 +82,22 @@ pub struct TaskConfig {
     pub cut: Cut,
 }
 
-/// Where a shard is split when nobody names a key.
+/// Where a shard is split if the request names no key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "known keys, or bytes alone")]
 pub enum Cut {
-    /// In the middle of the keys that are left, from the listed page or a sample of what remains.
+    /// In the middle of the remaining keys, from the listed page or a sample of the remaining
+    /// range.
     #[default]
     Learned,
-    /// Halfway between the bytes of cursor and end, whatever lies there: what is left when a source
-    /// cannot be sampled, and the baseline of the makespan table.
+    /// Halfway between cursor and end as byte strings, wherever the keys are: the fallback for a
+    /// source that cannot be sampled, and the baseline of the makespan table.
     Bytes,
 }
 
 impl TaskConfig {
-    /// Whether a shard that was granted this often since its last progress is parked if that
-    /// happens once more (DESIGN Q13).
+    /// Returns whether this number of grants without progress uses up the attempts of a shard: one
+    /// more grant would park it (DESIGN Q13).
     #[must_use]
     pub fn is_last_chance(&self, attempts: u32) -> bool {
         self.shard_retries.is_some_and(|max| attempts > max)
@@ -104,8 +105,8 @@ impl TaskConfig {
 }
 
 impl Default for TaskConfig {
-    /// A crash repeats at most a second of work, or a thousand items: at 10⁵ items a second that is
-    /// a hundred checkpoints a second, which the embedded store takes with ease.
+    /// A crash repeats at most a second of work or a thousand items. At 10⁵ items per second that
+    /// is a hundred checkpoints per second, well within the capacity of the embedded store.
     fn default() -> Self {
         Self {
             checkpoint_items: 1000,
@@ -121,7 +122,7 @@ impl Default for TaskConfig {
     }
 }
 
-/// What a task works with. The worker lends it for each step.
+/// The collaborators of a task. The worker lends them for each step.
 pub struct TaskContext<'g, B> {
     /// The handle of the task's thread.
     pub coordinator: &'g mut B,
@@ -141,13 +142,13 @@ impl<B> fmt::Debug for TaskContext<'_, B> {
     }
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle each of them")]
 pub enum TaskStep {
     /// Step again.
     Continue,
-    /// There is nothing to do before this time, unless an order comes.
+    /// There is nothing to do before this time, unless a request arrives.
     Wait(LogicalTime),
     /// The task is over.
     Over(TaskOutcome),
@@ -159,19 +160,19 @@ pub enum TaskStep {
 pub enum TaskOutcome {
     /// Every item was covered.
     Completed,
-    /// The shard was set aside.
+    /// The shard was parked.
     Parked(ParkReason),
-    /// It was given back, with its progress recorded.
+    /// The shard was released with its progress.
     Released,
-    /// It was handed to another worker, with its progress.
+    /// The shard was handed off to another worker with its progress.
     Moved,
-    /// Somebody else owns it now, or it is over.
+    /// The lease is lost, or the shard has ended.
     Lost,
-    /// The run ended meanwhile.
+    /// The run ended.
     RunOver(RunStatus),
-    /// The store failed for too long, or for good.
+    /// The store failed for too long or permanently.
     StoreFailed(InfraError),
-    /// The processor cannot work; the shard was given back.
+    /// The processor is unusable; the shard was released.
     Broken(Broken),
 }
 
@@ -179,18 +180,18 @@ pub enum TaskOutcome {
 pub struct ShardTask {
     config: TaskConfig,
     lease: Lease,
-    /// Grants since the last progress, as the store has it: none when some was recorded.
+    /// Grants since the last progress, as stored: 0 after a checkpoint with progress.
     attempts: u32,
-    /// Whether another shard of the process wants to be alone.
+    /// Whether another shard of the process is to be processed alone.
     pause_requested: bool,
-    /// Only narrows.
+    /// The range of the shard; it never grows under a lease.
     spec: ShardSpec,
     covered: CoveredKeys,
     /// Dropped after an error and when the range is narrowed; opened again from `covered`.
     listing: Option<CheckedEnumeration>,
     page: Page,
     mark: ItemWatermark,
-    /// Failed items of the page, by index; each waits for its next try or is with the processor.
+    /// Failed items of the page, by index. Each waits for its next try or is with the processor.
     retrying: BTreeMap<usize, Retrying>,
     /// How many items are with the processor.
     submitted: usize,
@@ -198,56 +199,57 @@ pub struct ShardTask {
     settles: u64,
     reports: Vec<Report>,
     ops: OpIds,
-    /// The operation under way, with its id: it is repeated until it is answered.
+    /// The operation in flight, with its id: it is retried until it is answered.
     pending: Option<(Operation, OpId)>,
-    /// Since when the store fails; `None` if its last answer was a good one.
+    /// Since when the store fails; `None` if it answered the last operation.
     store_fails_since: Option<LogicalTime>,
     saved_at: LogicalTime,
     backoff: Backoff,
     listing_failures: u32,
-    /// Nothing is done before this time.
+    /// The task waits until this time.
     wait_until: Option<LogicalTime>,
-    /// What was decided about the shard as a whole; the first decision stands.
+    /// The decision about the shard as a whole; the first one is kept.
     decision: Option<Decision>,
-    /// Items left to be processed one by one, each recorded before the next begins.
+    /// How many items are still to be processed one by one, each checkpointed before the next
+    /// starts.
     cautious: u64,
     /// Whether the next grant without progress would park the shard.
     last_chance: bool,
-    /// What an administrator asked and was not done yet.
+    /// A requested split that was not served yet.
     split: Option<ShardAction>,
-    /// Where it is still to be cut, in order; the last one first.
+    /// Split points that are still to be used, in ascending order; the last one is used first.
     cuts: Vec<Box<[u8]>>,
-    /// How it ended without an operation of its own.
+    /// The outcome, if the task ended without an operation of its own.
     ended: Option<TaskOutcome>,
-    /// What other threads of the process have left of items that are this shard's now.
+    /// Results of items that other threads of the process had processed before a split.
     result_cache: Option<Arc<ResultCache>>,
 }
 
 /// An item that failed.
 #[derive(Clone, Copy, Debug)]
 struct Retrying {
-    /// How often it was tried in vain.
+    /// How often it failed.
     failures: u32,
-    /// How often it was handed back untried since something was settled.
+    /// How often it was returned untried since another item was settled.
     undone: u32,
-    /// How many items were settled when it was last handed back.
+    /// How many items were settled when it was last returned untried.
     settles: u64,
     /// When it may be tried again; `None` while it is with the processor.
     retry_at: Option<LogicalTime>,
 }
 
-/// What is to become of the shard when the items under way are settled.
+/// What happens to the shard when its in-flight items are settled.
 #[derive(Clone, Debug)]
 enum Decision {
-    /// Set it aside.
+    /// Park it.
     Park(ParkReason),
-    /// Set the item at this index of the page aside, alone if that is possible.
+    /// Park the item at this index of the page, alone if possible.
     ParkItem(usize),
-    /// Give it back.
+    /// Release it.
     Release,
-    /// Give it back: the processor cannot work.
+    /// Release it, because the processor is unusable.
     GiveUp(Broken),
-    /// Do nothing more until it is known who has it: it is being moved.
+    /// Do nothing until the handoff has ended.
     Freeze,
 }
 
@@ -262,22 +264,22 @@ enum Operation {
     Split(Box<[u8]>),
 }
 
-/// From this many grants on without progress something in the shard may be killing its owners: from
-/// then on items are processed one by one, so that the cursor stops right in front of it.
+/// From this many grants without progress on, a key of the shard may be killing its workers. Items
+/// are then processed one by one, so that the cursor stops right before that key.
 const CAUTION_FROM: u32 = 2;
 
-/// How long a task that stands still rests between two looks, in ticks; it is woken before.
+/// How often a frozen or paused task is stepped, in ticks; a notification wakes it earlier.
 const FROZEN_POLL_TICKS: u64 = 100;
 
-/// How many items are processed so. The killer is among those that were listed and not recorded
-/// when the last owner died, which are fewer than two pages.
+/// How many items are processed one by one. The fatal key is among those that were listed and not
+/// checkpointed at the last crash, which are fewer than two pages.
 const CAUTIOUS_ITEMS: u64 = 2 * MAX_PAGE_ITEMS as u64;
 
 impl ShardTask {
-    /// Takes over a shard that was just acquired, at `now`.
+    /// Returns the task of a shard that was acquired at `now`.
     ///
-    /// A token that the runtime did not write is not believed: the task's first and only act is
-    /// then to park the shard as poisoned, because what its cursor covers cannot be told.
+    /// If the cursor's token was not written by the runtime, it is unknown which keys the cursor
+    /// covers. The task then parks the shard as poisoned and does nothing else.
     #[must_use]
     pub fn restore(
         config: TaskConfig,
@@ -322,25 +324,27 @@ impl ShardTask {
         }
     }
 
-    /// The same with what threads of one process leave to each other.
+    /// Returns the task with the result cache of its process.
     pub(crate) fn with_result_cache(self, result_cache: &Arc<ResultCache>) -> Self {
         Self { result_cache: Some(Arc::clone(result_cache)), ..self }
     }
 
-    /// Does the next thing.
+    /// Performs the next step.
     pub fn step<B>(&mut self, now: LogicalTime, context: &mut TaskContext<'_, B>) -> TaskStep
     where
         B: CoordinationFacade,
     {
+        // An operation in flight is still retried after the deadline: its first try may have been
+        // applied, and only the store can say so.
         let has_ended = now >= self.lease.deadline();
         let is_over = has_ended && self.pending.is_none();
         if let Some(outcome) = self.ended.take().or_else(|| is_over.then_some(TaskOutcome::Lost)) {
             self.forget_items(context);
             return TaskStep::Over(outcome);
         }
-        // A decision does not wait for the next item, nor an order for the throttle. An operation
-        // that failed does wait.
-        let is_decided = self.is_decided() && (self.submitted == 0 || self.splits_ahead());
+        // A decision does not wait for the next item, and a request does not wait for the throttle.
+        // A failed operation keeps its backoff.
+        let is_decided = self.is_decided() && (self.submitted == 0 || self.splits_after_started());
         let until = self.wait_until.take().filter(|until| now < *until);
         if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
@@ -355,19 +359,20 @@ impl ShardTask {
         self.work(now, context)
     }
 
-    /// The lease, whose deadline follows the renewals.
+    /// Returns the lease; its deadline follows the renewals.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// Lists, or gives out items and takes reports in.
+    /// Lists a page, or submits items and collects reports.
     fn work<B>(&mut self, now: LogicalTime, context: &mut TaskContext<'_, B>) -> TaskStep {
+        // Items in flight are finished first; a pause never interrupts an item.
         if self.is_pausing() && self.submitted == 0 {
-            return self.rest(now);
+            return self.pause(now);
         }
         if self.submitted == 0 && self.mark.is_finished() {
-            return self.turn_page(now, context);
+            return self.next_page(now, context);
         }
         let throttled = match self.submit(now, context) {
             Ok(throttled) => throttled,
@@ -385,8 +390,8 @@ impl ShardTask {
         TaskStep::Continue
     }
 
-    /// Begins nothing for a while: records what is finished, and waits.
-    fn rest(&mut self, now: LogicalTime) -> TaskStep {
+    /// Starts no item: checkpoints pending progress, then waits.
+    fn pause(&mut self, now: LogicalTime) -> TaskStep {
         if self.covered.unsaved > 0 {
             self.begin(Operation::Checkpoint);
             return TaskStep::Continue;
@@ -394,14 +399,16 @@ impl ShardTask {
         TaskStep::Wait(now.saturating_add(FROZEN_POLL_TICKS))
     }
 
-    /// No item can be processed: what was finished is recorded, and the shard given back.
+    /// Drops all items and releases the shard, because the processor is unusable.
     fn give_up<B>(&mut self, broken: Broken, context: &mut TaskContext<'_, B>) -> TaskStep {
         self.forget_items(context);
         self.decide(Decision::GiveUp(broken))
     }
 
-    /// Everything that was started is settled: gets more, or ends the shard.
-    fn turn_page<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) -> TaskStep {
+    /// Lists the next page, or completes the shard after the last one.
+    fn next_page<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) -> TaskStep {
+        // A page is exhausted only in the listing that filled it. After a split or an error
+        // `listing` is `None` and the range must be listed again.
         if self.listing.is_some() && self.page.is_exhausted() {
             self.begin(Operation::Complete);
             return TaskStep::Continue;
@@ -412,16 +419,16 @@ impl ShardTask {
                 self.backoff.reset();
                 self.mark.begin(self.page.len());
                 self.retrying.clear();
-                self.leave_suspect_alone();
+                self.isolate_suspect();
                 TaskStep::Continue
             }
             Err(error) => self.listing_failed(now, error, context.observer),
         }
     }
 
-    /// On the last chance of a shard, cuts off everything behind its next key. If that key kills
-    /// the owner again, it is parked alone, and what follows has a try of its own.
-    fn leave_suspect_alone(&mut self) {
+    /// On the last attempt of a shard, splits off everything after its next key. If that key
+    /// crashes the worker again, it is parked alone and the rest gets attempts of its own.
+    fn isolate_suspect(&mut self) {
         if !std::mem::take(&mut self.last_chance) {
             return;
         }
@@ -451,12 +458,12 @@ impl ShardTask {
     ) -> TaskStep {
         observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
         let listing = self.listing.take();
-        // The page is empty now, and everything on it was settled.
+        // The failed listing left the page empty, and its items were settled before.
         self.forget_page();
         let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
             Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
-            // Skipping is for items; a source that answers so for a whole listing tries again.
+            // Skipping applies to items. A source that returns it for a whole listing is retried.
             Reaction::Retry | Reaction::SkipGone | Reaction::SkipUnread | _ => {
                 self.listing_failures += 1;
                 if self.listing_failures >= self.config.listing_tries {
@@ -467,8 +474,8 @@ impl ShardTask {
         }
     }
 
-    /// Sets aside what cannot be listed: cuts off what lies behind it, if that is known, and parks
-    /// what is left.
+    /// Parks a range that cannot be listed. If the key where the failure ends is known, splits off
+    /// everything from there first.
     fn park_in_front_of(&mut self, behind: Option<&[u8]>, reason: ParkReason) -> TaskStep {
         if let Some(point) = behind.and_then(|behind| self.admissible(behind)) {
             self.begin(Operation::Split(point));
@@ -476,10 +483,12 @@ impl ShardTask {
         self.decide(Decision::Park(reason))
     }
 
-    /// Something was decided, and nothing that it concerns is under way: does it, progress first.
+    /// Carries out the decision: checkpoints pending progress first, so that no finished item is
+    /// repeated.
     fn settle<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) -> TaskStep {
         if matches!(self.decision, Some(Decision::Freeze)) {
-            // The cursor travels with the offer, which is somebody else's business.
+            // No checkpoint: the cursor travels with the offer, and the coordinator refuses operations
+            // on an offered shard.
             return TaskStep::Wait(now.saturating_add(FROZEN_POLL_TICKS));
         }
         if self.covered.unsaved > 0 {
@@ -498,11 +507,11 @@ impl ShardTask {
         TaskStep::Continue
     }
 
-    /// Whether no more items are to be tried.
+    /// Returns whether no more items are to be tried.
     ///
-    /// Those before an item that is set aside still are, so that it is set aside alone; and whoever
-    /// goes on with a shard that is split, given back or moved finds nothing behind the cursor that
-    /// was done.
+    /// Retries before a failed item are still made, so that it is parked alone. Retries before a
+    /// split, release or handoff are made, too, so that the next lease holder does not repeat items
+    /// after the cursor.
     fn is_decided(&self) -> bool {
         match self.decision {
             None => (self.split.is_some() || !self.cuts.is_empty()) && !self.has_retries(),
@@ -517,6 +526,8 @@ impl ShardTask {
         TaskStep::Continue
     }
 
+    // A fresh id per operation, and the same id for its retries: a retry of an operation that was
+    // applied returns the first result.
     fn begin(&mut self, operation: Operation) {
         debug_assert!(self.pending.is_none(), "one operation at a time");
         self.pending = Some((operation, self.ops.fresh()));
@@ -529,7 +540,8 @@ impl ShardTask {
     }
 
     fn checkpoint_is_due(&self, now: LogicalTime) -> bool {
-        // Who is to rest may do so when its first progress is recorded.
+        // One by one: the cursor must stop right before a fatal key. Pause requested: the task may
+        // pause only after its first progress is stored.
         if (self.cautious > 0 || self.pause_requested) && self.covered.unsaved > 0 {
             return true;
         }
@@ -537,13 +549,13 @@ impl ShardTask {
         by_time || self.covered.unsaved >= self.config.checkpoint_items
     }
 
-    /// When what is not recorded has waited long enough; `None` if there is nothing.
+    /// Returns when a checkpoint is due by time; `None` if there is no progress to store.
     fn checkpoint_due_at(&self) -> Option<LogicalTime> {
         let due = self.saved_at.saturating_add(self.config.checkpoint_ticks);
         (self.covered.unsaved > 0).then_some(due)
     }
 
-    fn drop_everything<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
+    fn drop_lease<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
         self.forget_items(context);
         TaskStep::Over(TaskOutcome::Lost)
     }
@@ -554,13 +566,13 @@ impl ShardTask {
         self.forget_page();
     }
 
-    /// What was not started is listed again, behind what was.
+    /// Drops the unstarted items of the page; they are listed again, after the started ones.
     fn forget_unstarted(&mut self) {
         self.mark.cut_short();
         self.listing = None;
     }
 
-    /// The page is listed again from the cursor.
+    /// Drops the page; it is listed again from the cursor.
     fn forget_page(&mut self) {
         debug_assert!(self.submitted == 0, "items are settled or abandoned first");
         self.mark.abandon();
@@ -582,13 +594,13 @@ impl fmt::Debug for ShardTask {
     }
 }
 
-/// The coordinator's name for what a connector says.
+/// Returns the coordinator's reason for a connector's cause.
 const fn park_reason(cause: ParkCause) -> ParkReason {
     match cause {
         ParkCause::PermissionDenied => ParkReason::PermissionDenied,
         ParkCause::NotFound => ParkReason::NotFound,
         ParkCause::Poisoned => ParkReason::Poisoned,
-        // The connector's enum may grow; a cause that is not known here needs a person.
+        // The connector's enum may grow. An unknown cause needs an operator.
         _ => ParkReason::Other,
     }
 }

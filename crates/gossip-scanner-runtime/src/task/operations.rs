@@ -1,4 +1,4 @@
-//! Calls of the coordinator, each repeated until it is answered.
+//! Coordinator operations, each retried until it is answered.
 
 use gossip_contracts::coordination::{ShardSpec, plan_split_residual_at_point};
 use gossip_contracts::identity::{LogicalTime, OpId};
@@ -9,16 +9,16 @@ use super::refusal::Refusal;
 use super::{Decision, Operation, ShardTask, TaskContext, TaskOutcome, TaskStep};
 use crate::observer::{Event, Observer};
 
-/// What an answered operation leads to.
+/// The effect of an answered operation.
 enum Answered {
-    /// Go on.
-    Went,
-    /// The shard is over.
+    /// The task continues.
+    Continue,
+    /// The task is over.
     Over(TaskOutcome),
 }
 
 impl ShardTask {
-    /// Sends the operation that is under way.
+    /// Sends the operation in flight.
     pub(super) fn perform<B>(
         &mut self,
         now: LogicalTime,
@@ -32,15 +32,15 @@ impl ShardTask {
             Operation::Checkpoint => self.checkpoint(now, op_id, context),
             Operation::Complete => self.complete(now, op_id, context),
             Operation::Park(reason) => self.park(now, *reason, op_id, context),
-            Operation::Release(mode) => self.give_back(now, *mode, op_id, context),
-            Operation::Split(point) => self.cut_off(now, point, op_id, context),
+            Operation::Release(mode) => self.send_release(now, *mode, op_id, context),
+            Operation::Split(point) => self.split_off(now, point, op_id, context),
         };
         match answer {
             Ok(answered) => {
                 self.store_fails_since = None;
                 self.backoff.reset();
                 match answered {
-                    Answered::Went => TaskStep::Continue,
+                    Answered::Continue => TaskStep::Continue,
                     Answered::Over(outcome) => TaskStep::Over(outcome),
                 }
             }
@@ -56,6 +56,8 @@ impl ShardTask {
     ) -> Result<Answered, Refusal> {
         let (tenant, cursor) = (self.lease.tenant(), self.covered.cursor());
         let saved = context.coordinator.checkpoint(now, tenant, &self.lease, cursor, op_id)?;
+        // Only a checkpoint with progress resets the attempts, here as in the store: otherwise a
+        // shard that never advances would never be parked.
         if self.covered.unsaved > 0 {
             self.attempts = 0;
         }
@@ -63,9 +65,9 @@ impl ShardTask {
         self.saved_at = now;
         context.observer.observe(Event::Checkpointed { shard: self.lease.key() });
         if let Some(request) = saved.into_inner().request {
-            self.asked(now, &request);
+            self.requested(now, &request);
         }
-        Ok(Answered::Went)
+        Ok(Answered::Continue)
     }
 
     fn complete<B: CoordinationFacade>(
@@ -90,7 +92,7 @@ impl ShardTask {
         Ok(Answered::Over(TaskOutcome::Parked(reason)))
     }
 
-    fn give_back<B: CoordinationFacade>(
+    fn send_release<B: CoordinationFacade>(
         &mut self,
         now: LogicalTime,
         mode: ReleaseMode,
@@ -101,8 +103,8 @@ impl ShardTask {
         Ok(Answered::Over(self.released()))
     }
 
-    /// Gives everything from `point` on to a new shard, and goes on with the rest.
-    fn cut_off<B: CoordinationFacade>(
+    /// Splits off everything from `point` on into a new shard, and continues with the rest.
+    fn split_off<B: CoordinationFacade>(
         &mut self,
         now: LogicalTime,
         point: &[u8],
@@ -115,7 +117,10 @@ impl ShardTask {
         let split = context.coordinator.split_residual(now, tenant, &self.lease, &plan, op_id)?;
         let narrowed = ShardSpec::try_from(plan.new_parent());
         self.spec = narrowed.expect("the plan was checked when it was made");
-        self.leave_behind(now, point);
+        // The narrowed range counts from here on: the new shard may be claimed already, so an item
+        // beyond `point` must not be submitted any more. Finished ones go to the cache before the
+        // page is dropped.
+        self.cache_results(now, point);
         match point > self.rest_from() {
             true => self.forget_unstarted(),
             false => self.forget_page(),
@@ -123,7 +128,7 @@ impl ShardTask {
         self.covered.since_cut = 0;
         let (shard, residual) = (self.lease.key(), split.into_inner().residual);
         context.observer.observe(Event::Split { shard, residual });
-        Ok(Answered::Went)
+        Ok(Answered::Continue)
     }
 
     fn refused<B>(
@@ -134,27 +139,30 @@ impl ShardTask {
         context: &mut TaskContext<'_, B>,
     ) -> TaskStep {
         match refusal {
-            Refusal::Lost => self.drop_everything(context),
+            // The new lease holder continues from the last checkpoint. Results of items in flight
+            // here carry our lower fence.
+            Refusal::Lost => self.drop_lease(context),
             Refusal::Declined => {
+                // Later cuts were computed with this one; the shard continues unsplit.
                 self.cuts.clear();
                 TaskStep::Continue
             }
             Refusal::Store(error) => self.store_failed(now, operation, error, context.observer),
-            Refusal::Nonsense(error) => {
+            Refusal::Invalid(error) => {
                 let shard = self.lease.key();
                 context.observer.observe(Event::Refused { shard, error: &error });
-                self.nonsense(context)
+                self.park_after_bug(context)
             }
         }
     }
 
-    /// Our own mistake: the shard is set aside, unless that is what was refused.
-    fn nonsense<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
+    /// Parks the shard after a bug of the runtime, unless parking itself was refused.
+    fn park_after_bug<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
         if matches!(self.decision, Some(Decision::Park(_))) {
-            return self.drop_everything(context);
+            return self.drop_lease(context);
         }
         self.forget_items(context);
-        // Progress that the store does not take is not recorded before the parking.
+        // The store refuses this progress; a checkpoint before parking would be refused again.
         self.covered.unsaved = 0;
         self.decision = Some(Decision::Park(ParkReason::Poisoned));
         TaskStep::Continue
@@ -169,7 +177,7 @@ impl ShardTask {
     ) -> TaskStep {
         let since = *self.store_fails_since.get_or_insert(now);
         let patience = since.saturating_add(self.config.store_patience);
-        // When its lease has ended there is nothing to give back: who leaves does not wait longer.
+        // After the lease deadline there is nothing to release, so a drain does not wait longer.
         let patience = match self.decision {
             Some(Decision::Release | Decision::GiveUp(_)) => patience.min(self.lease.deadline()),
             None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Freeze) => patience,
@@ -178,6 +186,8 @@ impl ShardTask {
             return TaskStep::Over(TaskOutcome::StoreFailed(error));
         }
         observer.observe(Event::StoreFailed { error: &error });
+        // The same id: if the lost reply belonged to a commit that was applied, the retry returns
+        // its result and is not applied twice.
         self.pending = Some(operation);
         self.wait(now)
     }
@@ -192,8 +202,8 @@ impl ShardTask {
         }
     }
 
-    /// Hears a request of an administrator that came with a checkpoint.
-    fn asked(&mut self, now: LogicalTime, request: &PendingRequest) {
+    /// Applies a request that came with a checkpoint.
+    fn requested(&mut self, now: LogicalTime, request: &PendingRequest) {
         if request.is_pending_at(now) {
             self.request(request.action());
         }

@@ -1,28 +1,28 @@
-//! What a refused operation means for a shard's owner.
+//! Maps refused operations to what a lease holder does about them.
 //!
-//! The coordinator has one error for each operation; an owner has only four things to do about any
-//! of them. Enums of another crate may grow, so each match ends with what to do about a refusal
-//! that is not known here: a mistake of ours, which parks the shard.
+//! The coordinator has one error type per operation, but a lease holder has only four reactions.
+//! Enums of other crates may grow, so each match ends with the reaction to an unknown refusal: it
+//! is treated as a bug of the runtime, which parks the shard.
 
 use gossip_coordination::{
     CheckpointError, CompleteError, InfraError, ParkError, ReleaseError, SplitError, StoreRefusal,
 };
 
-/// What an owner does about a refusal.
+/// The reaction to a refusal.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// The shard belongs to somebody else or is over: drop it and go on with others.
+    /// The lease is lost or the shard has ended: drop it and claim another.
     Lost,
-    /// The store failed: try again, if that can help.
+    /// The store failed: retry, if that can help.
     Store(InfraError),
-    /// What was asked cannot be granted, and nothing is wrong: go on without it.
+    /// The request cannot be granted, which is no error: continue without it.
     Declined,
-    /// The operation makes no sense: a mistake of ours, or a token that is not ours.
-    Nonsense(String),
+    /// The operation is invalid: a bug of the runtime, or a foreign token.
+    Invalid(String),
 }
 
-/// Writes a conversion: the variants that mean a lost shard and those that carry the store's
-/// failure are the same everywhere.
+/// Implements a conversion. The variants for a lost lease and for a failure of the store are the
+/// same for every operation.
 macro_rules! refusal {
     ($error:ident: $($more:pat => $meaning:expr),* $(,)?) => {
         impl From<$error> for Refusal {
@@ -33,11 +33,11 @@ macro_rules! refusal {
                     | $error::StaleFence { .. }
                     | $error::LeaseExpired { .. }
                     | $error::ShardTerminal { .. }
-                    // Whoever offered the shard is moving it; only that can go on.
+                    // The shard is offered to another worker; only that handoff may change it.
                     | $error::Offered { .. } => Self::Lost,
                     $error::BackendError(error) => Self::Store(error),
                     $($more => $meaning,)*
-                    error => Self::Nonsense(error.to_string()),
+                    error => Self::Invalid(error.to_string()),
                 }
             }
         }
@@ -50,7 +50,7 @@ refusal!(ParkError:);
 refusal!(ReleaseError:);
 refusal!(SplitError:
     SplitError::RunTerminal { .. } => Self::Declined,
-    // Nothing was changed: the limit of shards is reached, or the cut was a bad one.
+    // Nothing was changed: the limit of shards is reached, or the split point is not admissible.
     SplitError::SplitInvalid(_) | SplitError::ResourceExhausted(_) => Self::Declined,
 );
 

@@ -1,4 +1,4 @@
-//! What others want of a shard's owner.
+//! Requests to a lease holder: pause, freeze, release, split.
 
 use gossip_contracts::connector::{Page, PageItem, PageLimits};
 use gossip_contracts::coordination::{Cursor, ShardSpecRef};
@@ -9,72 +9,75 @@ use gossip_frontier::{KeyBuf, KeyRange, split_points};
 use super::{Cut, Decision, Operation, ShardTask, TaskContext, TaskOutcome};
 use crate::split_policy::SPLIT_KEYS_MIN;
 
-/// From this many keys on what remains is cut into [`LARGE_PARTS`] instead of two: whoever is far
-/// behind the others serves several of them at once, instead of one in each round of asking.
+/// From this many remaining keys on, a split makes [`LARGE_PARTS`] parts instead of two: a shard
+/// that is far behind then serves several idle workers at once, instead of one per request.
 const LARGE_FROM: usize = 256;
 const LARGE_PARTS: usize = 4;
 
-/// Keys that a split looks at to find the middle of what remains.
+/// Keys that a split samples to find the middle of the remaining range.
 const SPLIT_SAMPLE_KEYS: usize = 256;
 
 /// Bytes of those keys: 128 for each.
 const SPLIT_SAMPLE_BYTES: usize = 128 * SPLIT_SAMPLE_KEYS;
 
-// A sample that is full stands for a large rest.
+// A full sample means a large remaining range.
 const _: () = assert!(LARGE_FROM <= SPLIT_SAMPLE_KEYS && LARGE_PARTS <= LARGE_FROM);
 const _: () = assert!(SPLIT_SAMPLE_BYTES >= gossip_contracts::connector::MIN_PAGE_BYTES);
 
 impl ShardTask {
-    /// The lease was renewed until `deadline`. A reply that was overtaken shortens nothing.
+    /// Extends the lease to `deadline`. A reply that arrives out of order never shortens it.
     pub fn renewed(&mut self, deadline: LogicalTime) {
         self.lease.set_deadline(self.lease.deadline().max(deadline));
     }
 
-    /// The lease is gone: whatever is on its way is forgotten at the next step.
+    /// Marks the lease as lost: the next step drops all items and ends the task.
     pub fn lost(&mut self) {
         self.ended = Some(TaskOutcome::Lost);
     }
 
-    /// Asks the shard to stand still when the items under way are finished, because it is to be
-    /// moved. One that ends for another reason does not.
+    /// Asks the shard to freeze for a handoff when its in-flight items are finished. An earlier
+    /// decision takes precedence.
     pub fn freeze(&mut self) {
         self.decision.get_or_insert(Decision::Freeze);
     }
 
-    /// Where the shard stands still, if it does: nothing of it is under way or waits for another
-    /// try, and everything up to this cursor is finished.
+    /// Returns the cursor at which the shard is frozen: no item is in flight or waits for a retry,
+    /// and everything up to the cursor is finished.
     #[must_use]
     pub fn frozen_at(&self) -> Option<Cursor> {
-        let stands = matches!(self.decision, Some(Decision::Freeze));
-        let rests = self.submitted == 0 && self.pending.is_none();
-        let still = stands && rests && !self.has_retries();
-        still.then(|| self.covered.cursor().into())
+        let freezes = matches!(self.decision, Some(Decision::Freeze));
+        let is_idle = self.submitted == 0 && self.pending.is_none();
+        // A pending retry would be lost with the handoff, and the next holder would repeat every item
+        // after it.
+        let is_frozen = freezes && is_idle && !self.has_retries();
+        is_frozen.then(|| self.covered.cursor().into())
     }
 
-    /// It was not moved: goes on where it stood still. What turned out to be hopeless meanwhile is
-    /// set aside, as it would have been.
+    /// Continues after a handoff that did not happen. An item that failed for good while the shard
+    /// was freezing is parked now.
     pub fn unfreeze(&mut self) {
         if matches!(self.decision, Some(Decision::Freeze)) {
             self.decision = self.hopeless_item().map(Decision::ParkItem);
         }
     }
 
-    /// Asks the shard to rest, because another one of the process is to be worked on alone, or not
-    /// to any more. One without progress under its lease goes on until some is recorded: if the
-    /// process died while it rests, that would be held against it.
-    pub fn request_pause(&mut self, held: bool) {
-        self.pause_requested = held;
+    /// Sets whether the shard must pause, because another shard of the process is to be processed
+    /// alone. A shard without progress under its lease continues until some is stored: a crash
+    /// during its pause would count as a failed attempt.
+    pub fn request_pause(&mut self, pause: bool) {
+        self.pause_requested = pause;
     }
 
-    /// Whether the shard rests, with nothing under way: whatever ends the process now is not this
-    /// shard's doing, and is not counted as such.
+    /// Returns whether the shard is paused with nothing in flight: a crash of the process is then
+    /// not caused by this shard and adds no attempt to it.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         let idle = self.submitted == 0 && self.pending.is_none() && self.covered.unsaved == 0;
         self.is_pausing() && idle
     }
 
-    /// Whether the shard is parked if its owner dies now: it has come forward since, or not.
+    /// Returns whether a crash now would park the shard: it has had its last attempt and no
+    /// progress since.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.config.is_last_chance(self.attempts)
@@ -84,19 +87,19 @@ impl ShardTask {
         self.pause_requested && self.attempts == 0
     }
 
-    /// Somebody else took care of the shard, which stood still: the task is over at its next step.
+    /// Ends the task at its next step. Called when the handoff of the frozen shard has ended it.
     pub fn end(&mut self, outcome: TaskOutcome) {
         self.ended = Some(outcome);
     }
 
-    /// Asks for the shard to be given back when the items under way are finished.
+    /// Asks the shard to release its lease when its in-flight items are finished.
     pub fn release(&mut self) {
         self.decision.get_or_insert(Decision::Release);
     }
 
-    /// Hears what an administrator asks.
+    /// Applies a request of an administrator or an idle worker.
     ///
-    /// Moving a shard is not the task's business: a worker hears of that with a renewal.
+    /// Handoffs are not handled here: the worker receives them with a renewal.
     pub fn request(&mut self, action: &ShardAction) {
         match action {
             ShardAction::Release => self.release(),
@@ -104,28 +107,29 @@ impl ShardTask {
                 self.split.get_or_insert_with(|| action.clone());
             }
             ShardAction::HandOff(_) | ShardAction::Withdraw => {}
-            // The coordinator's enum may grow; what is not known here waits until it expires.
+            // The coordinator's enum may grow. An unknown action stays pending until it expires.
             _ => {}
         }
     }
 
-    /// Whether items were finished since the lease was granted, or since the last split.
+    /// Returns whether items were finished since the lease was granted or since the last split.
     #[must_use]
     pub const fn has_progressed(&self) -> bool {
         self.covered.since_cut > 0
     }
 
-    /// Items finished under this lease.
+    /// Returns the number of items finished under this lease.
     #[must_use]
     pub const fn finished(&self) -> u64 {
         self.covered.finished
     }
 
-    /// Whether a split was asked for that concerns nothing under way, and nothing else was decided.
+    /// Returns whether a split was requested that lies after all in-flight items, and nothing else
+    /// was decided.
     ///
-    /// It is then made at once: an item may take minutes, and whoever is idle waits. Where nobody
-    /// names a key, the shard is cut behind everything that was started.
-    pub(super) fn splits_ahead(&self) -> bool {
+    /// Such a split is made at once, because an item may take minutes while another worker is idle.
+    /// If the request names no key, the split point lies after every started item.
+    pub(super) fn splits_after_started(&self) -> bool {
         let ahead = match &self.split {
             Some(ShardAction::Split(Some(asked))) => asked.as_bytes() > self.rest_from(),
             _ => true,
@@ -133,8 +137,8 @@ impl ShardTask {
         self.decision.is_none() && ahead
     }
 
-    /// Splits what remains, if there is a place for it. Several cuts are made from behind, one
-    /// operation each, so that every one of them leaves this shard what is in front of it.
+    /// Serves a split, if there is an admissible split point. Several cuts are made from the last
+    /// to the first, one operation each, so that each leaves the range before it to this shard.
     pub(super) fn serve_split<B>(&mut self, context: &TaskContext<'_, B>) {
         if let Some(ShardAction::Split(asked)) = self.split.take() {
             self.cuts = match asked {
@@ -147,14 +151,15 @@ impl ShardTask {
         }
     }
 
-    /// `key`, if something may remain on both sides of it.
+    /// Returns `key` if both sides of it may contain keys that are not covered.
     pub(super) fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let ahead = self.covered.key().is_none_or(|covered| key > covered);
         let inside = key > self.spec.start() && self.spec.contains_key(key);
         (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())
     }
 
-    /// Keys in order between which there is about as much each, from what is known of the keys.
+    /// Returns split points in ascending order that divide the remaining keys evenly, as far as the
+    /// keys are known.
     fn cuts_of_rest<B>(&self, context: &TaskContext<'_, B>) -> Vec<Box<[u8]>> {
         match self.config.cut {
             Cut::Learned => self.cuts_by_keys(context).unwrap_or_default(),
@@ -162,9 +167,8 @@ impl ShardTask {
         }
     }
 
-    /// The rest of an exhausted page is known exactly. Otherwise the connector is asked for a
-    /// sample of what lies behind the last item that was started; one that gives none is cut by
-    /// bytes.
+    /// Uses the page if it is the last one: its keys are known exactly. Otherwise samples the range
+    /// after the last started item. If the source has no sample, splits by bytes.
     fn cuts_by_keys<B>(&self, context: &TaskContext<'_, B>) -> Option<Vec<Box<[u8]>>> {
         if self.page.is_exhausted() && self.listing.is_some() {
             let open = self.mark.mark();
@@ -182,8 +186,8 @@ impl ShardTask {
         Some(self.even_cuts(sample.len(), 0, sample.is_exhausted(), |index| sample.item(index)))
     }
 
-    /// Cuts between `count` keys, behind those that were started; none if these are all and too
-    /// few.
+    /// Returns cuts between `count` keys, after the started ones; none if these are all keys and
+    /// too few.
     fn even_cuts<'p>(
         &self,
         count: usize,
@@ -199,12 +203,12 @@ impl ShardTask {
         let points = (1..parts).filter_map(|part| key(started.max(count * part / parts)));
         let ahead = points.filter(|item| item.key() > self.rest_from());
         let mut cuts: Vec<_> = ahead.filter_map(|item| self.admissible(item.key())).collect();
-        // Where much was started, several of them fall on the first key that was not.
+        // If most keys were started, several cuts fall on the first key that was not.
         cuts.dedup();
         cuts
     }
 
-    /// Halfway between the cursor and the end, if the range has one.
+    /// Returns the key halfway between the cursor and the end, if there is one.
     fn middle_by_bytes(&self) -> Option<Box<[u8]>> {
         let mut middle = KeyBuf::new();
         let range = KeyRange::try_new(self.rest_from(), self.spec.end()).ok()?;
@@ -212,7 +216,7 @@ impl ShardTask {
         self.admissible(points.iter().next()?)
     }
 
-    /// The last key that was started: what lies behind it may be given away at any time.
+    /// Returns the last started key: everything after it may be split off at any time.
     pub(super) fn rest_from(&self) -> &[u8] {
         let started = self.mark.last_started().and_then(|index| self.page.item(index));
         let started = started.map(|item| item.key()).or_else(|| self.covered.key());

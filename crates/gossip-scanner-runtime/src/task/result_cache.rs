@@ -1,18 +1,17 @@
-//! What a process knows of items that were cut off together with the rest of their shard.
+//! Results of items that were split off their shard after they had been processed.
 //!
-//! When an item is set aside, everything behind it goes to a new shard, which begins in front of
-//! items that were finished already, or tried in vain. Whoever takes the new shard in the same
-//! process is told here what became of them: a finished one is not done again, and one that failed
-//! is not tried more often for that. Nothing of it is stored or sent. Another process that takes
-//! the shard finds nothing, and does those few again; so does a thread that claims it before the
-//! first has told.
+//! When an item is parked, everything after it goes to a new shard. That shard begins before items
+//! that were already finished or tried. If a thread of the same process claims it, this cache
+//! supplies their results: a finished item is not processed again, and a failed one is not retried
+//! from zero. Nothing is stored or sent. Another process repeats these few items, and so does a
+//! thread that claims the shard before the results are cached.
 //!
 //! # Invariants
-//! - What stands here was finished or tried before a split that the store took under the same
-//!   lease: by the shard's owner, then.
-//! - Each item is told once, and none for longer than [`CACHED_TICKS`]: who unparks a key later wants
-//!   it tried.
-//! - There are at most [`CACHED_MAX`].
+//! - Every entry was produced by the lease holder before a split that the store applied under the
+//!   same lease.
+//! - An entry is used once, and for at most [`CACHED_TICKS`]: a key that is unparked later must be
+//!   tried again.
+//! - There are at most [`CACHED_MAX`] entries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,46 +21,46 @@ use gossip_contracts::identity::LogicalTime;
 
 use crate::watermark::Settled;
 
-/// Items that are remembered at a time: some pages. More are done again, as by another process.
+/// Maximum number of cached items: a few pages. Items beyond it are processed again.
 const CACHED_MAX: usize = 8_192;
 
-/// How long an item is remembered, in ticks: a shard that was split off is claimed within seconds
-/// if it stays in this process.
+/// How long a result is cached, in ticks: a shard that was split off is claimed within seconds if
+/// it stays in this process.
 const CACHED_TICKS: u64 = 60_000;
 
-/// What became of an item.
+/// The result of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CachedResult {
     Settled(Settled),
-    /// It failed so often.
+    /// It failed this many times.
     Failed(u32),
 }
 
-/// What the threads of a worker leave to each other.
+/// Results that the threads of a worker leave for each other.
 #[derive(Debug, Default)]
 pub(crate) struct ResultCache {
-    /// As many as `items`, to be looked at without the lock: mostly there are none.
+    /// The length of `items`, readable without the lock: mostly it is 0.
     count: AtomicUsize,
     items: Mutex<ByKey>,
 }
 
-/// What became of items, by their keys, with the time at which it is forgotten.
+/// Results by key, with their expiry.
 type ByKey = BTreeMap<Box<[u8]>, (CachedResult, LogicalTime)>;
 
 impl ResultCache {
-    /// Remembers what became of the item `key`.
-    pub(crate) fn leave(&self, now: LogicalTime, key: &[u8], left: CachedResult) {
+    /// Caches the result of the item `key`.
+    pub(crate) fn insert(&self, now: LogicalTime, key: &[u8], result: CachedResult) {
         let mut items = self.items();
         if items.len() >= CACHED_MAX {
             items.retain(|_, (_, until)| now < *until);
         }
         if items.len() < CACHED_MAX {
-            items.insert(key.into(), (left, now.saturating_add(CACHED_TICKS)));
+            items.insert(key.into(), (result, now.saturating_add(CACHED_TICKS)));
         }
         self.count.store(items.len(), Ordering::Release);
     }
 
-    /// What became of the item `key`, if it is remembered. It is forgotten with that.
+    /// Removes and returns the result of the item `key`, if it is cached and has not expired.
     pub(crate) fn take(&self, now: LogicalTime, key: &[u8]) -> Option<CachedResult> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
@@ -69,7 +68,7 @@ impl ResultCache {
         let mut items = self.items();
         let found = items.remove(key);
         self.count.store(items.len(), Ordering::Release);
-        found.filter(|(_, until)| now < *until).map(|(left, _)| left)
+        found.filter(|(_, until)| now < *until).map(|(result, _)| result)
     }
 
     fn items(&self) -> MutexGuard<'_, ByKey> {
@@ -86,25 +85,25 @@ mod tests {
     }
 
     #[test]
-    fn an_item_is_told_once_and_not_too_late() {
+    fn a_result_is_used_once_and_expires() {
         let result_cache = ResultCache::default();
         assert_eq!(result_cache.take(at(1), b"a"), None);
-        result_cache.leave(at(1), b"a", CachedResult::Settled(Settled::Done));
-        result_cache.leave(at(1), b"b", CachedResult::Failed(3));
+        result_cache.insert(at(1), b"a", CachedResult::Settled(Settled::Done));
+        result_cache.insert(at(1), b"b", CachedResult::Failed(3));
         assert_eq!(result_cache.take(at(2), b"a"), Some(CachedResult::Settled(Settled::Done)));
         assert_eq!(result_cache.take(at(2), b"a"), None);
         assert_eq!(result_cache.take(at(1 + CACHED_TICKS), b"b"), None, "it was unparked, perhaps");
     }
 
     #[test]
-    fn there_are_never_too_many_and_old_ones_make_room() {
+    fn the_cache_is_bounded_and_evicts_expired_results() {
         let result_cache = ResultCache::default();
         for number in 0..=CACHED_MAX {
-            result_cache.leave(at(1), &number.to_be_bytes(), CachedResult::Failed(1));
+            result_cache.insert(at(1), &number.to_be_bytes(), CachedResult::Failed(1));
         }
         assert_eq!(result_cache.take(at(1), &CACHED_MAX.to_be_bytes()), None);
         let later = at(2 + CACHED_TICKS);
-        result_cache.leave(later, b"new", CachedResult::Failed(1));
+        result_cache.insert(later, b"new", CachedResult::Failed(1));
         assert_eq!(result_cache.take(later, b"new"), Some(CachedResult::Failed(1)));
     }
 }

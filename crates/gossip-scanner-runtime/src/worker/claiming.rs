@@ -1,8 +1,8 @@
-//! Claiming while other threads of the process work: shards on their last chance are passed over
+//! Claims while other threads of the process work: skips shards on their last attempt
 //! ([`quarantine`](super::quarantine) says why).
 //!
-//! A look comes before each acquire. It is one read more, and nothing is granted to somebody who
-//! should not have it: the grant itself is what counts as an attempt.
+//! Each acquire is preceded by one read of the shard's attempts, because the grant itself counts as
+//! an attempt and cannot be undone.
 
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
 use gossip_coordination::protocol::{Claim, ClaimStep};
@@ -12,17 +12,16 @@ use gossip_coordination::{
 
 use super::WorkerConfig;
 
-/// What came of a claim in company.
+/// The result of a claim while other threads work.
 #[derive(Debug)]
 pub(super) struct SharedClaim<T> {
     /// The shard, or why there is none.
     pub(super) claimed: Result<T, ClaimError>,
-    /// Whether there were shards that were passed over.
+    /// Whether suspects were skipped.
     pub(super) passed_over: bool,
 }
 
-/// Gets the worker the first shard above suspicion that nobody else takes meanwhile, as `restore`
-/// makes of it.
+/// Claims the first shard that is not a suspect, and returns what `restore` makes of the grant.
 pub(super) fn claim_shared<B: CoordinationFacade, T>(
     coordinator: &mut B,
     config: &WorkerConfig,
@@ -55,7 +54,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
             return Err(ClaimError::Throttled { retry_after: until });
         }
         let mut claim = Claim::new(B::CANDIDATES_PER_LOOK, now);
-        // A claim gives up after a number of candidates.
+        // `Claim` bounds the number of candidates, so the loop ends.
         loop {
             match claim.step() {
                 ClaimStep::Look { limit, glance, found } => {
@@ -69,6 +68,8 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
                     };
                     claim.outlook = Some(outlook?);
                 }
+                // The check and the acquire are not atomic. A grant in between is caught by the
+                // runner, which releases the shard uncounted.
                 ClaimStep::Try(shard) if self.is_suspect(shard)? => *self.passed_over = true,
                 ClaimStep::Try(shard) => {
                     let key = ShardKey::new(run, shard);
@@ -89,7 +90,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
         }
     }
 
-    /// Whether the next grant is the last chance of the shard.
+    /// Returns whether the next grant would be the last attempt of the shard.
     fn is_suspect(&mut self, shard: ShardId) -> Result<bool, GetRunError> {
         let (config, mut rows) = (self.config, Vec::new());
         let filter = ShardFilter::one(shard);
@@ -100,7 +101,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
             filter,
             &mut rows,
         )?;
-        // One that is gone is refused by the acquire.
+        // If the shard is gone, the acquire refuses it.
         let attempts = rows.first().map_or(0, |row| row.attempts);
         Ok(config.task.is_last_chance(attempts.saturating_add(1)))
     }

@@ -1,20 +1,22 @@
-//! The thread that carries shards between workers: takes in what is offered, and gives away what an
-//! administrator or the end of the worker asks for.
+//! The thread that hands shards off: it accepts offers of other workers, and offers shards of its
+//! own when an administrator requests it or the worker drains.
 //!
 //! ```text
 //!   offers to us ─► Inbound ─► inbox ─► a free runner
-//!   HandOff, Drain ─► Drain ─► slot: stand still ─► offer, accepted ─► slot: it is gone
+//!   HandOff, drain ─► WorkerDrain ─► slot: freeze ─► offer, accepted ─► slot: moved
 //! ```
 //!
-//! A shard is worked on until its own turn comes; then its runner finishes the items under way and
-//! stands still, and the cursor travels with the offer: a planned move redoes nothing. What nobody
-//! takes is released with its progress, so a drain ends within [`DRAIN_TICKS`] and a little.
+//! A shard is processed until its own handoff begins. Then its runner finishes the in-flight items
+//! and freezes the shard. The cursor travels with the offer, so a planned handoff repeats no item.
+//! A shard that no worker accepts is released with its progress, so a drain ends soon after
+//! [`DRAIN_TICKS`].
 //!
-//! A shard that an administrator wants elsewhere stands still before its move begins, because an
-//! item may take longer than any offer stands. If nobody takes it, its owner goes on with it.
+//! A shard whose handoff an administrator requested is frozen before the handoff begins, because
+//! one item may take longer than an offer is valid. If no worker accepts it, its holder continues
+//! it.
 //!
-//! Shards go only to idle workers of the same run, which are known by their names
-//! ([`worker_of`]). One that finds no free runner here is released again.
+//! Shards are offered only to idle workers of the same run, recognized by their ids
+//! ([`worker_of`]). An accepted shard that finds no free runner here is released again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -37,28 +39,29 @@ use crate::op_ids::OpIds;
 use crate::processor::Broken;
 use crate::task::ShardTask;
 
-/// How long a worker that ends tries to give its shards away before it releases them, in ticks: one
-/// lease, so that it is not worse than being killed.
+/// How long a draining worker tries to hand its shards off before it releases them, in ticks: one
+/// lease, so that draining is not slower than being killed.
 const DRAIN_TICKS: u64 = 10_000;
 
-/// How long a shard that has arrived waits for a runner before it is released, in ticks: a claim by
-/// somebody else takes about as long.
+/// How long an accepted shard waits for a runner before it is released, in ticks: about the time
+/// that a claim by another worker takes.
 const INBOX_TICKS: u64 = 1_000;
 
-/// Between two looks after what earlier processes of this name left behind, in ticks.
-const UPKEEP_TICKS: u64 = 5_000;
+/// The interval between recoveries of handoffs that earlier processes with this id left unfinished,
+/// in ticks.
+const RECOVERY_TICKS: u64 = 5_000;
 
-/// How long records of accepted shards are still written when the worker has ended, in ticks.
-/// Whoever finds one later ends it just as well.
-const FAREWELL_TICKS: u64 = 2_000;
+/// How long a worker that has ended still writes the records of accepted shards, in ticks. Recovery
+/// completes the ones that remain.
+const FINISH_TICKS: u64 = 2_000;
 
-/// The longest time between two steps of the handoff part, in ticks: it polls whether a shard has
-/// stopped.
+/// The longest time between two steps of the handoff part, in ticks: it polls whether a shard is
+/// frozen.
 pub const HANDOFF_WAIT_MAX: u64 = 25;
 
-/// Workers look for offers ten times a second, which costs one read each; a source lets them look
-/// twice before its shard stands still.
-const JOIN: HandoffConfig = HandoffConfig {
+/// Workers search for offers ten times a second, which costs one read each. A source lets them
+/// search twice before its shard freezes.
+const HANDOFF: HandoffConfig = HandoffConfig {
     prepare_ticks: 5_000,
     offer_ticks: 3_000,
     finish_ticks: 15_000,
@@ -69,42 +72,42 @@ const JOIN: HandoffConfig = HandoffConfig {
     retry_ticks: 50,
 };
 
-const _: () = assert!(JOIN.find_ticks * 2 <= JOIN.lead_ticks);
-const _: () = assert!(JOIN.offer_ticks < DRAIN_TICKS);
+const _: () = assert!(HANDOFF.find_ticks * 2 <= HANDOFF.lead_ticks);
+const _: () = assert!(HANDOFF.offer_ticks < DRAIN_TICKS);
 
-/// Leases for which an offer stands at most: whoever has short leases is not hurried more than it
-/// must be. One that the coordinator finds too long is refused, and then nothing ever moves.
+/// Maximum duration of an offer, in leases, so that offers of runs with short leases are not
+/// needlessly short. The coordinator refuses longer offers, and then no handoff would ever succeed.
 const OFFER_LEASES: u64 = 3;
 
 const _: () = assert!(OFFER_LEASES < OFFER_LEASES_MAX);
 
-/// The settings for a run with leases of `lease` ticks.
-pub(super) const fn join(lease: u64) -> HandoffConfig {
+/// Returns the handoff settings for a run with leases of `lease` ticks.
+pub(super) const fn handoff_config(lease: u64) -> HandoffConfig {
     let longest = lease.saturating_mul(OFFER_LEASES);
-    let offer_ticks = if longest < JOIN.offer_ticks { longest } else { JOIN.offer_ticks };
-    HandoffConfig { offer_ticks, ..JOIN }
+    let offer_ticks = if longest < HANDOFF.offer_ticks { longest } else { HANDOFF.offer_ticks };
+    HandoffConfig { offer_ticks, ..HANDOFF }
 }
 
-/// The name of a worker of `run`, from a number that no other process has.
+/// Returns the id of a worker of `run`, from a number that is unique among its processes.
 ///
-/// Its upper half is the same for all workers of the run: that is how they find each other in the
-/// registry, which knows workers of all runs.
+/// The upper half is the same for all workers of the run. They find each other by it in the
+/// registry, which lists the workers of all runs.
 #[must_use]
 pub fn worker_of(run: RunId, number: u64) -> WorkerId {
     WorkerId::from_raw(run.as_raw() << 32 | number & u64::from(u32::MAX))
 }
 
-/// Whether two workers are of one run, if both were named by [`worker_of`].
-const fn is_colleague(one: WorkerId, other: WorkerId) -> bool {
+/// Returns whether two workers belong to one run, if both ids come from [`worker_of`].
+const fn is_same_run(one: WorkerId, other: WorkerId) -> bool {
     one.as_raw() >> 32 == other.as_raw() >> 32
 }
 
-/// Shards that have arrived and wait for a runner.
+/// Accepted shards that wait for a runner.
 #[derive(Debug, Default)]
 pub(super) struct Inbox(Mutex<Vec<(ShardTask, LogicalTime)>>);
 
 impl Inbox {
-    /// The shard that has waited longest.
+    /// Removes and returns the shard that has waited longest.
     pub(super) fn take(&self) -> Option<ShardTask> {
         let mut waiting = self.lock();
         (!waiting.is_empty()).then(|| waiting.remove(0).0)
@@ -114,11 +117,11 @@ impl Inbox {
         self.lock().push((task, now));
     }
 
-    /// One that has waited for too long, or all of them if nobody will come.
-    fn take_overdue(&self, now: LogicalTime, nobody_comes: bool) -> Option<ShardTask> {
+    /// Removes and returns a shard that has waited too long, or any if the runners are stopping.
+    fn take_overdue(&self, now: LogicalTime, stopping: bool) -> Option<ShardTask> {
         let mut waiting = self.lock();
         let overdue = |since: LogicalTime| now >= since.saturating_add(INBOX_TICKS);
-        let index = waiting.iter().position(|(_, since)| nobody_comes || overdue(*since))?;
+        let index = waiting.iter().position(|(_, since)| stopping || overdue(*since))?;
         Some(waiting.remove(index).0)
     }
 
@@ -127,25 +130,25 @@ impl Inbox {
     }
 }
 
-/// Carries shards until the worker has ended; does nothing without records.
+/// Runs handoffs until the worker has ended. Does nothing without handoff records.
 ///
-/// A panic in it ends the worker: shards that stand still would wait for it for ever.
+/// A panic in it ends the worker: frozen shards would wait for ever.
 pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
-    if catch_unwind(AssertUnwindSafe(|| carry(shared))).is_err() {
+    if catch_unwind(AssertUnwindSafe(|| drive(shared))).is_err() {
         shared.finish(Err(RunWorkerError::Broken(Broken("moving shards panicked".into()))));
     }
 }
 
-fn carry<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
+fn drive<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
     let Some(mut handoff) = HandoffThread::new(shared) else { return };
     loop {
         let now = shared.parts.clock.now();
         match handoff.step(now) {
             Rest::No => {}
             Rest::Until(until) => {
-                let heard = shared.notify().count();
+                let seen = shared.notify().count();
                 let ticks = until.as_raw().saturating_sub(now.as_raw()).min(HANDOFF_WAIT_MAX);
-                shared.notify().wait(heard, Duration::from_millis(ticks));
+                shared.notify().wait(seen, Duration::from_millis(ticks));
             }
             Rest::Over => return,
         }
@@ -160,15 +163,15 @@ pub struct HandoffThread<'c, 'a, B> {
     scratch: Box<AcquireScratch>,
     inbound: Inbound,
     recovery: Recovery,
-    join: HandoffConfig,
-    upkeep_at: LogicalTime,
-    /// A shard that an administrator wants elsewhere and that does not stand still yet.
-    wanted: Option<(Lease, Option<WorkerId>)>,
-    /// What is being given away, and whether it is everything.
-    leaving: Option<(WorkerDrain, bool)>,
-    /// Shards that were asked to stand still and do not yet, by their leases.
-    asked: Vec<Lease>,
-    /// When the worker was seen to have ended.
+    config: HandoffConfig,
+    recovery_at: LogicalTime,
+    /// A shard whose handoff was requested and that is not frozen yet, with the requested target.
+    requested: Option<(Lease, Option<WorkerId>)>,
+    /// The handoffs in flight, and whether they are the worker's drain.
+    outbound: Option<(WorkerDrain, bool)>,
+    /// Leases that were asked to freeze and are not frozen yet.
+    freezing: Vec<Lease>,
+    /// When this thread first saw that the worker has ended.
     ended_at: Option<LogicalTime>,
 }
 
@@ -177,19 +180,19 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     /// records of moves. It opens its own coordinator handle and repository.
     pub fn new(shared: &'c WorkerShared<'a, B>) -> Option<Self> {
         let records = Records::new((shared.parts.records?)());
-        let (worker, join) = (shared.config.worker, join(shared.config.lease_ticks));
+        let (worker, config) = (shared.config.worker, handoff_config(shared.config.lease_ticks));
         Some(Self {
             shared,
             coordinator: (shared.parts.coordinator)(),
             records,
             scratch: Box::default(),
-            inbound: Inbound::new(worker, join),
-            recovery: Recovery::new(worker, join),
-            join,
-            upkeep_at: LogicalTime::ZERO,
-            wanted: None,
-            leaving: None,
-            asked: Vec::new(),
+            inbound: Inbound::new(worker, config),
+            recovery: Recovery::new(worker, config),
+            config,
+            recovery_at: LogicalTime::ZERO,
+            requested: None,
+            outbound: None,
+            freezing: Vec::new(),
             ended_at: None,
         })
     }
@@ -197,119 +200,123 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     /// Advances whatever handoffs are in flight, and searches for new ones.
     pub fn step(&mut self, now: LogicalTime) -> Rest {
         if self.shared.has_ended() {
-            return self.farewell(now);
+            return self.finish_accepted(now);
         }
         if let Some(task) = self.shared.inbox.take_overdue(now, self.shared.is_stopping()) {
-            self.turn_away(now, &task);
+            self.release_accepted(now, &task);
         }
         if self.shared.parts.drain.is_asked()
             && !self.shared.is_releasing()
-            && self.leaving.is_none()
+            && self.outbound.is_none()
         {
             self.begin_drain(now);
         }
-        if self.leaving.is_none() {
+        if self.outbound.is_none() {
             self.begin_requested(now);
         }
-        let upkeep = self.upkeep(now);
-        let leaving = self.leave(now);
-        let arriving = self.arrive(now);
-        soonest([upkeep, leaving, arriving], now)
+        let recovery = self.recover(now);
+        let outbound = self.step_outbound(now);
+        let inbound = self.step_inbound(now);
+        soonest([recovery, outbound, inbound], now)
     }
 
-    /// Everything is to be given away: to whoever has nothing to do, or to nobody.
+    /// Starts to hand off every shard to idle workers, or releases all of them if there are none.
     fn begin_drain(&mut self, now: LogicalTime) {
         self.inbound.close();
-        if let Some((lease, _)) = self.wanted.take() {
-            // It moves with all others, or is released like them.
+        if let Some((lease, _)) = self.requested.take() {
+            // Its handoff is abandoned: it becomes part of the drain, or is released with the
+            // others.
             self.shared.slots.iter().for_each(|slot| slot.unfreeze(&lease));
         }
-        let willing = self.willing(now);
-        if willing.is_empty() {
+        let targets = self.targets(now);
+        if targets.is_empty() {
             return self.shared.release_all();
         }
-        let holdings = self.shared.slots.iter().filter_map(|slot| slot.begin_move());
-        let holdings: Vec<_> =
-            holdings.map(|(lease, moves)| HeldShard::working(lease, moves)).collect();
+        let shards = self.shared.slots.iter().filter_map(|slot| slot.begin_move());
+        let shards: Vec<_> =
+            shards.map(|(lease, moves)| HeldShard::working(lease, moves)).collect();
         let deadline = now.saturating_add(DRAIN_TICKS);
         let drain =
-            WorkerDrain::new(self.shared.config.worker, holdings, &willing, self.join, deadline);
-        self.leaving = Some((drain, true));
+            WorkerDrain::new(self.shared.config.worker, shards, &targets, self.config, deadline);
+        self.outbound = Some((drain, true));
     }
 
-    /// An administrator wants a shard elsewhere: first it stands still, and then its move begins.
+    /// Starts a handoff that an administrator requested: freezes the shard first, then offers it.
     fn begin_requested(&mut self, now: LogicalTime) {
         let slots = &self.shared.slots;
-        let Some((lease, to)) = self.wanted.clone() else {
+        let Some((lease, to)) = self.requested.clone() else {
             let asked = slots.iter().find_map(LeaseSlot::take_request);
-            // While nobody is willing, every renewal brings the request again, until it expires.
-            self.wanted = asked.filter(|(_, to)| !self.willing_to_take(*to, now).is_empty());
-            if let Some((lease, _)) = &self.wanted {
+            // The request is dropped while there is no target. Every renewal repeats it until it
+            // expires, so it is not lost.
+            self.requested = asked.filter(|(_, to)| !self.targets_of(*to, now).is_empty());
+            if let Some((lease, _)) = &self.requested {
                 self.shared.slots.iter().for_each(|slot| slot.freeze(lease));
                 self.shared.notify().wake_all();
             }
             return;
         };
         let is_over = !slots.iter().any(|slot| slot.holds(&lease));
-        let is_paused = slots.iter().any(|slot| slot.frozen_at(&lease).is_some());
-        if is_over || is_paused {
-            self.wanted = None;
+        let is_frozen = slots.iter().any(|slot| slot.frozen_at(&lease).is_some());
+        if is_over || is_frozen {
+            self.requested = None;
         }
-        if is_paused {
-            let willing = self.willing_to_take(to, now);
-            self.begin_move(&lease, &willing, now);
+        if is_frozen {
+            let targets = self.targets_of(to, now);
+            self.begin_move(&lease, &targets, now);
         }
     }
 
-    /// Offers a shard that stands still to the willing, and keeps it if nobody takes it.
-    fn begin_move(&mut self, lease: &Lease, willing: &[WorkerEntry], now: LogicalTime) {
+    /// Offers a frozen shard to the candidates, and keeps it if none accepts.
+    fn begin_move(&mut self, lease: &Lease, targets: &[WorkerEntry], now: LogicalTime) {
         let (slots, me) = (&self.shared.slots, self.shared.config.worker);
         let Some((lease, moves, cursor)) = slots.iter().find_map(|slot| slot.begin_move_of(lease))
         else {
             return;
         };
-        let holdings = vec![HeldShard::frozen(lease, moves, cursor, Vec::new())];
+        let shards = vec![HeldShard::frozen(lease, moves, cursor, Vec::new())];
         let deadline = now.saturating_add(DRAIN_TICKS);
-        let drain = WorkerDrain::new(me, holdings, willing, self.join, deadline);
-        self.leaving = Some((drain.keeping(), false));
+        let drain = WorkerDrain::new(me, shards, targets, self.config, deadline);
+        self.outbound = Some((drain.keeping(), false));
     }
 
-    /// The worker that was named, if it can have a shard of this one, or whoever has nothing to do.
-    fn willing_to_take(&mut self, to: Option<WorkerId>, now: LogicalTime) -> Vec<WorkerEntry> {
+    /// Returns the named worker, if it may receive a shard of this one, or else all idle workers.
+    fn targets_of(&mut self, to: Option<WorkerId>, now: LogicalTime) -> Vec<WorkerEntry> {
         let me = self.shared.config.worker;
         match to {
-            Some(to) if to == me || !is_colleague(to, me) => Vec::new(),
+            Some(to) if to == me || !is_same_run(to, me) => Vec::new(),
             Some(to) => vec![WorkerEntry::heard_of(to, WorkerState::Idle, now)],
-            None => self.willing(now),
+            None => self.targets(now),
         }
     }
 
-    /// Idle workers of the run, in an order of our own, so that not all give to the same one.
-    fn willing(&mut self, now: LogicalTime) -> Vec<WorkerEntry> {
+    /// Returns the idle workers of the run. Each source starts at another one, so that not all
+    /// sources offer to the same target.
+    fn targets(&mut self, now: LogicalTime) -> Vec<WorkerEntry> {
         let (me, mut workers) = (self.shared.config.worker, Vec::new());
         let tenant = self.shared.config.tenant;
         if self.coordinator.list_workers_into(now, tenant, &mut workers).is_err() {
             return Vec::new();
         }
         workers.retain(|entry| {
-            entry.state == WorkerState::Idle && entry.worker != me && is_colleague(entry.worker, me)
+            entry.state == WorkerState::Idle && entry.worker != me && is_same_run(entry.worker, me)
         });
         let count = workers.len().max(1) as u64;
         workers.rotate_left((self.shared.config.seed % count) as usize);
         workers
     }
 
-    /// Lets what is being given away go on.
-    fn leave(&mut self, now: LogicalTime) -> Rest {
-        let Some((mut drain, everything)) = self.leaving.take() else { return Rest::Until(NEVER) };
-        self.hear_of_asked(&mut drain, now);
+    /// Advances the handoffs in flight.
+    fn step_outbound(&mut self, now: LogicalTime) -> Rest {
+        let Some((mut drain, is_drain)) = self.outbound.take() else { return Rest::Until(NEVER) };
+        self.update_frozen(&mut drain, now);
         let tenant = self.shared.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let next = drain.step(&mut Driver { tenant, backend, records }, now);
         for (lease, end) in drain.take_ended() {
-            // Shards that are gone, or about to be given back, end so too, and do not go on here.
+            // A lost or released shard ends with `Finished`, too. Only one that remains with its
+            // runner was kept.
             let stays = || self.shared.slots.iter().any(|slot| slot.keeps(&lease));
-            if end == DrainEnd::Finished && !everything && stays() {
+            if end == DrainEnd::Finished && !is_drain && stays() {
                 self.shared.parts.observer.observe(Event::Kept { shard: lease.key() });
             }
             self.shared.slots.iter().for_each(|slot| slot.end_move(&lease, end));
@@ -318,47 +325,49 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
-                // One that is gone by now is heard of before the next step.
+                // If the lease is already gone, `update_frozen` reports it before the next step.
                 if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
                     self.shared.slots.iter().for_each(|slot| slot.freeze(lease));
-                    self.asked.push(lease.clone());
+                    self.freezing.push(lease.clone());
                 }
                 self.shared.notify().wake_all();
                 Rest::No
             }
             DrainNext::Wait(until) => Rest::Until(until),
             DrainNext::Done(_) => {
-                if everything {
+                if is_drain {
                     self.shared.release_all();
                 }
                 return Rest::No;
             }
         };
-        self.leaving = Some((drain, everything));
+        self.outbound = Some((drain, is_drain));
         rest
     }
 
-    /// Tells the drain which shards stand still by now, and which are over.
-    fn hear_of_asked(&mut self, drain: &mut WorkerDrain, now: LogicalTime) {
+    /// Reports to the drain which shards are frozen by now, and which have ended.
+    fn update_frozen(&mut self, drain: &mut WorkerDrain, now: LogicalTime) {
         let slots = &self.shared.slots;
-        self.asked.retain(|lease| match slots.iter().find_map(|slot| slot.frozen_at(lease)) {
+        self.freezing.retain(|lease| match slots.iter().find_map(|slot| slot.frozen_at(lease)) {
             Some(cursor) => {
                 drain.freeze(now, lease.key(), cursor);
                 false
             }
             None => true,
         });
+        // A runner whose shard ends while it is being frozen never freezes it. Without this check
+        // the drain would wait for it until its deadline.
         let over = |lease: &&Lease| !slots.iter().any(|slot| slot.holds(lease));
         let gone: Vec<ShardKey> = drain.leases().filter(over).map(|lease| lease.key()).collect();
         let withdrawn = slots.iter().filter_map(|slot| slot.take_withdrawal());
         for key in gone.into_iter().chain(withdrawn) {
-            self.asked.retain(|asked| asked.key() != key);
+            self.freezing.retain(|asked| asked.key() != key);
             drain.finished(key);
         }
     }
 
-    /// Takes in what is offered.
-    fn arrive(&mut self, now: LogicalTime) -> Rest {
+    /// Accepts shards that other workers offer.
+    fn step_inbound(&mut self, now: LogicalTime) -> Rest {
         let tenant = self.shared.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let mut driver = Driver { tenant, backend, records };
@@ -370,63 +379,65 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
                 let shard = view.lease.key();
                 let seed = config.seed ^ view.lease.token().as_raw();
                 let task = ShardTask::restore(config.task, view, now, seed);
+                // Worker ids of two runs may collide in their upper half, so an offer may belong to
+                // another run.
                 if shard.run() == config.run {
                     self.shared.parts.observer.observe(Event::Arrived { shard });
                     self.shared.inbox.put(task, now);
                     self.shared.notify().wake_all();
                 } else {
-                    self.turn_away(now, &task);
+                    self.release_accepted(now, &task);
                 }
                 Rest::No
             }
         }
     }
 
-    /// Gives a shard back that nobody here can work on.
-    fn turn_away(&mut self, now: LogicalTime, task: &ShardTask) {
+    /// Releases a shard that no runner of this worker can process.
+    fn release_accepted(&mut self, now: LogicalTime, task: &ShardTask) {
         let (tenant, lease) = (self.shared.config.tenant, task.lease());
         let op_id = OpIds::after_panic(lease);
-        // If this fails the lease runs out, and somebody claims it then.
+        // If the release fails, the lease expires and another worker claims the shard.
         drop(self.coordinator.release(now, tenant, lease, ReleaseMode::Clean, op_id));
     }
 
-    /// Ends what earlier processes of this name left behind.
-    fn upkeep(&mut self, now: LogicalTime) -> Rest {
-        if now < self.upkeep_at {
-            return Rest::Until(self.upkeep_at);
+    /// Completes handoffs that earlier processes with this id left unfinished.
+    fn recover(&mut self, now: LogicalTime) -> Rest {
+        if now < self.recovery_at {
+            return Rest::Until(self.recovery_at);
         }
         let tenant = self.shared.config.tenant;
-        if self.upkeep_at == LogicalTime::ZERO {
-            // Once, at the start. What fails here is done by the next worker that starts.
+        if self.recovery_at == LogicalTime::ZERO {
+            // Once per process. If it fails, the next worker that starts collects the records.
             drop(collect_ended(&mut self.records, None, now));
         }
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let mut driver = Driver { tenant, backend, records };
-        let is_live = |_: &_| self.leaving.is_some();
+        let is_live = |_: &_| self.outbound.is_some();
         match self.recovery.step(&mut driver, is_live, now) {
             Ok(RecoveryNext::Again) => Rest::No,
             Ok(RecoveryNext::Wait(_)) | Err(_) => {
-                self.upkeep_at = now.saturating_add(UPKEEP_TICKS);
-                Rest::Until(self.upkeep_at)
+                self.recovery_at = now.saturating_add(RECOVERY_TICKS);
+                Rest::Until(self.recovery_at)
             }
         }
     }
 
-    /// Writes down what was accepted, and goes.
-    fn farewell(&mut self, now: LogicalTime) -> Rest {
+    /// Writes the records of accepted shards, then stops.
+    fn finish_accepted(&mut self, now: LogicalTime) -> Rest {
         self.inbound.close();
         let since = *self.ended_at.get_or_insert(now);
-        if self.inbound.is_idle() || now >= since.saturating_add(FAREWELL_TICKS) {
+        if self.inbound.is_idle() || now >= since.saturating_add(FINISH_TICKS) {
             return Rest::Over;
         }
-        self.arrive(now)
+        self.step_inbound(now)
     }
 }
 
-/// No time at all.
+/// A time that is never reached.
 const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
 
-/// The shortest of several rests.
+/// Returns the shortest of several rests.
 fn soonest(rests: [Rest; 3], now: LogicalTime) -> Rest {
     let until = rests.into_iter().map(|rest| match rest {
         Rest::No | Rest::Over => now,

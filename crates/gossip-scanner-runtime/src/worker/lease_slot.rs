@@ -1,8 +1,8 @@
-//! Where the renewer and a thread meet: one slot for each thread.
+//! The mailbox between a runner and the other threads of its worker.
 //!
-//! The thread sits down with a lease and gets up when its shard is over. Meanwhile the renewer
-//! leaves it notes. A note is for the lease it was written about: one that comes too late, for a
-//! lease that has left the slot, is dropped.
+//! A slot holds the current lease of one runner and the pending messages of the renewer and the
+//! handoff thread for it. A message names the lease it is about. One that arrives after the runner
+//! has moved on to another lease is dropped.
 
 use gossip_contracts::coordination::Cursor;
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
@@ -12,41 +12,44 @@ use gossip_handoff::lease_handoff::DrainEnd;
 use super::sync::{Mutex, MutexGuard, PoisonError};
 use crate::task::{ShardTask, TaskOutcome};
 
-/// One thread's place.
+/// Holds a runner's current lease and the pending messages for it.
 #[derive(Debug, Default)]
 pub(super) struct LeaseSlot(Mutex<Option<HeldLease>>);
 
-/// A lease, and what its thread has not been told yet.
+/// A lease, and the messages that its runner has not received yet.
 #[derive(Debug)]
 struct HeldLease {
     lease: Lease,
+    /// The renewer found that the lease is gone.
     lost: bool,
+    /// The run is paused, so the shard must be released.
     release: bool,
+    /// A request of an administrator or an idle worker.
     request: Option<ShardAction>,
-    /// Whether the shard has come forward under this lease.
+    /// Whether the shard has progressed under this lease.
     progressed: bool,
     transit: Transit,
 }
 
-/// How a shard is about to leave its slot for another worker.
+/// The state of a handoff of this lease to another worker.
 #[derive(Debug, Default)]
 struct Transit {
-    /// Somebody asks for a move: to this worker, or to anyone.
+    /// A requested handoff, to this worker or to any.
     asked: Option<Option<WorkerId>>,
-    /// Somebody asks for it to be taken back.
+    /// Whether the withdrawal of the handoff was requested.
     withdrawn: bool,
-    /// How many moves of this lease were begun.
+    /// How many handoffs of this lease were started.
     moves: u32,
-    /// Whether the shard shall stand still.
+    /// Whether the shard is to freeze.
     freeze: bool,
-    /// Where it does.
+    /// The cursor at which the shard is frozen.
     frozen: Option<Cursor>,
-    /// What became of it.
+    /// How the handoff ended.
     end: Option<DrainEnd>,
 }
 
 impl LeaseSlot {
-    /// Sits down with a lease.
+    /// Puts a lease into the slot.
     pub(super) fn take(&self, lease: Lease) {
         *self.lock() = Some(HeldLease {
             lease,
@@ -58,18 +61,18 @@ impl LeaseSlot {
         });
     }
 
-    /// Gets up.
+    /// Empties the slot.
     pub(super) fn leave(&self) {
         *self.lock() = None;
     }
 
-    /// The lease of whoever sits here.
+    /// Returns the lease in this slot.
     pub(super) fn lease(&self) -> Option<Lease> {
         self.lock().as_ref().map(|held| held.lease.clone())
     }
 
-    /// Tells the task what was left for it, and notes whether it has progressed.
-    pub(super) fn tell(&self, task: &mut ShardTask) {
+    /// Delivers the pending messages to the task, and records whether the task has progressed.
+    pub(super) fn deliver(&self, task: &mut ShardTask) {
         let mut slot = self.lock();
         let Some(held) = slot.as_mut() else { return };
         task.renewed(held.lease.deadline());
@@ -83,11 +86,12 @@ impl LeaseSlot {
         if let Some(action) = held.request.take() {
             task.request(&action);
         }
-        held.transit.tell(task);
+        held.transit.deliver(task);
     }
 
-    /// Notes where the task stands still, if it was asked to; whether that is news.
-    pub(super) fn note(&self, task: &ShardTask) -> bool {
+    /// Records the cursor at which the task froze, if it was asked to freeze. Returns whether the
+    /// task froze since the last call.
+    pub(super) fn record_frozen(&self, task: &ShardTask) -> bool {
         let mut slot = self.lock();
         let Some(held) = slot.as_mut() else { return false };
         if !held.transit.freeze || held.transit.frozen.is_some() {
@@ -97,7 +101,7 @@ impl LeaseSlot {
         held.transit.frozen.is_some()
     }
 
-    /// Leaves word of a renewal of `lease`.
+    /// Delivers the result of a renewal of `lease`.
     pub(super) fn renewed(
         &self,
         lease: &Lease,
@@ -105,44 +109,50 @@ impl LeaseSlot {
         result: &Result<RenewResult, RenewError>,
     ) {
         let mut slot = self.lock();
+        // The runner may have finished this lease while the renewal was in flight, and hold another
+        // one by now. Applying the result to that one would extend or drop the wrong lease.
         let same = |held: &&mut HeldLease| held.lease.token() == lease.token();
         let Some(held) = slot.as_mut().filter(same) else { return };
         match result {
             Ok(renewed) => {
+                // Renewals and checkpoints may be answered out of order; a deadline never moves
+                // back.
                 let deadline = held.lease.deadline().max(renewed.new_deadline);
                 held.lease.set_deadline(deadline);
                 held.release |= renewed.run_paused;
                 let request = renewed.request.as_ref().filter(|asked| asked.is_pending_at(now));
                 if let Some(request) = request {
-                    held.asked(request.action());
+                    held.requested(request.action());
                 }
             }
-            // The lease lasts until its deadline; another renewal may come before it.
+            // The lease is valid until its deadline, and a later renewal may succeed before that.
             Err(RenewError::BackendError(_)) => {}
             Err(_) => held.lost = true,
         }
     }
 
-    /// Whether `shard` sits here, and has come forward.
+    /// Returns whether `shard` has progressed, if this slot holds it.
     pub(super) fn progress_of(&self, shard: ShardId) -> Option<bool> {
         let slot = self.lock();
         let held = slot.as_ref().filter(|held| held.lease.key().shard() == shard)?;
         Some(held.progressed)
     }
 
-    /// Asks for a split of `shard`, if it sits here, has come forward, and nothing else is asked.
+    /// Requests a split of `shard`. Returns `false` if this slot does not hold it, it has not
+    /// progressed, or another request is pending.
     pub(super) fn ask_split(&self, shard: ShardId) -> bool {
         let mut slot = self.lock();
-        let is_it = |held: &&mut HeldLease| held.lease.key().shard() == shard;
-        let ripe = |held: &&mut HeldLease| held.progressed && held.request.is_none();
-        let Some(held) = slot.as_mut().filter(is_it).filter(ripe) else { return false };
+        let is_same = |held: &&mut HeldLease| held.lease.key().shard() == shard;
+        let is_splittable = |held: &&mut HeldLease| held.progressed && held.request.is_none();
+        let Some(held) = slot.as_mut().filter(is_same).filter(is_splittable) else { return false };
         held.request = Some(ShardAction::Split(None));
-        // Not again before it has come forward once more.
+        // At most one split per progress: a shard that is stuck gains nothing from more splits.
         held.progressed = false;
         true
     }
 
-    /// Begins a move of whatever sits here: its lease, and how many moves of it there were.
+    /// Starts a handoff of the lease in this slot. Returns the lease and the number of its earlier
+    /// handoffs.
     pub(super) fn begin_move(&self) -> Option<(Lease, u32)> {
         let mut slot = self.lock();
         let held = slot.as_mut().filter(|held| !held.lost)?;
@@ -152,7 +162,7 @@ impl LeaseSlot {
         Some((held.lease.clone(), held.transit.moves - 1))
     }
 
-    /// The lease of the shard that somebody wants to have moved, if somebody does, and to whom.
+    /// Takes a requested handoff: the lease, and the worker that was named, if any.
     pub(super) fn take_request(&self) -> Option<(Lease, Option<WorkerId>)> {
         let mut slot = self.lock();
         let held = slot.as_mut().filter(|held| !held.lost)?;
@@ -160,30 +170,29 @@ impl LeaseSlot {
         Some((held.lease.clone(), to))
     }
 
-    /// Begins the move of `lease` if it sits here and stands still; tells where, too.
+    /// Starts a handoff of `lease` if this slot holds it and it is frozen. Returns the cursor, too.
     pub(super) fn begin_move_of(&self, lease: &Lease) -> Option<(Lease, u32, Cursor)> {
         let cursor = self.frozen_at(lease)?;
         let (lease, moves) = self.begin_move()?;
         Some((lease, moves, cursor))
     }
 
-    /// The shard is not moved after all, if it sits here under `lease`: it goes on.
+    /// Lets the shard continue because its handoff was abandoned.
     pub(super) fn unfreeze(&self, lease: &Lease) {
         self.with(lease, |held| held.transit.end = Some(DrainEnd::Finished));
     }
 
-    /// The shard here, if somebody wants its move taken back.
+    /// Takes a requested withdrawal: the shard in this slot, if there is one.
     pub(super) fn take_withdrawal(&self) -> Option<ShardKey> {
         let mut slot = self.lock();
         let held = slot.as_mut()?;
         std::mem::take(&mut held.transit.withdrawn).then(|| held.lease.key())
     }
 
-    /// Asks the shard to stand still, if it sits here under `lease`.
+    /// Asks the shard to freeze, if this slot holds `lease`.
     ///
-    /// It may not have heard yet that it can go on after an earlier move. It hears nothing of that
-    /// any more: it would take it for the end of the next one, and whoever waits for it to stand
-    /// still would wait for ever.
+    /// The end of an earlier handoff may be undelivered. It is discarded: the task would take it
+    /// for the end of the new handoff, unfreeze, and the new handoff would wait for ever.
     pub(super) fn freeze(&self, lease: &Lease) {
         self.with(lease, |held| {
             held.transit.freeze = true;
@@ -191,31 +200,34 @@ impl LeaseSlot {
         });
     }
 
-    /// Where the shard stands still, if it sits here under `lease` and does.
+    /// Returns the cursor at which `lease` is frozen, if this slot holds it and it is.
     pub(super) fn frozen_at(&self, lease: &Lease) -> Option<Cursor> {
         self.with(lease, |held| held.transit.frozen.clone()).flatten()
     }
 
-    /// Whether `lease` sits here.
+    /// Returns whether this slot holds `lease`.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
         self.with(lease, |_| ()).is_some()
     }
 
-    /// Whether `lease` sits here and stays: it is not known to be lost, nor to be given back.
+    /// Returns whether this slot holds `lease` and will keep it: it is neither lost nor about to be
+    /// released.
     pub(super) fn keeps(&self, lease: &Lease) -> bool {
         self.with(lease, |held| !held.lost && !held.release) == Some(true)
     }
 
-    /// Leaves word of how the move of `lease` ended.
+    /// Delivers how the handoff of `lease` ended.
     pub(super) fn end_move(&self, lease: &Lease, end: DrainEnd) {
         self.with(lease, |held| held.transit.end = Some(end));
     }
 
-    /// A lease, and not its shard: the shard may have been given back and claimed again, and nobody
-    /// would tell the new lease how a move of the old one ended.
-    fn with<T>(&self, lease: &Lease, tell: impl FnOnce(&mut HeldLease) -> T) -> Option<T> {
+    /// Runs `apply` if this slot holds `lease`.
+    ///
+    /// It compares the lease and not the shard: the shard may have been released and claimed again,
+    /// and the result of a handoff of the old lease does not concern the new one.
+    fn with<T>(&self, lease: &Lease, apply: impl FnOnce(&mut HeldLease) -> T) -> Option<T> {
         let mut slot = self.lock();
-        slot.as_mut().filter(|held| held.lease.token() == lease.token()).map(tell)
+        slot.as_mut().filter(|held| held.lease.token() == lease.token()).map(apply)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<HeldLease>> {
@@ -224,23 +236,23 @@ impl LeaseSlot {
 }
 
 impl HeldLease {
-    /// Notes what an administrator, or an idle worker, asks.
-    fn asked(&mut self, action: &ShardAction) {
+    /// Records a request of an administrator or an idle worker.
+    fn requested(&mut self, action: &ShardAction) {
         match action {
             ShardAction::HandOff(to) => self.transit.asked = Some(*to),
             ShardAction::Withdraw => {
                 self.transit.asked = None;
                 self.transit.withdrawn = true;
             }
-            // What is not about moves, or not known here, is the task's business.
+            // Everything else is for the task, which ignores actions that it does not support.
             _ => self.request = Some(action.clone()),
         }
     }
 }
 
 impl Transit {
-    /// Tells the task to stand still, or what became of it.
-    fn tell(&mut self, task: &mut ShardTask) {
+    /// Delivers a pending freeze, or the end of the handoff.
+    fn deliver(&mut self, task: &mut ShardTask) {
         if self.freeze && self.frozen.is_none() {
             task.freeze();
         }
@@ -249,7 +261,8 @@ impl Transit {
             Some(DrainEnd::Moved) => task.end(TaskOutcome::Moved),
             Some(DrainEnd::Released) => task.end(TaskOutcome::Released),
             Some(DrainEnd::Lost) => task.lost(),
-            // It is over by itself, or it was not moved: if it stands still, it goes on.
+            // The shard ended for another reason, or it was not handed off. If it is frozen, it
+            // continues here.
             Some(DrainEnd::Finished) => {
                 (self.freeze, self.frozen) = (false, None);
                 task.unfreeze();

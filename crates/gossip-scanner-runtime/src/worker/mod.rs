@@ -1,23 +1,23 @@
-//! A worker: one process that goes through shards of one run until there is nothing left to do.
+//! A worker: one process that works on shards of one run until the run is settled.
 //!
 //! ```text
 //!   runner 0 ─┐  each: own coordinator handle, own processor
 //!   runner 1 ─┼─ claim ─► ShardTask, stepped ─► next claim
 //!   runner n ─┘
-//!   renewer ── all leases at a third of their time, heartbeats, requests ─► slots
+//!   renewer ── every lease at a third of its duration, heartbeats, requests ─► lease slots
 //! ```
 //!
-//! A worker ends when the run is settled, when it is told to drain, or when it cannot go on. It
-//! always gives its shards back with their progress, except when the store does not answer: then
-//! the leases run out.
+//! A worker ends when the run is settled, when it has drained, or when it cannot continue. It
+//! always releases its shards with their progress, except when the store is unavailable: then their
+//! leases expire.
 //!
-//! Threads share the death of their process, so a shard on its last chance is worked on while the
-//! others rest (`quarantine.rs`).
+//! All threads of a process die together. Therefore a shard on its last attempt is processed while
+//! the other threads pause (`quarantine.rs`).
 //!
 //! # Never
-//! - takes a lost shard for an error: somebody else goes on with it;
-//! - lets a panic out of a shard: the shard is parked, and the others go on;
-//! - reads a clock or draws a random number of its own: both are arguments.
+//! - treats a lost lease as an error: the new lease holder continues the shard;
+//! - lets a panic escape from a shard: the shard is parked, and the other threads continue;
+//! - reads a clock or draws a random number: both are arguments.
 
 mod claiming;
 mod handoff_thread;
@@ -58,31 +58,32 @@ use crate::processor::Broken;
 use crate::task::TaskConfig;
 use crate::throttle::Limits;
 
-/// The most threads of one worker: each may hold a page and a handler.
+/// Maximum number of threads of one worker: each may hold a page and a handler.
 pub const MAX_THREADS: usize = 256;
 
-/// How a worker works.
+/// The settings of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
-    /// Whose run.
+    /// The tenant of the run.
     pub tenant: TenantId,
-    /// Which run.
+    /// The run to work on.
     pub run: RunId,
-    /// The worker's name; no two processes share one.
+    /// The worker's id; no two processes share one.
     pub worker: WorkerId,
-    /// How long a lease of this run lasts, in ticks.
+    /// The lease duration of this run, in ticks.
     pub lease_ticks: u64,
-    /// Shards at once; at least one, at most [`MAX_THREADS`].
+    /// How many shards are processed concurrently; at least one, at most [`MAX_THREADS`].
     pub threads: usize,
-    /// How each shard is worked on.
+    /// The settings of each shard's task.
     pub task: TaskConfig,
-    /// How fast items may be started.
+    /// The rate limit of item starts.
     pub limits: Limits,
-    /// Stop when this worker has set more shards aside: something is wrong with more than keys.
+    /// Stop when this worker has parked more shards than this: the cause is then more than a few
+    /// bad keys.
     pub max_parked: usize,
-    /// Whether this worker asks busy ones, itself included, to share when it has nothing to do.
+    /// Whether an idle runner requests splits of busy shards, including those of this worker.
     pub auto_split: bool,
-    /// What the jitter is drawn from.
+    /// The seed of all jitter.
     pub seed: u64,
 }
 
@@ -90,21 +91,21 @@ pub struct WorkerConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "each has an exit code of its own")]
 pub enum Finish {
-    /// Every shard is done, and so is the run.
+    /// Every shard is done, and the run is complete.
     Complete,
-    /// Every shard is done or set aside.
+    /// Every shard is done or parked.
     Incomplete {
-        /// How many are set aside.
+        /// How many are parked.
         parked: u64,
     },
-    /// The run was ended by somebody.
+    /// The run ended with this status while the worker was running.
     RunOver(RunStatus),
-    /// The worker was told to stop; progress is recorded.
+    /// The worker drained; its progress is checkpointed.
     Drained,
 }
 
 impl Finish {
-    /// How a run with this status has ended.
+    /// Returns the finish that belongs to a run with this status.
     #[must_use]
     pub const fn of_run(status: RunStatus) -> Self {
         match status {
@@ -117,20 +118,20 @@ impl Finish {
     }
 }
 
-/// Why a worker could not go on. What was finished is recorded.
+/// Why a worker stopped. Progress up to that point is checkpointed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunWorkerError {
     /// The tenant has no such run.
     #[error("no such run")]
     RunNotFound,
-    /// The store does not answer, or says no.
+    /// The store is unavailable or refused an operation.
     #[error("the store failed: {0}")]
     Store(InfraError),
-    /// The processor cannot work.
+    /// The processor is unusable.
     #[error("{0}")]
     Broken(Broken),
-    /// Too much was set aside.
+    /// The worker parked more shards than its settings allow.
     #[error("{parked} shards parked, more than the {max} allowed")]
     TooManyParked {
         /// How many.

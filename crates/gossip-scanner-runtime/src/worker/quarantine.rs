@@ -1,180 +1,196 @@
-//! Which of a worker's threads may claim a shard that is on its last chance.
+//! Decides which thread of a worker may claim a shard that is on its last attempt.
 //!
-//! Threads share their process, and so its death: a key that kills the process takes the shards of
-//! all threads along, and each of them was granted once more without progress. Counted like that,
-//! innocent shards would end up parked. So nobody is on its last chance in company:
+//! The threads of a process die together. A key that kills the process ends an attempt of every
+//! shard that the process holds, not only of its own. If all of these attempts counted alike,
+//! shards without a bad key would be parked. Therefore a shard on its last attempt is processed
+//! alone:
 //!
 //! ```text
-//!   open ──► wanted ──► alone ──► open
-//!    │         │          └ the suspect has come forward, or is over
-//!    │         └ the other threads record their progress and rest
-//!    └ everybody claims what has chances left
+//!   open ──► wanted ──► exclusive ──► open
+//!    │         │          └ the suspect has progressed, or is over
+//!    │         └ the other threads checkpoint and pause
+//!    └ every thread claims shards that have attempts left
 //! ```
 //!
 //! # Invariants
 //!
-//! - A suspect, a shard on its last chance
+//! - A suspect, a shard on its last attempt
 //!   ([`TaskConfig::is_last_chance`](crate::task::TaskConfig::is_last_chance)), is granted only
-//!   while no other thread of the process has anything under way, and none begins anything until
-//!   the suspect has come forward or is over. So whoever dies with it dies of it.
-//! - Threads that rest have come forward under their lease. A death finds no attempt to count.
-//! - Together: neighbours make a shard a suspect at most, and never park it. A killer dies as often
-//!   as it would alone, because it is its own attempts that bring it to its last chance.
+//!   while no other thread of the process has items in flight, and none starts an item until the
+//!   suspect has progressed or is over. So if the process dies, the suspect is the cause.
+//! - A paused thread has progressed under its lease, so a crash adds no attempt to its shard.
+//! - It follows that other shards can make a shard a suspect, but cannot get it parked. A shard
+//!   with a fatal key is parked after as many crashes as without other threads, because only its
+//!   own attempts bring it to the last one.
 //!
 //! # Never
-//! - robs anybody: a thread rests when what it has begun is finished;
-//! - waits for ever: if the others do not come to rest in time they go on, for
-//!   [`GO_ON_TIMES`] as long, and the next time is given twice the time.
+//! - interrupts an item: a thread pauses when its in-flight items are finished;
+//! - waits for ever: if the other threads do not pause in time they continue, for
+//!   [`CONTINUE_FACTOR`] times as long, and the next attempt waits twice as long.
 
 use gossip_contracts::identity::LogicalTime;
 
 use super::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How long the other threads are waited for at first, in ticks: most items are shorter.
+/// How long a thread waits for the others to pause at first, in ticks: most items are shorter.
 pub(super) const PATIENCE_FIRST: u64 = 1_000;
 
-/// The longest wait for them, in ticks. An item that takes longer is waited for only when nothing
-/// else is left to do.
+/// The longest such wait, in ticks. A longer item delays the exclusive phase until no other work is
+/// left.
 pub(super) const PATIENCE_LONGEST: u64 = 600_000;
 
-/// After a wait in vain the others go on for so many times as long: resting in vain costs a fifth
-/// of their time at most.
-pub(super) const GO_ON_TIMES: u64 = 4;
+/// After a failed wait the threads continue for this many times its duration, so fruitless pauses
+/// cost at most a fifth of the time.
+pub(super) const CONTINUE_FACTOR: u64 = 4;
 
-/// How often a thread that waits looks again, in ticks; it is woken before.
-pub(super) const LOOK: u64 = 20;
+/// How often a waiting thread checks again, in ticks; a notification wakes it earlier.
+pub(super) const POLL_TICKS: u64 = 20;
 
-const _: () = assert!(LOOK < PATIENCE_FIRST && PATIENCE_FIRST < PATIENCE_LONGEST);
+const _: () = assert!(POLL_TICKS < PATIENCE_FIRST && PATIENCE_FIRST < PATIENCE_LONGEST);
 
-/// What the threads of a worker know of each other.
+/// The state of a worker's threads towards each other.
 #[derive(Debug)]
 pub(super) struct Quarantine(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    turn: Phase,
-    /// Counts turns: rest in an earlier one says nothing about this one.
-    turns: u64,
-    threads: Vec<Doing>,
+    phase: Phase,
+    /// Counts exclusive phases: a pause for an earlier one does not count for the current one.
+    phases: u64,
+    threads: Vec<ThreadState>,
     patience: u64,
-    /// Nobody asks the others to rest before this time.
+    /// No exclusive phase is requested before this time.
     not_before: LogicalTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// A thread wants to be alone since this time.
+    /// A thread has requested the exclusive phase, at this time.
     Wanted(usize, LogicalTime),
-    Alone(usize),
+    Exclusive(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
-    /// It has no shard and is not about to get one.
-    Nothing,
-    /// It claims, or works.
-    Something,
-    /// It rests, and did so in this turn.
-    Rest(u64),
+enum ThreadState {
+    /// Has no shard and is not claiming one.
+    Idle,
+    /// Claims or processes a shard.
+    Busy,
+    /// Pauses for the exclusive phase with this number.
+    Paused(u64),
 }
 
-/// How a thread without a shard may go on.
+/// What a thread without a shard may claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// It may claim what is above suspicion.
+    /// Shards that are not suspects.
     Shared,
-    /// It may claim anything: nobody else has anything under way.
+    /// Any shard: no other thread has items in flight.
     Exclusive,
-    /// It may claim nothing before this time.
+    /// Nothing before this time.
     Wait(LogicalTime),
 }
 
-/// What a thread with a shard is told: whether to rest, and in which turn.
+/// Whether a thread with a shard must pause, and for which exclusive phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word {
-    pub(super) rest: bool,
-    turn: u64,
+pub(super) struct PauseSignal {
+    pub(super) pause: bool,
+    phase: u64,
 }
 
 impl Quarantine {
     pub(super) fn new(threads: usize) -> Self {
         Self(Mutex::new(State {
-            turn: Phase::Open,
-            turns: 0,
-            threads: vec![Doing::Nothing; threads],
+            phase: Phase::Open,
+            phases: 0,
+            threads: vec![ThreadState::Idle; threads],
             patience: PATIENCE_FIRST,
             not_before: LogicalTime::ZERO,
         }))
     }
 
-    /// A thread without a shard wants one. Unless it is told to wait, it says how it went:
-    /// [`claimed`](Self::claimed), [`want`](Self::want) or [`left`](Self::left).
+    /// Returns what a thread without a shard may claim. Unless the answer is [`Entry::Wait`], the
+    /// thread reports the result with [`claimed`](Self::claimed), [`want`](Self::want) or
+    /// [`left`](Self::left).
     pub(super) fn enter(&self, thread: usize, now: LogicalTime) -> Entry {
         let mut state = self.lock();
+        // With a single thread there is nothing to pause.
         if state.threads.len() == 1 {
             return Entry::Exclusive;
         }
-        match state.turn {
+        match state.phase {
             Phase::Open => state.begin_claim(thread),
-            Phase::Wanted(by, _) if by == thread && state.others_rest(thread) => {
-                state.turn = Phase::Alone(thread);
+            Phase::Wanted(by, _) if by == thread && state.others_paused(thread) => {
+                state.phase = Phase::Exclusive(thread);
                 state.patience = PATIENCE_FIRST;
                 Entry::Exclusive
             }
-            Phase::Wanted(by, since) if by == thread && state.is_out_of_patience(since, now) => {
-                state.give_up(now);
+            Phase::Wanted(by, since) if by == thread && state.has_timed_out(since, now) => {
+                state.cancel_phase(now);
                 state.begin_claim(thread)
             }
-            Phase::Wanted(..) | Phase::Alone(_) => Entry::Wait(now.saturating_add(LOOK)),
+            Phase::Wanted(..) | Phase::Exclusive(_) => Entry::Wait(now.saturating_add(POLL_TICKS)),
         }
     }
 
-    /// A thread has got a shard. Whether others should hear of it.
+    /// Records that a thread has claimed a shard. Returns whether other threads must be woken.
     pub(super) fn claimed(&self, thread: usize, shard: Suspicion) -> bool {
         let mut state = self.lock();
-        state.threads[thread] = Doing::Something;
+        state.threads[thread] = ThreadState::Busy;
         shard != Suspicion::Suspect && state.open(thread)
     }
 
-    /// A thread has passed over suspects and found nothing else: whether the others are asked to
-    /// rest for it.
+    /// Requests the exclusive phase for a thread that found only suspects. Returns whether it was
+    /// granted.
     pub(super) fn want(&self, thread: usize, now: LogicalTime) -> bool {
         let mut state = self.lock();
-        let may = state.turn == Phase::Open && now >= state.not_before;
+        let may = state.phase == Phase::Open && now >= state.not_before;
         if may {
-            state.turn = Phase::Wanted(thread, now);
-            state.turns += 1;
-            state.threads[thread] = Doing::Nothing;
+            state.phase = Phase::Wanted(thread, now);
+            state.phases += 1;
+            state.threads[thread] = ThreadState::Idle;
         }
         may
     }
 
-    /// What a thread with a shard is to do.
-    pub(super) fn word(&self, thread: usize) -> Word {
+    /// Returns what a thread with a shard must do.
+    pub(super) fn signal(&self, thread: usize) -> PauseSignal {
         let state = self.lock();
-        let rest = match state.turn {
+        let pause = match state.phase {
             Phase::Open => false,
-            Phase::Wanted(by, _) | Phase::Alone(by) => by != thread,
+            Phase::Wanted(by, _) | Phase::Exclusive(by) => by != thread,
         };
-        Word { rest, turn: state.turns }
+        PauseSignal { pause, phase: state.phases }
     }
 
-    /// How a step went that began with `word`: whether the shard rests, and whether it is a suspect
-    /// still. Whether others should hear of it.
-    pub(super) fn stepped(&self, thread: usize, word: Word, still: bool, suspect: bool) -> bool {
+    /// Records the result of a step that began with `signal`: whether the shard is paused, and
+    /// whether it is still a suspect. Returns whether other threads must be woken.
+    pub(super) fn stepped(
+        &self,
+        thread: usize,
+        signal: PauseSignal,
+        paused: bool,
+        suspect: bool,
+    ) -> bool {
         let mut state = self.lock();
-        let doing = if word.rest && still { Doing::Rest(word.turn) } else { Doing::Something };
-        let is_news = state.threads[thread] != doing && doing != Doing::Something;
-        state.threads[thread] = doing;
-        (!suspect && state.open(thread)) || is_news
+        // The signal of the step's beginning counts: a phase that started during the step has not
+        // been seen by the task.
+        let current = if signal.pause && paused {
+            ThreadState::Paused(signal.phase)
+        } else {
+            ThreadState::Busy
+        };
+        let changed = state.threads[thread] != current && current != ThreadState::Busy;
+        state.threads[thread] = current;
+        (!suspect && state.open(thread)) || changed
     }
 
-    /// A thread has no shard any more, or goes home. Whether others should hear of it.
+    /// Records that a thread has no shard any more. Returns whether other threads must be woken.
     pub(super) fn left(&self, thread: usize) -> bool {
         let mut state = self.lock();
-        state.threads[thread] = Doing::Nothing;
-        state.open(thread) || state.turn != Phase::Open
+        state.threads[thread] = ThreadState::Idle;
+        state.open(thread) || state.phase != Phase::Open
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -182,7 +198,7 @@ impl Quarantine {
     }
 }
 
-/// What is known of a shard that was just claimed.
+/// Whether a shard that was just claimed is on its last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suspicion {
     None,
@@ -191,35 +207,37 @@ pub(super) enum Suspicion {
 
 impl State {
     fn begin_claim(&mut self, thread: usize) -> Entry {
-        self.threads[thread] = Doing::Something;
+        self.threads[thread] = ThreadState::Busy;
         Entry::Shared
     }
 
-    fn others_rest(&self, thread: usize) -> bool {
-        let turn = self.turns;
-        self.threads.iter().enumerate().all(|(other, doing)| {
-            other == thread || matches!(doing, Doing::Nothing) || *doing == Doing::Rest(turn)
+    fn others_paused(&self, thread: usize) -> bool {
+        let phase = self.phases;
+        self.threads.iter().enumerate().all(|(other, current)| {
+            other == thread
+                || matches!(current, ThreadState::Idle)
+                || *current == ThreadState::Paused(phase)
         })
     }
 
-    fn is_out_of_patience(&self, since: LogicalTime, now: LogicalTime) -> bool {
+    fn has_timed_out(&self, since: LogicalTime, now: LogicalTime) -> bool {
         now >= since.saturating_add(self.patience)
     }
 
-    fn give_up(&mut self, now: LogicalTime) {
-        self.turn = Phase::Open;
-        self.not_before = now.saturating_add(self.patience.saturating_mul(GO_ON_TIMES));
+    fn cancel_phase(&mut self, now: LogicalTime) {
+        self.phase = Phase::Open;
+        self.not_before = now.saturating_add(self.patience.saturating_mul(CONTINUE_FACTOR));
         self.patience = self.patience.saturating_mul(2).min(PATIENCE_LONGEST);
     }
 
-    /// Ends the turn of `thread`, if it is its turn.
+    /// Ends the exclusive phase of `thread`, if it has one.
     fn open(&mut self, thread: usize) -> bool {
-        let is_mine = match self.turn {
+        let is_mine = match self.phase {
             Phase::Open => false,
-            Phase::Wanted(by, _) | Phase::Alone(by) => by == thread,
+            Phase::Wanted(by, _) | Phase::Exclusive(by) => by == thread,
         };
         if is_mine {
-            self.turn = Phase::Open;
+            self.phase = Phase::Open;
         }
         is_mine
     }

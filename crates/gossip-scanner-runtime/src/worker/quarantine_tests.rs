@@ -18,9 +18,9 @@ fn two_at_work() -> Quarantine {
 
 /// A step of a thread that does what it is told, at once.
 fn step(quarantine: &Quarantine, thread: usize) -> bool {
-    let word = quarantine.word(thread);
-    quarantine.stepped(thread, word, word.rest, false);
-    word.rest
+    let word = quarantine.signal(thread);
+    quarantine.stepped(thread, word, word.pause, false);
+    word.pause
 }
 
 #[test]
@@ -38,17 +38,17 @@ fn a_suspect_is_claimed_when_all_others_rest_and_they_rest_until_it_has_come_for
     let quarantine = two_at_work();
     assert_eq!(quarantine.enter(2, at(0)), Entry::Shared);
     assert!(quarantine.want(2, at(0)));
-    assert_eq!(quarantine.enter(2, at(1)), Entry::Wait(at(1 + LOOK)));
+    assert_eq!(quarantine.enter(2, at(1)), Entry::Wait(at(1 + POLL_TICKS)));
     assert!(step(&quarantine, 0));
-    assert_eq!(quarantine.enter(2, at(2)), Entry::Wait(at(2 + LOOK)), "thread 1 works");
+    assert_eq!(quarantine.enter(2, at(2)), Entry::Wait(at(2 + POLL_TICKS)), "thread 1 works");
     assert!(step(&quarantine, 1));
     assert_eq!(quarantine.enter(2, at(3)), Entry::Exclusive);
     assert!(!quarantine.claimed(2, Suspicion::Suspect));
-    let word = quarantine.word(2);
-    assert!(!word.rest, "it does not rest for itself");
+    let word = quarantine.signal(2);
+    assert!(!word.pause, "it does not rest for itself");
     quarantine.stepped(2, word, false, true);
     assert!(step(&quarantine, 0) && step(&quarantine, 1), "it is still suspected");
-    assert!(quarantine.stepped(2, quarantine.word(2), false, false), "the others hear of it");
+    assert!(quarantine.stepped(2, quarantine.signal(2), false, false), "the others hear of it");
     assert!(!step(&quarantine, 0) && !step(&quarantine, 1));
 }
 
@@ -59,12 +59,12 @@ fn rest_of_an_earlier_turn_does_not_count() {
     quarantine.enter(2, at(0));
     assert!(quarantine.want(2, at(0)));
     assert!(step(&quarantine, 0));
-    let late = quarantine.word(1);
+    let late = quarantine.signal(1);
     assert!(quarantine.left(2), "it goes home, and the others go on");
     assert_eq!(quarantine.enter(2, at(1)), Entry::Shared);
     assert!(quarantine.want(2, at(1)));
     quarantine.stepped(1, late, true, false);
-    assert_eq!(quarantine.enter(2, at(2)), Entry::Wait(at(2 + LOOK)));
+    assert_eq!(quarantine.enter(2, at(2)), Entry::Wait(at(2 + POLL_TICKS)));
     assert!(step(&quarantine, 0) && step(&quarantine, 1));
     assert_eq!(quarantine.enter(2, at(3)), Entry::Exclusive);
 }
@@ -78,7 +78,7 @@ fn a_thread_that_claims_is_waited_for() {
     assert_eq!(quarantine.enter(2, at(0)), Entry::Shared);
     assert!(quarantine.want(2, at(0)));
     assert!(step(&quarantine, 0));
-    assert_eq!(quarantine.enter(2, at(1)), Entry::Wait(at(1 + LOOK)));
+    assert_eq!(quarantine.enter(2, at(1)), Entry::Wait(at(1 + POLL_TICKS)));
     quarantine.left(1);
     assert_eq!(quarantine.enter(2, at(2)), Entry::Exclusive);
 }
@@ -91,7 +91,7 @@ fn one_wants_to_be_alone_at_a_time() {
     quarantine.enter(2, at(0));
     assert!(quarantine.want(2, at(0)) && !quarantine.want(0, at(0)));
     quarantine.left(0);
-    assert_eq!(quarantine.enter(0, at(1)), Entry::Wait(at(1 + LOOK)));
+    assert_eq!(quarantine.enter(0, at(1)), Entry::Wait(at(1 + POLL_TICKS)));
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn who_does_not_come_to_rest_is_not_waited_for_for_ever() {
         assert!(quarantine.want(2, at(now)));
         assert_eq!(
             quarantine.enter(2, at(now + patience - 1)),
-            Entry::Wait(at(now + patience - 1 + LOOK))
+            Entry::Wait(at(now + patience - 1 + POLL_TICKS))
         );
         now += patience;
         assert_eq!(quarantine.enter(2, at(now)), Entry::Shared, "the others go on");
         assert!(!step(&quarantine, 0));
-        assert!(!quarantine.want(2, at(now + GO_ON_TIMES * patience - 1)));
+        assert!(!quarantine.want(2, at(now + CONTINUE_FACTOR * patience - 1)));
         quarantine.left(2);
-        now += GO_ON_TIMES * patience;
+        now += CONTINUE_FACTOR * patience;
         patience = (2 * patience).min(PATIENCE_LONGEST);
     }
     assert_eq!(patience, PATIENCE_LONGEST);

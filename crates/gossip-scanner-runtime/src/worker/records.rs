@@ -1,8 +1,8 @@
-//! The records of planned moves, whatever they are kept in.
+//! The handoff records of a worker, whichever store holds them.
 
 use gossip_handoff::{InProgress, Record, RecordId, Repository, RepositoryError, Stored, Version};
 
-/// A repository behind one pointer, so that a worker has no type of its own for each store.
+/// A boxed repository, so that the worker is not generic over the store of its records.
 pub(super) struct Records<'a>(Box<dyn Repository + 'a>);
 
 impl<'a> Records<'a> {

@@ -1,4 +1,4 @@
-//! The thread that keeps the leases of a worker alive, and hears what others want of it.
+//! The thread that renews the leases of a worker and receives the requests that come with them.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use gossip_coordination::{
 use super::WorkerShared;
 use super::sync::{AtomicBool, Instant, Ordering};
 
-/// A lease is renewed this many times in its life, so that two lost renewals lose nothing.
+/// How often a lease is renewed within its duration, so that two failed renewals do not lose it.
 const RENEWALS_PER_LEASE: u64 = 3;
 
-/// The shortest time between renewals, in ticks, whatever the lease.
+/// The shortest time between two rounds, in ticks, however short the lease.
 const RENEW_SHORTEST: u64 = 10;
 
-/// The longest time between two rounds, however long the lease: the registry forgets a worker that
-/// it does not hear of, and two lost heartbeats are not to do that.
+/// The longest time between two rounds, however long the lease: the registry drops a worker without
+/// heartbeats, and two lost heartbeats must not cause that.
 const ROUND_LONGEST: u64 = WORKER_ENTRY_TTL / 3;
 
 const _: () = assert!(RENEW_SHORTEST < ROUND_LONGEST);
 
-/// The shortest time after which the registry hears that a worker is idle, or not any more: one
-/// with many small shards changes all the time.
+/// The shortest time between two changes of state in the registry: a worker with many small shards
+/// becomes idle and busy all the time.
 const STATE_SHORTEST: Duration = Duration::from_millis(500);
 
-/// Renews until every runner has gone home. A worker that has ended still has shards until then, with
-/// items under way.
+/// Renews until every runner has stopped. A worker that has ended still holds shards with in-flight
+/// items until then, so their leases must stay valid.
 pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>, runners_done: &AtomicBool) {
     let mut renewer = Renewer::new(shared);
     while !runners_done.load(Ordering::SeqCst) {
@@ -40,32 +40,32 @@ pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>, runners_d
 pub struct Renewer<'c, 'a, B> {
     shared: &'c WorkerShared<'a, B>,
     coordinator: B,
-    /// What the registry was last told; `None` if it does not know the worker.
-    said: Option<WorkerState>,
+    /// The state that the registry has; `None` if the worker is not registered.
+    reported: Option<WorkerState>,
 }
 
 impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     /// Returns the renewer of a worker. It opens its own coordinator handle.
     pub fn new(shared: &'c WorkerShared<'a, B>) -> Self {
-        Self { shared, coordinator: (shared.parts.coordinator)(), said: None }
+        Self { shared, coordinator: (shared.parts.coordinator)(), reported: None }
     }
 
     /// Renews every lease once. Returns after how many ticks the next round is due.
     pub fn round(&mut self, now: LogicalTime) -> u64 {
         renew(self.shared, &mut self.coordinator, now);
-        self.said = heartbeat(self.shared, &mut self.coordinator, now, self.said);
+        self.reported = heartbeat(self.shared, &mut self.coordinator, now, self.reported);
         (self.shared.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST)
     }
 
     /// Returns whether the next round is due early, because the worker became idle or busy and the
     /// last round was `since` ago.
     pub fn has_news(&self, since: Duration) -> bool {
-        since >= STATE_SHORTEST && self.said != Some(state(self.shared))
+        since >= STATE_SHORTEST && self.reported != Some(state(self.shared))
     }
 }
 
-/// Waits for one period, until the runners have gone home, or until the registry should hear that the
-/// worker is idle or not any more. Other rings are not for the renewer.
+/// Waits until the next round is due, the runners have stopped, or the registry's state is out of
+/// date. It ignores other notifications.
 fn rest<B: CoordinationFacade>(
     renewer: &Renewer<'_, '_, B>,
     runners_done: &AtomicBool,
@@ -76,14 +76,19 @@ fn rest<B: CoordinationFacade>(
         if renewer.has_news(begun.elapsed()) {
             return;
         }
-        let Some(left) = period.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) else {
+        let Some(remaining) =
+            period.checked_sub(begun.elapsed()).filter(|remaining| !remaining.is_zero())
+        else {
             return;
         };
-        let heard = shared.notify().count();
+        let seen = shared.notify().count();
+        // The runners may have stopped before the count was read. Without a second check the
+        // notification would be missed, and the thread would sleep for a whole period after
+        // shutdown.
         if runners_done.load(Ordering::SeqCst) {
             return;
         }
-        shared.notify().wait(heard, left);
+        shared.notify().wait(seen, remaining);
     }
 }
 
@@ -92,6 +97,7 @@ fn renew<B: CoordinationFacade>(
     coordinator: &mut B,
     now: LogicalTime,
 ) {
+    // The leases are copied: the store call below must not hold the locks that runners need.
     let held = shared.slots.iter().filter_map(|slot| Some((slot, slot.lease()?)));
     let (slots, leases): (Vec<_>, Vec<Lease>) = held.unzip();
     if leases.is_empty() {
@@ -104,7 +110,7 @@ fn renew<B: CoordinationFacade>(
     }
 }
 
-/// A worker is idle while it has room for a shard.
+/// Returns the state for the registry. A worker is idle while at least one runner has no shard.
 fn state<B>(shared: &WorkerShared<'_, B>) -> WorkerState {
     if shared.is_stopping() {
         WorkerState::Draining
@@ -115,25 +121,27 @@ fn state<B>(shared: &WorkerShared<'_, B>) -> WorkerState {
     }
 }
 
-/// Says what the worker is doing. It is advice, so a failure waits for the next time.
+/// Reports the worker's state to the registry. It is advisory, so a failure waits for the next
+/// round.
 fn heartbeat<B: CoordinationFacade>(
     shared: &WorkerShared<'_, B>,
     coordinator: &mut B,
     now: LogicalTime,
-    said: Option<WorkerState>,
+    reported: Option<WorkerState>,
 ) -> Option<WorkerState> {
     let (tenant, worker) = (shared.config.tenant, shared.config.worker);
     let state = state(shared);
-    if said.is_none() {
+    if reported.is_none() {
         coordinator.register_worker(now, tenant, worker).ok()?;
     }
     match coordinator.heartbeat(now, tenant, worker, state) {
         Ok(()) => Some(state),
-        // Forgotten after a long silence: registers again, at once.
+        // The registry dropped the entry after a long pause of this process: register again at
+        // once.
         Err(RegistryError::NotRegistered) => {
             coordinator.register_worker(now, tenant, worker).ok()?;
             coordinator.heartbeat(now, tenant, worker, state).ok().map(|()| state)
         }
-        Err(_) => said,
+        Err(_) => reported,
     }
 }

@@ -1,4 +1,4 @@
-//! One thread of a worker: claims a shard, works on it, claims the next.
+//! One thread of a worker: claims a shard, processes it, claims the next.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -18,9 +18,8 @@ use crate::op_ids::OpIds;
 use crate::processor::Processor;
 use crate::task::{ShardTask, TaskContext, TaskOutcome, TaskStep};
 
-/// The first and the longest wait of a runner that found nothing, in ticks: short enough that a shard
-/// that was split off starts at once, long enough that a hundred idle workers do not trouble a
-/// store.
+/// The first and the longest wait of an idle runner, in ticks: short enough that a shard that was
+/// split off starts promptly, long enough that a hundred idle workers do not load the store.
 const IDLE_FIRST: u64 = 20;
 const IDLE_LONGEST: u64 = 1_000;
 
@@ -29,19 +28,21 @@ pub const RUNNER_WAIT_MAX: u64 = 500;
 
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
-/// No time at all.
+/// A time that is never reached.
 const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
 
-/// Works until the worker ends.
+/// Steps a runner until the worker ends.
 pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>, number: usize) {
     let mut runner = ShardRunner::new(shared, number);
     loop {
-        let (heard, now) = (shared.notify().count(), shared.parts.clock.now());
+        // The count is read before the step: a notification during the step makes the wait below
+        // return at once.
+        let (seen, now) = (shared.notify().count(), shared.parts.clock.now());
         match runner.step(now) {
             Rest::No => {}
             Rest::Until(until) => {
                 let ticks = until.as_raw().saturating_sub(now.as_raw()).min(RUNNER_WAIT_MAX);
-                shared.notify().wait(heard, Duration::from_millis(ticks));
+                shared.notify().wait(seen, Duration::from_millis(ticks));
             }
             Rest::Over => return,
         }
@@ -70,10 +71,10 @@ pub struct ShardRunner<'c, 'a, B> {
     coordinator: B,
     processor: Box<dyn Processor + 'a>,
     scratch: Box<AcquireScratch>,
-    /// The shard it works on, and since when.
+    /// The shard it processes, and when it got the shard.
     task: Option<(Box<ShardTask>, LogicalTime)>,
     idle: Backoff,
-    /// Since when claiming fails; `None` if the store answered.
+    /// Since when claims fail; `None` if the store answered the last one.
     store_fails_since: Option<LogicalTime>,
     claims: u64,
 }
@@ -97,7 +98,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
-    /// Claims a shard, or steps the one that it has.
+    /// Claims a shard, or steps the task of the current one.
     pub fn step(&mut self, now: LogicalTime) -> Rest {
         match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
@@ -111,8 +112,10 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
-    /// Gives back what has arrived, and claims nothing more.
+    /// Releases shards that were accepted but not started, and claims nothing more.
     fn shut_down(&mut self, now: LogicalTime) -> Rest {
+        // The lease of an accepted shard is ours. Leaving it in the inbox would block the shard
+        // until the lease expires.
         if let Some(mut task) = self.shared.inbox.take() {
             task.release();
             return self.begin(now, task, false);
@@ -121,16 +124,17 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         Rest::Over
     }
 
-    /// Takes what has arrived, or claims.
-    fn seek(&mut self, now: LogicalTime, alone: bool) -> Rest {
+    /// Takes an accepted shard from the inbox, or claims one.
+    fn seek(&mut self, now: LogicalTime, exclusive: bool) -> Rest {
         match self.shared.inbox.take() {
-            Some(task) => self.begin(now, task, alone),
-            None if alone => self.claim_exclusive(now),
+            Some(task) => self.begin(now, task, exclusive),
+            None if exclusive => self.claim_exclusive(now),
             None => self.claim_shared(now),
         }
     }
 
-    /// Claims what is above suspicion, or asks the others to rest if there is nothing else.
+    /// Claims a shard that is not on its last attempt, or asks the other threads to pause if there
+    /// are only suspects.
     fn claim_shared(&mut self, now: LogicalTime) -> Rest {
         let shared = self.shared;
         self.claims += 1;
@@ -152,7 +156,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                 Rest::No
             }
             Err(ClaimError::NoneAvailable { .. }) if found.passed_over => {
-                // Not its turn. There is work left, and nothing that could be waited for.
+                // Another thread has the exclusive phase, or it is too early for one. There is work
+                // left, so the run is not settled, and no deadline to wait for.
                 self.leave_quarantine();
                 self.nothing_to_do(now, Some(NEVER))
             }
@@ -163,7 +168,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
-    /// Claims anything: nobody else has anything under way.
+    /// Claims any shard: no other thread has items in flight.
     fn claim_exclusive(&mut self, now: LogicalTime) -> Rest {
         let (shared, config) = (self.shared, &self.shared.config);
         self.claims += 1;
@@ -190,16 +195,18 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
-    fn begin(&mut self, now: LogicalTime, mut task: ShardTask, alone: bool) -> Rest {
+    fn begin(&mut self, now: LogicalTime, mut task: ShardTask, exclusive: bool) -> Rest {
         let suspicion = if task.is_suspect() { Suspicion::Suspect } else { Suspicion::None };
-        if suspicion == Suspicion::Suspect && !alone {
-            // It came from another worker, or between a look and the grant: given back, uncounted.
+        if suspicion == Suspicion::Suspect && !exclusive {
+            // A suspect while others run: it was handed off to us, or its last grant came between
+            // the check and the acquire. A clean release does not count as an attempt.
             task.release();
         }
         if self.shared.quarantine.claimed(self.number, suspicion) {
             self.shared.notify().wake_all();
         }
-        self.answered();
+        self.store_answered();
+        // From here on the renewer keeps the lease valid.
         self.shared.slots[self.number].take(task.lease().clone());
         self.shared.busy.fetch_add(1, Ordering::SeqCst);
         self.task = Some((Box::new(task), now));
@@ -213,13 +220,14 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             }
             ClaimError::Throttled { retry_after } => Rest::Until(retry_after),
             ClaimError::RunPaused => {
-                self.answered();
+                self.store_answered();
                 self.shared.parts.observer.observe(Event::Paused);
                 Rest::Until(now.saturating_add(self.idle.jitter(IDLE_LONGEST)))
             }
             ClaimError::RunTerminal { status } => self.finish(Ok(Finish::of_run(status))),
             ClaimError::BackendError(error) => self.store_failed(now, error),
-            // The last two, and whatever the coordinator may add: there is nothing to claim from.
+            // These two, and whatever variants the coordinator adds: there is nothing to claim
+            // from.
             ClaimError::RunNotFound | ClaimError::TenantMismatch { .. } | _ => {
                 self.finish(Err(RunWorkerError::RunNotFound))
             }
@@ -231,11 +239,11 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         Rest::No
     }
 
-    /// Everything is taken or finished: ends the run if it is settled, or waits for work.
+    /// No shard is claimable: ends the run if it is settled, requests a split, or waits.
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         self.store_fails_since = None;
         let shared = self.shared;
-        // While somebody holds a shard the run is not settled, and counting it is not cheap.
+        // While a shard is held the run is not settled, and counting its shards costs a scan.
         if earliest.is_none() && shared.busy.load(Ordering::SeqCst) == 0 {
             match self.settle_run(now) {
                 Ok(Some(finish)) => return self.finish(Ok(finish)),
@@ -245,16 +253,17 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
         sharing::ask(shared, &mut self.coordinator, now);
         let wait = now.saturating_add(self.idle.wait());
-        Rest::Until(earliest.map_or(wait, |deadline| wait.min(deadline.max(soon(now)))))
+        Rest::Until(earliest.map_or(wait, |deadline| wait.min(deadline.max(retry_time(now)))))
     }
 
-    /// Ends the run if every shard is done; tells how it stands if it is settled.
+    /// Completes the run if every shard is done. Returns how the run ended, or `None` if it is not
+    /// settled.
     fn settle_run(&mut self, now: LogicalTime) -> Result<Option<Finish>, InfraError> {
         let config = &self.shared.config;
         let progress = match self.coordinator.get_run_progress(now, config.tenant, config.run) {
             Ok(progress) => progress,
             Err(GetRunError::BackendError(error)) => return Err(error),
-            // Deleted meanwhile; the next claim says so.
+            // The run was deleted concurrently; the next claim reports it.
             Err(_) => return Ok(None),
         };
         if !progress.is_settled() {
@@ -268,18 +277,18 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             Ok(_) => Ok(Some(Finish::Complete)),
             Err(RunTransitionError::RunTerminal { status }) => Ok(Some(Finish::of_run(status))),
             Err(RunTransitionError::BackendError(error)) => Err(error),
-            // A shard was unparked or split meanwhile: it is claimed next.
+            // A shard was unparked or split concurrently; the next claim finds it.
             Err(_) => Ok(None),
         }
     }
 
-    /// Does the next thing for a shard, and gives the slot up when it is over.
+    /// Steps the task, and empties the slot when the task is over.
     fn work(&mut self, now: LogicalTime, mut task: Box<ShardTask>, since: LogicalTime) -> Rest {
         let outcome = match catch_unwind(AssertUnwindSafe(|| self.step_task(now, &mut task))) {
             Ok(TaskStep::Over(outcome)) => outcome,
-            Ok(turn) => {
+            Ok(step) => {
                 self.task = Some((task, since));
-                return match turn {
+                return match step {
                     TaskStep::Wait(until) => Rest::Until(until),
                     TaskStep::Continue | TaskStep::Over(_) => Rest::No,
                 };
@@ -287,6 +296,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             Err(_) => self.park_after_panic(now, task.lease()),
         };
         let shared = self.shared;
+        // Reports that arrive later must not be credited to the next shard, so the processor drops
+        // its items before the slot is reused.
         self.processor.abandon();
         shared.slots[self.number].leave();
         shared.busy.fetch_sub(1, Ordering::SeqCst);
@@ -297,7 +308,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             .observer
             .observe(Event::Ended { shard: task.lease().key(), outcome: &outcome });
         self.account_for(outcome);
-        // Others may wait for what was split off or given back.
+        // Idle runners may be waiting for a range that was split off or released.
         shared.notify().wake_all();
         Rest::No
     }
@@ -305,16 +316,16 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     fn step_task(&mut self, now: LogicalTime, task: &mut ShardTask) -> TaskStep {
         let shared = self.shared;
         let slot = &shared.slots[self.number];
-        slot.tell(task);
+        slot.deliver(task);
         if shared.has_ended() {
-            // Nobody moves it any more.
+            // The handoff thread has stopped, so a frozen shard would never be unfrozen.
             task.unfreeze();
         }
         if shared.is_releasing() {
             task.release();
         }
-        let word = shared.quarantine.word(self.number);
-        task.request_pause(word.rest);
+        let signal = shared.quarantine.signal(self.number);
+        task.request_pause(signal.pause);
         let mut context = TaskContext {
             coordinator: &mut self.coordinator,
             connector: shared.parts.connector,
@@ -322,17 +333,17 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             throttle: &shared.throttle,
             observer: shared.parts.observer,
         };
-        let turn = task.step(now, &mut context);
-        let (still, suspect) = (task.is_paused(), task.is_suspect());
-        let is_news = shared.quarantine.stepped(self.number, word, still, suspect);
-        if slot.note(task) || is_news {
+        let step = task.step(now, &mut context);
+        let (paused, suspect) = (task.is_paused(), task.is_suspect());
+        let changed = shared.quarantine.stepped(self.number, signal, paused, suspect);
+        if slot.record_frozen(task) || changed {
             shared.notify().wake_all();
         }
-        turn
+        step
     }
 
-    /// A broken invariant: nothing of it was stored. The shard is set aside, and whatever may be in
-    /// a bad state is made anew.
+    /// Parks the shard after a panic in its task. No result of the failed step was stored. The
+    /// coordinator handle and the processor may be in an inconsistent state and are replaced.
     fn park_after_panic(&mut self, now: LogicalTime, lease: &Lease) -> TaskOutcome {
         let shared = self.shared;
         self.coordinator = (shared.parts.coordinator)();
@@ -365,7 +376,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
-    fn answered(&mut self) {
+    fn store_answered(&mut self) {
         self.idle.reset();
         self.store_fails_since = None;
     }
@@ -373,8 +384,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     fn store_failed(&mut self, now: LogicalTime, error: InfraError) -> Rest {
         let shared = self.shared;
         let since = *self.store_fails_since.get_or_insert(now);
-        let patience = since.saturating_add(shared.config.task.store_patience);
-        if !error.is_retryable() || now >= patience {
+        let deadline = since.saturating_add(shared.config.task.store_patience);
+        if !error.is_retryable() || now >= deadline {
             return self.finish(Err(RunWorkerError::Store(error)));
         }
         shared.parts.observer.observe(Event::StoreFailed { error: &error });
@@ -382,7 +393,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     }
 }
 
-/// Makes a task of a grant.
+/// Returns the function that turns a grant into a task.
 fn restore<B>(
     shared: &WorkerShared<'_, B>,
     number: usize,
@@ -398,12 +409,14 @@ fn restore<B>(
     }
 }
 
-/// A deadline that has passed on our clock may be live on that of the store: not at once again.
-fn soon(now: LogicalTime) -> LogicalTime {
+/// Returns the earliest time of the next claim. A deadline that has passed on our clock may not
+/// have passed on the store's; an immediate retry would spin.
+fn retry_time(now: LogicalTime) -> LogicalTime {
     now.saturating_add(IDLE_FIRST)
 }
 
-/// Whoever completes a run does the same thing, so all of them use the same id.
+/// Returns the operation id of the run's completion. All workers use the same one, so concurrent
+/// completions are one operation.
 fn completion_id(run: gossip_contracts::identity::RunId) -> OpId {
     let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
     hasher.write_raw(b"complete_run");

@@ -1,8 +1,9 @@
-//! How an idle runner comes by a part of somebody else's shard.
+//! How an idle runner obtains a part of a shard that another runner holds.
 //!
-//! It looks through the coordinator at what others hold, lets the policy choose, and asks: a runner
-//! of the same process by a note on its slot, another process by a request that its owner hears
-//! with its next checkpoint or renewal. Of several who ask for the same shard one is heard.
+//! It lists the shards of the run, lets the policy choose one, and requests a split: from a runner
+//! of the same process by a message in its lease slot, from another process by a request that the
+//! lease holder receives with its next checkpoint or renewal. Of concurrent requests for one shard,
+//! one is served.
 
 use gossip_contracts::identity::{
     CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId, ShardId, ShardKey,
@@ -16,71 +17,71 @@ use crate::backoff::Backoff;
 use crate::density::Density;
 use crate::split_policy::{Situation, SplitPolicy};
 
-/// The first and the longest time between looks that lead to nothing, in ticks: a look lists the
-/// shards of the run.
+/// The first and the longest time between two fruitless searches, in ticks: each lists the shards
+/// of the run.
 const LOOK_FIRST: u64 = 50;
 const LOOK_LONGEST: u64 = 2_000;
 
-/// A run of more shards than this is shared well enough by them, and looking at it costs too much.
+/// A run with more root shards than this is balanced by them, and listing them costs too much.
 const LOOK_SHARDS_MAX: usize = 20_000;
 
-/// How long a request waits for the owner, in ticks: a few checkpoints. One that the owner did not
-/// follow keeps others from asking the same until then.
+/// How long a request waits for the lease holder, in ticks: a few checkpoints. Until a request that
+/// was not served expires, no other one can be made for the shard.
 const REQUEST_TICKS: u64 = 4_000;
 
 const _: () = assert!(LOOK_FIRST < LOOK_LONGEST);
 
-/// What the runners of a worker know together of the shards of others.
+/// What the runners of a worker have learned about splittable shards.
 #[derive(Debug)]
-pub(super) struct Sharing(Mutex<Known>);
+pub(super) struct Sharing(Mutex<SharingState>);
 
 #[derive(Debug)]
-struct Known {
+struct SharingState {
     policy: SplitPolicy,
-    /// Taken when somebody is idle for the first time.
+    /// Sampled when a runner is idle for the first time.
     density: Option<Density>,
-    /// When the worker began.
+    /// When the worker started.
     begun: LogicalTime,
-    /// How many shards the run was made with.
+    /// How many shards the run was created with.
     roots: Option<usize>,
-    /// Nobody looks before this time.
+    /// The earliest time of the next search.
     next_look: LogicalTime,
     backoff: Backoff,
-    /// How many requests were made.
-    asked: u64,
-    /// Ticks and keys of the shards that this worker has finished with.
-    experience: (u64, u64),
+    /// How many requests this worker has made.
+    requests: u64,
+    /// Ticks and keys of the shards that this worker has finished.
+    spent: (u64, u64),
 }
 
 impl Sharing {
     pub(super) fn new(seed: u64, begun: LogicalTime) -> Self {
-        Self(Mutex::new(Known {
+        Self(Mutex::new(SharingState {
             policy: SplitPolicy::default(),
             density: None,
             begun,
             roots: None,
             next_look: LogicalTime::ZERO,
             backoff: Backoff::new(LOOK_FIRST, LOOK_LONGEST, seed),
-            asked: 0,
-            experience: (0, 0),
+            requests: 0,
+            spent: (0, 0),
         }))
     }
 
-    /// A runner has spent so many ticks on so many keys.
+    /// Records that a runner spent `ticks` on `keys` keys.
     pub(super) fn learn(&self, ticks: u64, keys: u64) {
-        let mut known = self.lock();
-        known.experience.0 += ticks;
-        known.experience.1 += keys;
+        let mut state = self.lock();
+        state.spent.0 += ticks;
+        state.spent.1 += keys;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, SharingState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Asks for a part of somebody's shard, if it is time to look and there is one worth sharing.
+/// Requests a split of a held shard, if a search is due and it finds a shard worth splitting.
 ///
-/// What fails here is tried again at the next look: nothing depends on it.
+/// Failures are ignored: the next search tries again, and correctness does not depend on it.
 pub(super) fn ask<B: CoordinationFacade>(
     shared: &WorkerShared<'_, B>,
     coordinator: &mut B,
@@ -89,20 +90,22 @@ pub(super) fn ask<B: CoordinationFacade>(
     if !shared.config.auto_split || shared.is_stopping() {
         return;
     }
-    let mut known = shared.sharing.lock();
-    if now < known.next_look {
+    // One search for all idle runners of the process: the lock is held during the listing, and the
+    // next runner finds `next_look` in the future.
+    let mut state = shared.sharing.lock();
+    if now < state.next_look {
         return;
     }
-    let wait = known.backoff.wait();
-    known.next_look = now.saturating_add(wait);
-    let Some(candidates) = known.look(shared, coordinator, now) else { return };
-    if candidates.into_iter().any(|shard| known.ask_owner(shared, coordinator, now, shard)) {
-        known.backoff.reset();
+    let wait = state.backoff.wait();
+    state.next_look = now.saturating_add(wait);
+    let Some(candidates) = state.look(shared, coordinator, now) else { return };
+    if candidates.into_iter().any(|shard| state.ask_owner(shared, coordinator, now, shard)) {
+        state.backoff.reset();
     }
 }
 
-impl Known {
-    /// Whom to ask, best first; `None` if there is nothing to be seen.
+impl SharingState {
+    /// Returns the shards to request a split of, best first; `None` if there is no listing.
     fn look<B: CoordinationFacade>(
         &mut self,
         shared: &WorkerShared<'_, B>,
@@ -123,7 +126,7 @@ impl Known {
         let mut shards = Vec::new();
         coordinator.list_shards_into(now, tenant, run, ShardFilter::all(), &mut shards).ok()?;
         let density = self.density.get_or_insert_with(|| density(shared));
-        let (ticks, keys) = self.experience;
+        let (ticks, keys) = self.spent;
         let situation = Situation {
             now,
             begun: self.begun,
@@ -135,7 +138,7 @@ impl Known {
         Some(self.policy.candidates(situation, density))
     }
 
-    /// Asks the owner of `shard`; whether it will hear of it.
+    /// Requests a split of `shard` from its lease holder. Returns whether the request was made.
     fn ask_owner<B: CoordinationFacade>(
         &mut self,
         shared: &WorkerShared<'_, B>,
@@ -143,21 +146,24 @@ impl Known {
         now: LogicalTime,
         shard: ShardId,
     ) -> bool {
+        // A runner of this process receives the message with its next step, without a write to the
+        // store.
         if shared.slots.iter().any(|slot| LeaseSlot::ask_split(slot, shard)) {
             return true;
         }
         let key = ShardKey::new(shared.config.run, shard);
         let (action, until) = (ShardAction::Split(None), now.saturating_add(REQUEST_TICKS));
-        self.asked += 1;
-        let op_id = request_id(shared, key, self.asked, now);
+        self.requests += 1;
+        let op_id = request_id(shared, key, self.requests, now);
         let tenant = shared.config.tenant;
-        let asked = coordinator.request_action(now, tenant, key, &action, until, op_id);
-        // Somebody else has asked: what is split off is for whoever comes first.
-        !matches!(asked, Err(RequestActionError::RequestPending)) && asked.is_ok()
+        let requested = coordinator.request_action(now, tenant, key, &action, until, op_id);
+        // A pending request of another worker is not ours: any idle worker may claim what it splits
+        // off.
+        !matches!(requested, Err(RequestActionError::RequestPending)) && requested.is_ok()
     }
 }
 
-/// Where the keys of the source are; a source that cannot be asked is not known.
+/// Returns a sample of the source's keys; an empty one if the source cannot be sampled.
 fn density<B>(shared: &WorkerShared<'_, B>) -> Density {
     let everything = gossip_contracts::coordination::ShardSpecRef::new(b"", b"", b"");
     Density::look(shared.parts.connector, everything).unwrap_or_default()

@@ -1,6 +1,5 @@
-//! What the threads of a worker lock, wait and tell the time with. Their tests run them over the
-//! scheduler of `shuttle` as well, by compiling the same files beside another module of this name
-//! (`shuttle_tests.rs`).
+//! Synchronization and time of the worker's threads. The tests compile the same files a second time
+//! against a module of this name that `shuttle` schedules (`shuttle_tests.rs`).
 
 pub(super) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What the threads of a worker share, and how they begin and end.
+//! State that the threads of a worker share, and how the threads start and stop.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::processor::{Broken, Processor};
 use crate::task::ResultCache;
 use crate::throttle::Throttle;
 
-/// Tells a worker to stop, from any thread.
+/// Requests a drain of a worker, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Drain(Arc<DrainState>);
 
@@ -30,42 +30,43 @@ struct DrainState {
 }
 
 impl Drain {
-    /// Nobody has asked yet.
+    /// Returns a drain that was not requested.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the worker to finish the items under way, record progress and give its shards back.
+    /// Requests a drain: the worker finishes its in-flight items, checkpoints, and hands off or
+    /// releases its shards.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::SeqCst);
         self.0.notify.wake_all();
     }
 
-    /// Whether somebody has asked.
+    /// Returns whether a drain was requested.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::SeqCst)
     }
 }
 
-/// What a worker is made of, besides its settings.
+/// The collaborators of a worker; its settings are in [`WorkerConfig`].
 #[derive(Clone, Copy)]
 pub struct Parts<'a, B> {
-    /// Makes a coordinator handle for one thread.
+    /// Opens a coordinator handle for one thread.
     pub coordinator: &'a (dyn Fn() -> B + Sync),
     /// The source.
     pub connector: &'a dyn Connector,
-    /// Makes the processor of one thread, by its number.
+    /// Creates the processor of one thread, given the thread's number.
     pub processor: &'a (dyn Fn(usize) -> Box<dyn Processor + 'a> + Sync),
-    /// Opens the records of planned moves. Without it the worker neither takes shards from others
-    /// nor hands its own over, and a drain releases them.
+    /// Opens the repository of handoff records. Without it the worker neither accepts shards from
+    /// other workers nor hands its own off, and a drain releases them.
     pub records: Option<&'a (dyn Fn() -> Box<dyn Repository + 'a> + Sync)>,
-    /// The time.
+    /// The source of the current time.
     pub clock: &'a dyn Clock,
-    /// Tells it to stop.
+    /// Requests the drain of this worker.
     pub drain: &'a Drain,
-    /// Is told what happens.
+    /// Receives the events of this worker.
     pub observer: &'a dyn Observer,
 }
 
@@ -75,11 +76,12 @@ impl<B> fmt::Debug for Parts<'_, B> {
     }
 }
 
-/// Works on a run until it is settled, or until it is told to stop.
+/// Runs a worker until the run is settled or a drain is finished.
 ///
 /// # Errors
 ///
-/// [`RunWorkerError`]. The shards were given back, unless it is the store that failed.
+/// Returns the first [`RunWorkerError`]. The worker has released its shards, unless the store
+/// failed; then their leases expire.
 pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, RunWorkerError>
 where
     B: CoordinationFacade,
@@ -93,12 +95,15 @@ where
             .map(|number| scope.spawn(move || shard_runner::run(shared, number)))
             .collect();
         for runner in runners {
-            // A runner catches what its shards throw; what is left is our own bug.
+            // A runner catches panics of its task. A panic that reaches this point is a bug in the
+            // runner itself, so the worker must not report success.
             if runner.join().is_err() {
                 shared
                     .finish(Err(RunWorkerError::Broken(Broken("a worker thread panicked".into()))));
             }
         }
+        // The order matters: the renewer checks this flag after it read the notification count, so
+        // the notification of `shut_down` cannot be lost between its check and its wait.
         runners_done.store(true, Ordering::SeqCst);
         shared.shut_down();
         drop((renewer, handoff));
@@ -111,23 +116,23 @@ pub struct WorkerShared<'a, B> {
     pub(super) config: WorkerConfig,
     pub(super) parts: Parts<'a, B>,
     pub(super) throttle: Throttle,
-    /// One for each runner.
+    /// One for each runner, by its number.
     pub(super) slots: Vec<LeaseSlot>,
-    /// Who may claim what.
+    /// Decides which runner may claim a shard on its last attempt.
     pub(super) quarantine: Quarantine,
-    /// Shards that have arrived from other workers.
+    /// Shards accepted from other workers that no runner has taken yet.
     pub(super) inbox: Inbox,
-    /// What is known of items of shards that were split off.
+    /// Results of items whose range was split off their shard.
     pub(super) result_cache: Arc<ResultCache>,
-    /// Whether a worker that drains has given away what it could.
+    /// Whether a draining worker releases the shards that it still holds.
     pub(super) releasing: AtomicBool,
-    /// How many runners have a shard.
+    /// How many runners hold a shard.
     pub(super) busy: AtomicUsize,
-    /// How many shards this worker has set aside.
+    /// How many shards this worker has parked.
     pub(super) parked: AtomicUsize,
-    /// What is known of the shards of others.
+    /// What this worker has learned about shards that can be split.
     pub(super) sharing: Sharing,
-    /// How the worker ends; the first to say so decides.
+    /// The result of the worker; the first one is kept.
     pub(super) end: Mutex<Option<Result<Finish, RunWorkerError>>>,
 }
 
@@ -135,7 +140,7 @@ impl<'a, B> WorkerShared<'a, B> {
     /// Returns the shared state of a worker that has not started.
     pub fn new(config: &WorkerConfig, parts: Parts<'a, B>) -> Self {
         let threads = config.threads.clamp(1, MAX_THREADS);
-        // Without records nothing is given away: it is let go at once.
+        // Without handoff records there is nothing to offer, so a drain releases shards at once.
         let releasing = AtomicBool::new(parts.records.is_none());
         let sharing = Sharing::new(config.seed, parts.clock.now());
         Self {
@@ -154,10 +159,11 @@ impl<'a, B> WorkerShared<'a, B> {
         }
     }
 
-    /// Ends the worker, unless it has ended.
+    /// Sets the result of the worker, unless it has one, and wakes all threads.
     pub(super) fn finish(&self, end: Result<Finish, RunWorkerError>) {
         let mut decided = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         decided.get_or_insert(end);
+        // The lock is released first: a woken thread takes it to read the result.
         drop(decided);
         self.notify().wake_all();
     }
@@ -178,17 +184,17 @@ impl<'a, B> WorkerShared<'a, B> {
         end.unwrap_or(Ok(Finish::Drained))
     }
 
-    /// Whether no more shards are claimed.
+    /// Returns whether runners must not claim more shards.
     pub(super) fn is_stopping(&self) -> bool {
         self.parts.drain.is_asked() || self.has_ended()
     }
 
-    /// Whether shards are given back.
+    /// Returns whether runners must release their shards.
     pub(super) fn is_releasing(&self) -> bool {
         (self.parts.drain.is_asked() && self.releasing.load(Ordering::SeqCst)) || self.has_ended()
     }
 
-    /// Nothing more is given away: a worker that drains gives back what it has.
+    /// Makes a draining worker release every shard that it still holds.
     pub(super) fn release_all(&self) {
         self.releasing.store(true, Ordering::SeqCst);
         self.notify().wake_all();
