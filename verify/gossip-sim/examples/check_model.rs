@@ -1,7 +1,7 @@
-//! Searches every configuration of the model to its end and prints what that came to, as Markdown.
+//! Searches every configuration of the model to its end and prints the results as Markdown.
 //!
 //! `cargo xtask check-model` builds and runs it. The exit code is 1 if a rule was broken, a queue
-//! was not emptied, or an outcome was not met.
+//! was not emptied, or an outcome did not occur.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program: its output is its use")]
 
@@ -18,7 +18,7 @@ use gossip_sim::model::{
 
 const USAGE: &str = "usage: check_model [--config NAME] [--max-states N] [--short]";
 
-/// What was asked for.
+/// The parsed options.
 struct Wanted {
     config: Option<String>,
     states_max: usize,
@@ -52,11 +52,11 @@ fn parse(arguments: &[String]) -> Option<Wanted> {
     wanted.config.as_ref().is_none_or(named).then_some(wanted)
 }
 
-/// Searches what was asked for; whether everything holds.
+/// Runs the searches. Returns whether everything holds.
 fn check(wanted: &Wanted) -> bool {
     println!("## States\n");
     println!(
-        "| configuration | what | distinct states | moves | depth | processor time | queue empty |"
+        "| configuration | purpose | distinct states | moves | depth | processor time | queue empty |"
     );
     println!("|---|---|---|---|---|---|---|");
     let mut good = true;
@@ -78,8 +78,11 @@ fn check(wanted: &Wanted) -> bool {
         reached.extend(report.reached);
     }
     println!("| all | | {states} | {moves} | | | {} |", yes(good));
-    // A rule that was broken stands in the table, with the way to it.
-    println!("\n{}\n", if good { "No rule was broken." } else { "**Not kept**: see above." });
+    // A broken rule was printed above, with the shortest path to it.
+    println!(
+        "\n{}\n",
+        if good { "No rule was broken." } else { "**A rule was broken**: see above." }
+    );
     if wanted.config.is_none() { print_coverage(&reached) && good } else { good }
 }
 
@@ -98,11 +101,11 @@ fn print_finding(finding: &Finding) {
     }
 }
 
-/// Prints the table of operations and outcomes; whether every one was met.
+/// Prints the table of operations and outcomes. Returns whether every outcome occurred.
 fn print_coverage(reached: &BTreeSet<(Op, String)>) -> bool {
     let table = coverage(reached);
     println!("## Outcomes\n");
-    println!("| operation | outcomes met |");
+    println!("| operation | outcomes reached |");
     println!("|---|---|");
     for op in Op::ALL {
         let of_op = table.expected.iter().filter(|(other, _)| *other == op);
@@ -112,17 +115,17 @@ fn print_coverage(reached: &BTreeSet<(Op, String)>) -> bool {
     }
     println!();
     let (met, all) = (table.expected.len() - table.missing.len(), table.expected.len());
-    println!("{met} of {all} pairs of operation and outcome were met.");
+    println!("{met} of {all} pairs of operation and outcome were reached.");
     if !table.missing.is_empty() || !table.surprising.is_empty() {
-        println!("Missing: {:?}. Met and not listed: {:?}.", table.missing, table.surprising);
+        println!("Missing: {:?}. Reached but not listed: {:?}.", table.missing, table.surprising);
     }
     print_unreachable(&table.unreachable);
     table.missing.is_empty() && table.surprising.is_empty()
 }
 
-/// Prints the pairs that no search can meet, those of one name and reason together.
+/// Prints the pairs that no search can reach, grouped by name and reason.
 fn print_unreachable(pairs: &[(Op, &str, &str)]) {
-    println!("\n## Outcomes that cannot be met\n");
+    println!("\n## Unreachable outcomes\n");
     println!("| outcome | of | why |\n|---|---|---|");
     let mut result = BTreeSet::new();
     for (_, name, why) in pairs {

@@ -1,17 +1,17 @@
-//! Your own worker under our schedules: one with a bug, and the same without it.
+//! Simulates a worker of your own: one with a bug, and the same without it.
 //!
 //! ```text
 //! cargo run --release -p gossip-sim --example your_worker
 //! cargo run --release -p gossip-sim --example your_worker -- hasty
 //! ```
 //!
-//! The careful worker sends the result of a key, waits until the sink has it, and moves the cursor
-//! behind it. The hasty one moves the cursor first, because that is one wait less. If it dies in
-//! between, or the result is lost on its way, nobody does that key again: the shard ends, and the
-//! key is missing. On a good day both look the same. `hasty` finds the bad day, makes it as short
-//! as it can, and prints what happens in it and the line that plays it again.
+//! The careful worker writes the result of a key, waits until the sink has accepted it, and then
+//! moves the cursor past it. The hasty worker moves the cursor first, which saves a wait. If it is
+//! killed in between, or the result is lost, no worker processes that key again: the shard
+//! completes and the key is missing. Without faults both look the same. `hasty` finds a failing
+//! seed, shrinks the simulation, and prints its trace and the command that reproduces it.
 //!
-//! The words behind the name of a worker are those of `cargo xtask sim`.
+//! The other arguments are those of `cargo xtask sim`.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stderr, reason = "a program: its output is its use")]
 
@@ -28,17 +28,17 @@ use gossip_coordination::{
 use gossip_sim::command::{self, Options, Verdict};
 use gossip_sim::{SimCoordinator, SimWorker, SimWorld, Simulator, Trial, Written};
 
-/// Worlds that are played, unless somebody asks for another number: the hasty worker fails in one
-/// of the first, and the careful one should be seen to survive some.
+/// Default number of simulations: the hasty worker fails in one of the first, and the careful one
+/// should pass several.
 const SEEDS: u64 = 20;
 
-/// Ticks to wait when there is nothing to do.
+/// Ticks to wait when there is no work.
 const IDLE_TICKS: u64 = 40;
 
-/// How often something is sent again that may not have arrived.
+/// Maximum attempts of a message that may be lost.
 const TRIES_MAX: u32 = 5;
 
-/// Which of the two.
+/// Which of the two workers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     Careful,
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     let seeds = options.seeds.or_else(|| options.seed.is_none().then_some(SEEDS));
     let options = Options { seeds, ..options };
     let simulator = Simulator::of(Trial::of(move |me| live(me, manner)), replay(manner));
-    // Nobody asks here how fast it is.
+    // This example prints no rates.
     let no_time = || Duration::ZERO;
     match command::run_with(&simulator, &options, &no_time, &mut io::stdout().lock()) {
         Ok(Verdict::Held) => ExitCode::SUCCESS,
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What replays begin with.
+/// Returns the command that reproductions begin with.
 const fn replay(manner: Manner) -> &'static str {
     match manner {
         Manner::Careful => {
@@ -86,7 +86,7 @@ const fn replay(manner: Manner) -> &'static str {
     }
 }
 
-/// One life of a worker: claim a shard, do it, claim the next.
+/// Runs one worker process: claims a shard, processes it, claims the next.
 pub(crate) async fn live(mut me: SimWorker, manner: Manner) {
     let mut scratch = Box::new(AcquireScratch::new());
     loop {
@@ -107,10 +107,10 @@ fn any_run(world: &mut SimWorld) -> Option<RunId> {
     runs.get(place as usize).copied()
 }
 
-/// A shard that was claimed.
+/// A claimed shard.
 struct Shard {
     lease: Lease,
-    /// What is left to do.
+    /// The keys that are left.
     keys: Vec<Vec<u8>>,
     /// The last key of the range.
     last: Option<Vec<u8>>,
@@ -126,8 +126,8 @@ async fn claim(me: &mut SimWorker, run: RunId, scratch: &mut AcquireScratch) -> 
     Some(Shard { lease: claimed.lease, keys, last })
 }
 
-/// Does the keys of a shard one by one; gives up at the first thing that does not work out, and
-/// leaves the shard to whoever comes when the lease has run out.
+/// Processes the keys of a shard one by one. Stops at the first error and leaves the shard to the
+/// next holder after the lease has expired.
 async fn do_shard(me: &mut SimWorker, shard: &Shard, manner: Manner) {
     let SimWorker { coordinator, world } = me;
     for key in &shard.keys {
@@ -135,7 +135,7 @@ async fn do_shard(me: &mut SimWorker, shard: &Shard, manner: Manner) {
             Manner::Careful => {
                 deliver(world, shard, key).await && record(coordinator, world, shard, key).await
             }
-            // The bug: the cursor says that the key is done, and it is not.
+            // The bug: the cursor passes a key that is not processed yet.
             Manner::Hasty => {
                 record(coordinator, world, shard, key).await && deliver(world, shard, key).await
             }
@@ -147,7 +147,7 @@ async fn do_shard(me: &mut SimWorker, shard: &Shard, manner: Manner) {
     finish(coordinator, world, shard).await;
 }
 
-/// Sends a result until the sink has it; whether it has.
+/// Sends a result until the sink has accepted it. Returns whether it has.
 async fn deliver(world: &SimWorld, shard: &Shard, key: &[u8]) -> bool {
     for _ in 0..TRIES_MAX {
         match world.write(&shard.lease, key).await {
@@ -159,7 +159,7 @@ async fn deliver(world: &SimWorld, shard: &Shard, key: &[u8]) -> bool {
     false
 }
 
-/// Moves the cursor behind `key`; whether that is known to have happened.
+/// Moves the cursor past `key`. Returns whether the checkpoint is acknowledged.
 async fn record(
     coordinator: &mut SimCoordinator,
     world: &mut SimWorld,
@@ -169,7 +169,7 @@ async fn record(
     let op_id = OpId::from_raw(world.below(u64::MAX));
     for _ in 0..TRIES_MAX {
         let (now, tenant, cursor) = (world.now(), world.tenant(), CursorUpdate::new(key, b""));
-        // The same id again: whatever happened to the first, it happens once.
+        // A retry with the same operation id takes effect at most once.
         match coordinator.checkpoint(now, tenant, &shard.lease, cursor, op_id).await {
             Ok(_) => return true,
             Err(CheckpointError::BackendError(_)) => world.sleep(1).await,
@@ -179,7 +179,7 @@ async fn record(
     false
 }
 
-/// Says that the shard is done.
+/// Completes the shard.
 async fn finish(coordinator: &mut SimCoordinator, world: &mut SimWorld, shard: &Shard) {
     let Some(last) = &shard.last else { return };
     let op_id = OpId::from_raw(world.below(u64::MAX));

@@ -1,5 +1,5 @@
-//! The program of a simulated administrator: runs from their making to their deletion, and what is
-//! asked of workers in between.
+//! The simulated administrator: creates, registers, pauses, ends and deletes runs, and sends
+//! requests to lease holders in between.
 
 use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, InitialShardInput};
 use gossip_contracts::identity::{OpId, RunId, ShardId, WorkerId};
@@ -19,35 +19,36 @@ use super::splits::spec;
 use super::worker::{Handle, keys};
 use super::world::LEASE_TICKS_MAX;
 
-/// Runs of a tenant that are not over.
+/// Maximum number of unfinished runs per tenant.
 const RUNS_MAX: usize = 3;
 
-/// Every so many operations one is sent with the id of the one before. About the same run or shard
-/// it is refused for that.
+/// One operation in this many reuses the operation id of the one before. If both are about the same
+/// run or shard, it must be rejected with `OpIdConflict`.
 const REUSED_ONE_IN: u64 = 6;
 
-/// Every so many registrations come behind one that no run can have.
+/// One registration in this many is preceded by a malformed manifest.
 const MALFORMED_ONE_IN: u64 = 8;
 
-/// Ticks between two things that an administrator does.
+/// Ticks between two operations of an administrator.
 const PAUSE_TICKS: u64 = 40;
 
-/// Root shards of a run, at most.
+/// Maximum number of root shards of a run.
 const ROOTS_MAX: u64 = 6;
 
-/// Runs that one collection takes away.
+/// Maximum number of runs that one garbage collection removes.
 const COLLECT_MAX: usize = 4;
 
-/// How long a request stands, in ticks.
+/// Ticks until a request expires.
 const REQUEST_TICKS: u64 = 200;
 
-/// How long a registration stands still before it is collected, in ticks.
+/// Ticks without progress after which an unfinished registration is collected.
 const STALE_AFTER: u64 = 400;
 
-/// How often an operation is sent again that may have happened.
+/// Maximum attempts of an operation whose outcome is unknown.
 const TRIES_MAX: u32 = 3;
 
-/// A lease that ends later than this from now belongs to a clock that was wrong.
+/// A lease that ends more than this many lease durations from now was granted under a clock that
+/// was ahead.
 const FAR_LEASES: u64 = 2;
 
 /// An administrator.
@@ -58,7 +59,7 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    /// Administers for as long as the process lives.
+    /// Runs until the process is killed.
     pub(super) async fn live(mut self) {
         while self.cx.phase() == Phase::Faulty {
             self.faulty_step().await;
@@ -95,8 +96,8 @@ impl Admin {
         }
     }
 
-    /// Without faults an administrator clears whatever stands in the way of the end. It knows which
-    /// runs it made, and what became of them is what the product tells it.
+    /// Removes everything that keeps the simulation from finishing once faults are over. The
+    /// administrator remembers which runs it created; their state comes from the coordinator.
     async fn calm_step(&mut self) {
         let runs = self.cx.shared.borrow().directory[self.cx.tenant as usize].clone();
         if runs.is_empty() && self.collect().await {
@@ -109,7 +110,7 @@ impl Admin {
             let known = match result {
                 Ok(record) => Some((record.status(), record.is_paused())),
                 Err(GetRunError::RunNotFound) => None,
-                // Something is torn and will be repaired.
+                // A stored value is torn. It will be repaired.
                 Err(_) => continue,
             };
             match known {
@@ -119,7 +120,7 @@ impl Admin {
                     }
                 }
                 Some((RunStatus::Initializing, _)) => {
-                    // There may be no room for its shards.
+                    // The shard quota may be exhausted.
                     if self.register(run).await {
                         self.finish(run, Verb::CancelRun).await;
                     }
@@ -138,7 +139,8 @@ impl Admin {
         }
     }
 
-    /// Unparks what is listed as parked, and takes leases away that a wrong clock made too long.
+    /// Unparks the shards that are listed as parked, and revokes leases that a wrong clock made too
+    /// long.
     async fn clear(&mut self, run: u32) {
         let far = self.cx.now().as_raw() + FAR_LEASES * self.facts(run, |facts| facts.lease);
         for row in self.list(run).await {
@@ -156,14 +158,14 @@ impl Admin {
         look(&self.cx.shared.borrow().oracle.runs[run as usize])
     }
 
-    /// An id for the next operation: a new one, or now and then the last one again.
+    /// Returns the id of the next operation: a new one, or sometimes the previous one again.
     fn next_op_id(&mut self) -> OpId {
         let again = self.cx.phase() == Phase::Faulty && self.cx.one_in(REUSED_ONE_IN);
         self.sequence += u64::from(!again);
         self.last_op_id()
     }
 
-    /// An id that no other operation has.
+    /// Returns an id that no other operation has.
     pub(super) fn new_op_id(&mut self) -> OpId {
         self.sequence += 1;
         self.last_op_id()
@@ -218,19 +220,19 @@ impl Admin {
         _ = self.register(run).await;
     }
 
-    /// Makes a run; whether it was refused because there was one.
+    /// Creates a run. Returns whether it was rejected because the run exists.
     async fn create(&mut self, run: u32) -> bool {
         let (id, lease) = self.facts(run, |facts| (facts.id, facts.lease));
         let (retries, semantics) = self.facts(run, |facts| (facts.retries, facts.semantics));
         let op = self.cx.begin(Draft::of_run(Verb::CreateRun, run, OpId::from_raw(0)));
         let config = RunConfig::try_new(semantics, lease, retries);
-        let config = config.expect("a lease lasts");
+        let config = config.expect("the lease duration is not zero");
         let result = self.handle.create_run(op.now, self.cx.tenant_id, id, config).await;
         self.cx.end_plain(&op, &result);
         matches!(result, Err(CreateRunError::RunAlreadyExists { .. }))
     }
 
-    /// Registers the shards of a run; whether it was refused because there is no room for them.
+    /// Registers the shards of a run. Returns whether it was rejected by the shard quota.
     async fn register(&mut self, run: u32) -> bool {
         if self.cx.phase() == Phase::Faulty && self.cx.odd_below(MALFORMED_ONE_IN) == 0 {
             self.send_malformed(run).await;
@@ -240,7 +242,7 @@ impl Admin {
             match ending {
                 Ending::Failed { corrupt: false, .. } => {}
                 Ending::Executed | Ending::Replayed if self.cx.one_in(8) => {
-                    // One root for all keys, under the id of the manifest that was taken.
+                    // A single root for all keys, under the id of the registered manifest.
                     let whole = self.send_manifest(run, Some(Vec::new()));
                     return whole.await.1;
                 }
@@ -252,8 +254,8 @@ impl Admin {
         false
     }
 
-    /// Sends the manifest of a run, or another one under its id; how it ended, and whether there
-    /// was no room.
+    /// Sends the manifest of a run, or another one under its id. Returns the outcome, and whether
+    /// the shard quota was exhausted.
     async fn send_manifest(&mut self, run: u32, other: Option<Vec<u32>>) -> (Ending, bool) {
         let op_id = OpId::from_raw(mix(self.id(run).as_raw() + 1));
         let (id, planned, count) =
@@ -318,7 +320,7 @@ impl Admin {
         }
     }
 
-    /// Whether to send it again: it may have happened, or it did and that is worth a look.
+    /// Returns whether to retry: the outcome is unknown, or a replay is to be observed.
     fn again(&self, op: &Op, result: &Result<IdempotentOutcome<()>, RunTransitionError>) -> bool {
         match self.cx.end(op, result, None) {
             Ending::Failed { corrupt, .. } => !corrupt,
@@ -331,13 +333,13 @@ impl Admin {
         self.facts(run, |facts| facts.id)
     }
 
-    /// Takes a run off the list of those that there is work in.
+    /// Removes a run from the list of runs with work.
     fn strike(&self, run: u32) {
         let directory = &mut self.cx.shared.borrow_mut().directory;
         directory[self.cx.tenant as usize].retain(|other| *other != run);
     }
 
-    /// A run that may be deleted: mostly one that is over and still there, else any.
+    /// Returns a run to delete: mostly a finished one that still exists, otherwise any.
     fn ancient_run(&self) -> Option<u32> {
         let shared = self.cx.shared.borrow();
         let ours = &shared.oracle.runs_of[self.cx.tenant as usize];
@@ -367,7 +369,7 @@ impl Admin {
         }
     }
 
-    /// Takes away what was given up, and what deletions have left; whether that was everything.
+    /// Collects abandoned runs and the remains of deleted ones. Returns whether none are left.
     async fn collect(&mut self) -> bool {
         let op = self.cx.begin(Draft::new(Verb::CollectRuns));
         let (mut gone, tenant) = (Vec::new(), self.cx.tenant_id);
@@ -378,14 +380,18 @@ impl Admin {
         self.cx.end_plain(&op, &result);
         let all = result.is_ok() && gone.len() < COLLECT_MAX;
         if all {
-            self.cx.judge(|oracle| oracle.told_collected(&op));
+            self.cx.judge(|oracle| oracle.check_collection(&op));
         }
         for id in gone {
             let run = self.cx.shared.borrow().oracle.run_of(self.cx.tenant, id);
             self.cx.judge(|oracle| {
                 let deleted = run.is_some_and(|run| oracle.runs[run as usize].deleted);
                 let deleted = deleted || op.misled.get();
-                oracle.require(deleted, Rule::Acknowledged, "a run is said to be gone and is not")
+                oracle.require(
+                    deleted,
+                    Rule::Acknowledged,
+                    "a collection reported a run that was not deleted",
+                )
             });
             run.into_iter().for_each(|run| self.strike(run));
         }
@@ -487,7 +493,7 @@ impl Admin {
         if let Ok(result) = result {
             self.cx.judge(|oracle| oracle.check_run_query(&op, &result));
             let (status, roots) = (result.status() as u64, result.root_shards().len() as u64);
-            self.cx.hear(&[status, result.is_paused().into(), roots]);
+            self.cx.hash_values(&[status, result.is_paused().into(), roots]);
         }
         let op = self.cx.begin(self.about(Verb::Progress, run));
         let result = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
@@ -495,7 +501,7 @@ impl Admin {
         if let Ok(progress) = result {
             self.cx.judge(|oracle| oracle.check_progress_query(&op, &progress));
             let RunProgress { total, active, done, split, parked, leased, .. } = progress;
-            self.cx.hear(&[total, active, done, split, parked, leased]);
+            self.cx.hash_values(&[total, active, done, split, parked, leased]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Doctored histories about what administrators ask of owners.
+//! Doctored histories of requests to lease holders.
 
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::{PendingRequest, ShardAction};
@@ -8,7 +8,7 @@ use super::op::{Ending, LeaseRef, Op, Verb};
 use super::oracle::{Asked, Rule};
 use super::oracle_tests::{History, NOW, at, key, rule};
 
-/// The first shard's owner was asked for something: operation 9, whose payload is 1.
+/// Adds a request to the first shard: operation 9, with payload 1.
 fn asked(history: &mut History, ended_at: Option<u64>) -> PendingRequest {
     let (op_id, until) = (OpId::from_raw(9), LogicalTime::from_raw(NOW + 50));
     let request = PendingRequest::new(op_id, 5, ShardAction::Release, until);
@@ -31,7 +31,7 @@ fn request(op_id: u64, payload: u64, begun_at: u64) -> Op {
 #[case::it_ended_before(9, 1, 2, Some(2), Some(Rule::Replay))]
 #[case::another_was_asked(9, 2, 1, None, Some(Rule::Replay))]
 #[case::by_another_operation(8, 1, 1, None, Some(Rule::Replay))]
-fn a_request_is_replayed_only_if_it_stood(
+fn a_request_is_replayed_only_if_it_was_pending(
     #[case] op_id: u64,
     #[case] payload: u64,
     #[case] begun_at: u64,
@@ -52,7 +52,7 @@ fn a_request_is_replayed_only_if_it_stood(
 #[case::it_may_have_come_before_it_stood(9, 1, 0, "RequestPending", None)]
 #[case::another_stands_under_its_id(9, 2, 1, "RequestPending", Some(Rule::OpIdReused))]
 #[case::another_stands(8, 1, 1, "RequestPending", None)]
-fn a_request_is_refused_for_its_id_only_if_that_is_taken(
+fn a_request_id_is_rejected_only_if_it_is_reused(
     #[case] op_id: u64,
     #[case] payload: u64,
     #[case] begun_at: u64,
@@ -70,7 +70,7 @@ fn a_request_is_refused_for_its_id_only_if_that_is_taken(
 #[case::nothing(NOW + 1, false, Some(Rule::Acknowledged))]
 #[case::what_is_over(NOW + 50, true, Some(Rule::Acknowledged))]
 #[case::nothing_more(NOW + 50, false, None)]
-fn an_owner_is_shown_what_is_asked(
+fn a_renewal_shows_the_pending_request(
     #[case] now: u64,
     #[case] shown: bool,
     #[case] expected: Option<Rule>,
@@ -82,5 +82,5 @@ fn an_owner_is_shown_what_is_asked(
     let result = Some(&request).filter(|_| shown);
     assert_eq!(rule(history.oracle.was_shown(&renew, result)), expected);
     let ended = history.oracle.shards[0].asked[0].ended_at;
-    assert_eq!(ended.is_some(), now > NOW + 1, "a renewal ends what is over");
+    assert_eq!(ended.is_some(), now > NOW + 1, "a renewal ends an expired request");
 }

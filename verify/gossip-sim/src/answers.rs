@@ -1,4 +1,5 @@
-//! What the oracle makes of the answer that a caller was given.
+//! Oracle rules for results: whether the result that a caller received agrees with the effects of
+//! its operation.
 
 use gossip_coordination::{OP_LOG_CAP, PendingRequest, RUN_OP_LOG_CAP, ShardStatus};
 
@@ -8,102 +9,119 @@ use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Verb};
 use super::oracle::{Holder, Log, Oracle, Remembered, Rule, Violation};
 use super::processes::CLOCK_SKEW_HONOURED;
 
-/// What a caller was told.
+/// The result that a caller received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpResult<'t> {
     pub(super) ending: Ending,
-    /// The name of the outcome.
+    /// Name of the outcome.
     pub(super) name: &'t str,
-    /// What a replay must repeat, if the answer has anything of the kind.
+    /// Digest that a replay must repeat, if the result has one.
     pub(super) answer: Option<u64>,
 }
 
-/// What a caller was told about one of the leases that it renewed together.
+/// The result of one lease of a `renew_many` batch.
 #[derive(Clone, Debug)]
 pub(super) enum Renewal {
-    /// It is good until then, and this is asked of its owner.
+    /// Renewed until then, with the pending request of the lease holder.
     Until(u64, Option<PendingRequest>),
-    /// It was not renewed, or nobody knows.
+    /// Not renewed, or unknown.
     Not(Ending, Label),
 }
 
 impl Oracle {
-    /// Hears what the caller of `op` was told.
+    /// Checks the result that the caller of `op` received.
     ///
     /// # Errors
     ///
-    /// The rule that this breaks.
+    /// Returns the rule that the result breaks.
     pub(super) fn ended(&mut self, op: &Op, result: OpResult<'_>) -> Result<(), Violation> {
         op.ended.set(Some(result.ending));
         if op.misled.get() {
             return Ok(());
         }
         let applied = op.applied.get() > 0 && !self.is_over(op);
-        // A flipped bit may look like a newer format, so any failure will do. A batch is told apart
-        // for each of its leases.
+        // A flipped bit can look like a newer format version, so every failure counts as detection.
+        // A batch has a result for each lease, which `batch_ended` checks.
         let failed = matches!(result.ending, Ending::Failed { .. });
         let noticed = !op.damaged.get() || failed || op.verb == Verb::RenewMany;
-        self.require(noticed, Rule::Undetected, "something was decided about damaged bytes")?;
+        self.require(noticed, Rule::Undetected, "an operation was decided on damaged bytes")?;
         match result.ending {
             Ending::Executed => self.judge_success(op, op.applied.get() > 0, result),
             Ending::Replayed => self.judge_replay(op, result),
-            // Of a batch some may have happened: `batch_ended` heard which.
+            // Some leases of a batch may have been renewed; `batch_ended` checks each.
             Ending::Refused if op.verb == Verb::RenewMany => Ok(()),
             Ending::Refused => {
-                self.require(!applied, Rule::RefusedHappened, "what was refused had happened")?;
+                self.require(
+                    !applied,
+                    Rule::RefusedHappened,
+                    "a rejected operation had taken effect",
+                )?;
                 self.judge_refusal(op, result)
             }
             Ending::Failed { doubtful, .. } => {
                 self.judge_doubt(op, doubtful)?;
                 let honest = doubtful || !applied || op.verb == Verb::RenewMany;
-                self.require(honest, Rule::RefusedHappened, "what was said to have failed happened")
+                self.require(
+                    honest,
+                    Rule::RefusedHappened,
+                    "an operation that failed for certain had taken effect",
+                )
             }
         }
     }
 
-    /// Who says that something may have happened has sent a commit and not heard of it, or has done
-    /// a part of it. Otherwise every failure could be told so, and nothing would ever be denied.
+    /// Checks an unknown outcome: the operation must have sent a commit without receiving its
+    /// reply, or have completed a part of its work. Otherwise the coordinator could report every
+    /// failure as unknown, and no check of rejections would ever apply.
     fn judge_doubt(&self, op: &Op, doubtful: bool) -> Result<(), Violation> {
-        // What is left to be swept of a run may be left of somebody else's deletion.
+        // A purge may find the remains of another operation's deletion.
         let sweeps = matches!(op.verb, Verb::DeleteRun | Verb::CollectRuns);
         let founded = !doubtful || op.unsure.get() || op.begun.get() || sweeps;
         if founded {
             return Ok(());
         }
-        let why = format!("{:?} had nothing to be in doubt about", op.verb);
+        let why = format!("{:?} returned an unknown outcome without an unresolved commit", op.verb);
         self.require(false, Rule::Unfounded, &why)
     }
 
-    /// Holds a grant against what its worker was told.
+    /// Checks the lease that a grant returned.
     ///
     /// # Errors
     ///
-    /// The rule that this breaks.
+    /// Returns the rule that the lease breaks.
     pub(super) fn granted(&self, op: &Op, result: Granted) -> Result<(), Violation> {
         if op.misled.get() {
             return Ok(());
         }
         let Some(known) = op.granted.get().filter(|known| known.key == result.key) else {
-            return self.require(false, Rule::Acknowledged, "a grant was told that never happened");
+            return self.require(
+                false,
+                Rule::Acknowledged,
+                "a grant was returned that never happened",
+            );
         };
-        self.require(result.fence == known.fence, Rule::FenceFell, "a grant has the wrong fence")?;
+        self.require(
+            result.fence == known.fence,
+            Rule::FenceFell,
+            "a grant returned a wrong fence",
+        )?;
         let same = result.deadline == known.deadline;
-        self.require(same, Rule::Acknowledged, "a lease ends when it was not to")?;
+        self.require(same, Rule::Acknowledged, "a grant returned a wrong deadline")?;
         let same = result.range == known.range;
-        self.require(same, Rule::Acknowledged, "a worker was told another range")?;
+        self.require(same, Rule::Acknowledged, "a grant returned a wrong range")?;
         let same = result.done == known.done;
-        self.require(same, Rule::Acknowledged, "a worker was told another position")?;
+        self.require(same, Rule::Acknowledged, "a grant returned a wrong position")?;
         let same = result.carried == known.carried || known.carried == 0 || result.carried == 0;
-        self.require(same, Rule::Acknowledged, "a worker was told another token or metadata")?;
+        self.require(same, Rule::Acknowledged, "a grant returned a wrong token or metadata")?;
         let same = result.attempts == known.attempts;
-        self.require(same, Rule::Attempts, "a worker was told another number of attempts")
+        self.require(same, Rule::Attempts, "a grant returned a wrong number of attempts")
     }
 
-    /// Holds a renewal against what its worker was told.
+    /// Checks the deadline that a renewal returned.
     ///
     /// # Errors
     ///
-    /// The rule that this breaks.
+    /// Returns the rule that the deadline breaks.
     pub(super) fn renewed(
         &self,
         lease: LeaseRef,
@@ -111,33 +129,35 @@ impl Oracle {
         result: u64,
     ) -> Result<(), Violation> {
         let same = until == Some(result);
-        self.require(same, Rule::Acknowledged, "a lease ends when its renewal did not say")?;
-        // Somebody may have come since; whoever is there still was told nothing beyond its end.
+        self.require(same, Rule::Acknowledged, "a renewal returned a wrong deadline")?;
+        // The shard may have been granted again since. If not, no returned deadline lies after the
+        // stored one.
         let Some(holder) = self.shards[lease.shard as usize].holder else { return Ok(()) };
         let kept = holder.grant != lease.grant || result <= holder.deadline;
-        self.require(kept, Rule::Acknowledged, "a renewal was told that never happened")
+        self.require(kept, Rule::Acknowledged, "a renewal was returned that never happened")
     }
 
-    /// Holds the answers to a batch of renewals, each for itself, against what became of them.
+    /// Checks each result of a batch of renewals.
     ///
     /// # Errors
     ///
-    /// The rule that this breaks.
+    /// Returns the rule that a result breaks.
     pub(super) fn batch_ended(&self, op: &Op, answers: &[Renewal]) -> Result<(), Violation> {
         if op.misled.get() {
             return Ok(());
         }
         let mut batch = op.batch.borrow_mut();
         let all = batch.len() == answers.len();
-        self.require(all, Rule::Acknowledged, "a batch has another number of answers")?;
-        // Who shares a read with damaged bytes may not look at them; whose they are must fail.
+        self.require(all, Rule::Acknowledged, "a batch returned a wrong number of results")?;
+        // A lease that shares a read with damaged bytes need not decode them; the lease they belong
+        // to must fail.
         let failed = |answer: &Renewal| matches!(answer, Renewal::Not(Ending::Failed { .. }, _));
         let noticed = !op.damaged.get() || answers.iter().any(failed);
-        self.require(noticed, Rule::Undetected, "a batch was decided about damaged bytes")?;
+        self.require(noticed, Rule::Undetected, "a batch was decided on damaged bytes")?;
         for (member, answer) in batch.iter_mut().zip(answers) {
             match answer {
                 Renewal::Until(deadline, notice) => {
-                    let why = "a renewal was acknowledged that had not happened";
+                    let why = "a renewal was acknowledged that had not taken effect";
                     let by_another = self.renewed_by_another(op, member.lease);
                     let done = member.applied || by_another.is_some();
                     self.require(done, Rule::Acknowledged, why)?;
@@ -152,7 +172,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// One of a batch was told that it is not renewed.
+    /// Checks a lease of a batch that was not renewed.
     fn not_renewed(
         &self,
         op: &Op,
@@ -166,23 +186,26 @@ impl Oracle {
         match ending {
             Ending::Failed { doubtful, .. } => {
                 self.judge_doubt(op, doubtful)?;
-                let why = "a renewal that was said to have failed happened";
+                let why = "a renewal that failed for certain had taken effect";
                 self.require(honest || doubtful, Rule::RefusedHappened, why)
             }
             Ending::Refused | Ending::Executed | Ending::Replayed => {
                 member.refused = true;
-                let why = "a renewal that was refused had happened";
+                let why = "a rejected renewal had taken effect";
                 self.require(honest, Rule::RefusedHappened, why)?;
                 let good = lives && op.now.as_raw() < member.good_until;
                 let shut_out = good && shuts_out(label.as_str());
-                self.require(!shut_out, Rule::OwnerShutOut, "the holder of one of many was refused")
+                self.require(
+                    !shut_out,
+                    Rule::OwnerShutOut,
+                    "a batch rejected the holder of a live lease",
+                )
             }
         }
     }
 
-    /// Whether nothing is left of what `op` did. A grant or a renewal whose reply was lost and that
-    /// ended meanwhile is as good as none, and of a run that was deleted nothing is found: the
-    /// caller is told what is true now.
+    /// Returns whether nothing remains of the effect of `op`: its grant or renewal has ended, or
+    /// its run was deleted. The result then describes the present state.
     fn is_over(&self, op: &Op) -> bool {
         let shard = op.lease.or(op.target).map(|subject| subject.shard);
         let run = op.run.filter(|_| op.verb != Verb::DeleteRun);
@@ -199,9 +222,10 @@ impl Oracle {
         })
     }
 
-    /// Until when another renewal of the same lease made it last, after `op` began and before it
-    /// knew what became of its own. While an offer stands the two leave the same bytes, which is
-    /// what a renewal is known again by; whose they are changes nothing for their owner.
+    /// Returns the deadline of a concurrent renewal of the same lease, committed between the begin
+    /// of `op` and the resolution of its own commit. While an offer is open, both renewals write
+    /// the same bytes, and an unresolved renewal is recognized by its bytes; for the lease holder
+    /// the two are equivalent.
     fn renewed_by_another(&self, op: &Op, lease: LeaseRef) -> Option<u64> {
         let shard = &self.shards[lease.shard as usize];
         let since = op.unsure.get() && shard.renewed_at > op.begun_at;
@@ -221,17 +245,17 @@ impl Oracle {
             op.renewed.set(Some(deadline));
             return Ok(());
         }
-        // An earlier try of it, under an id of its own, may have come late.
+        // An earlier attempt under another id may have arrived late.
         let offered =
             || op.verb == Verb::Offer && log.is_some_and(|it| self.is_done_otherwise(op, it));
         let done = done || op.unsure.get() && (self.is_asked(op) || offered());
-        self.require(done, Rule::Acknowledged, "what was acknowledged had not happened")?;
+        self.require(done, Rule::Acknowledged, "an acknowledged operation had not taken effect")?;
         let same = match (result.answer, applied, known) {
             (Some(answer), true, _) => answer == answer_of(&op.born.borrow()),
             (Some(answer), false, Some(known)) => answer == known.answer,
             (Some(_), false, None) | (None, _, _) => true,
         };
-        self.require(same, Rule::Acknowledged, "an answer names other shards than were made")
+        self.require(same, Rule::Acknowledged, "a result names other shards than were created")
     }
 
     fn judge_replay(&self, op: &Op, result: OpResult<'_>) -> Result<(), Violation> {
@@ -241,13 +265,13 @@ impl Oracle {
         let Some(log) = self.log_of(op) else { return Ok(()) };
         let known = self.recall(log, op.op_id).filter(|known| known.payload == op.payload);
         let honest = known.is_some() || self.is_done_otherwise(op, log);
-        self.require(honest, Rule::Replay, "something that never happened was replayed")?;
+        self.require(honest, Rule::Replay, "an operation was replayed that never took effect")?;
         let same = known.zip(result.answer).is_none_or(|(known, answer)| known.answer == answer);
-        self.require(same, Rule::Replay, "a retry was answered differently")
+        self.require(same, Rule::Replay, "a retry returned a different result")
     }
 
-    /// Whether what was asked was so already: the same offer stands, the run is registered or
-    /// deleted, though by another operation.
+    /// Returns whether another operation had already reached the requested state: the same offer is
+    /// open, or the run is registered or deleted.
     fn is_done_otherwise(&self, op: &Op, log: Log) -> bool {
         match log {
             Log::Run(run) => match op.verb {
@@ -257,14 +281,14 @@ impl Oracle {
             },
             Log::Shard(shard) => {
                 let shard = &self.shards[shard as usize];
-                // It may have stood and gone meanwhile.
+                // The offer may have been opened and closed during the operation.
                 let stood = shard.offer == op.said.terms || shard.changed_at > op.begun_at;
                 op.verb == Verb::Offer && stood
             }
         }
     }
 
-    /// A refusal must have a reason.
+    /// Checks that a rejection has a valid reason.
     fn judge_refusal(&self, op: &Op, result: OpResult<'_>) -> Result<(), Violation> {
         self.judge_forgetting(op, result.name)?;
         self.judge_reason(op, result.name)?;
@@ -273,7 +297,7 @@ impl Oracle {
             && self.is_held_by(lease)
         {
             let good = op.now.as_raw() < op.good_until && !self.is_gone(lease.shard);
-            let why = "the holder of a live lease was refused";
+            let why = "the holder of a live lease was rejected";
             self.require(!(good && shuts_out(result.name)), Rule::OwnerShutOut, why)?;
         }
         let withheld = if op.verb == Verb::Acquire && result.name == "AlreadyLeased" {
@@ -286,15 +310,15 @@ impl Oracle {
         self.require(!withheld, Rule::FreeShardWithheld, "a free shard was withheld")
     }
 
-    /// Whether a run had a shard to give from the beginning of `op` until now.
+    /// Returns whether a run had a claimable shard from the begin of `op` until now.
     fn had_free(&self, op: &Op, run: u32) -> bool {
         let run = &self.runs[run as usize];
         let open = run.is_active() && !run.paused && run.changed_at <= op.begun_at;
         open && run.shards.iter().any(|shard| self.was_free(op, *shard))
     }
 
-    /// Whether a shard was free from the beginning of `op` until now: nobody held it, or whoever
-    /// did was so late that not even a live process is waited for any longer.
+    /// Returns whether a shard was free from the begin of `op` until now: it had no lease, or its
+    /// lease was expired by more than the skew for which a live process is waited for.
     fn was_free(&self, op: &Op, shard: u32) -> bool {
         let shard = &self.shards[shard as usize];
         let late = |holder: Holder| op.now.as_raw() >= holder.deadline + CLOCK_SKEW_HONOURED;
@@ -302,7 +326,7 @@ impl Oracle {
         unchanged && shard.status == ShardStatus::Active && shard.holder.is_none_or(late)
     }
 
-    /// What is remembered is answered from memory, whatever became of the lease.
+    /// Checks that a logged operation is replayed, even after its lease has ended.
     fn judge_forgetting(&self, op: &Op, name: &str) -> Result<(), Violation> {
         if op.verb == Verb::RequestAction {
             return self.judge_refused_request(op, name);
@@ -315,7 +339,11 @@ impl Oracle {
         let known = self.recall(log, op.op_id);
         if name == "OpIdConflict" {
             let reused = known.is_some_and(|known| known.payload != op.payload);
-            return self.require(reused, Rule::Replay, "an id was refused that was not reused");
+            return self.require(
+                reused,
+                Rule::Replay,
+                "an operation id was rejected as reused but was not",
+            );
         }
         let before = |known: &Remembered| known.commit <= op.begun_at;
         let fresh = |known: &Remembered| self.is_fresh(log, *known, capacity);
@@ -323,12 +351,16 @@ impl Oracle {
             return Ok(());
         };
         match known.payload == op.payload {
-            true => self.require(false, Rule::Replay, "a retry was not answered from memory"),
-            false => self.require(false, Rule::OpIdReused, "a reused id was not refused for that"),
+            true => self.require(false, Rule::Replay, "a retry was not replayed from the log"),
+            false => self.require(
+                false,
+                Rule::OpIdReused,
+                "a reused operation id was not rejected for that",
+            ),
         }
     }
 
-    /// The log in which `op` would stand.
+    /// Returns the log that records `op`.
     fn log_of(&self, op: &Op) -> Option<Log> {
         if op.verb.is_about_run() {
             return op.run.map(Log::Run);
@@ -338,7 +370,7 @@ impl Oracle {
     }
 }
 
-/// Whether a refusal of that name says that its caller has no live lease.
+/// Returns whether a rejection of that name means that its caller has no live lease.
 fn shuts_out(name: &str) -> bool {
     matches!(name, "StaleFence" | "LeaseExpired" | "ShardTerminal")
 }

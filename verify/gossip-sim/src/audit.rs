@@ -1,10 +1,10 @@
-//! The end of a world: what is stored is what the oracle saw happen, and nothing else is stored.
+//! Final audit of a simulation: compares the whole store with the oracle's history.
 //!
-//! Every value is decoded with the production codec and held against the oracle's own account, and
-//! the keys of each kind are counted, so that none is left that nobody knows of. It is looked at
-//! once for each world, after everything that was torn is repaired.
+//! Every value is decoded with the production codec and compared with the history. The keys of each
+//! kind are counted, so that a leftover key is found. The audit runs once per simulation, after all
+//! torn values are repaired.
 //!
-//! | stored | held against |
+//! | stored | compared with |
 //! |---|---|
 //! | shard | status, fence, range, position, token, metadata, lease, attempts, grants, park reason, offer, last move, pending request, log, parent and children |
 //! | run head | status, pause, settings, progress of its registration, log |
@@ -15,19 +15,19 @@
 //! | counters | shards that are there and roots that are reserved, exactly |
 //! | registry | the workers as they were last written |
 //!
-//! A run that is deleted leaves its shards until they are swept, each with all of its keys or none;
-//! the oracle hears of each sweep, so what is left is audited like everything else. One key may lag
-//! behind its shard: an entry of the claim index, if the shard's record could not be read, until
-//! the names of the roots go, which are last. A world that calms down ends with a collection in
-//! each tenant, after which nothing is left of what was deleted before (`told_collected`).
+//! A deleted run leaves its shards until the purge removes them, each with all of its keys or none.
+//! The oracle observes each purge, so the remains are audited, too. One key may lag behind its
+//! shard: if the record of a shard could not be read, its claim index entry stays until the root
+//! lists are purged, which are last. A simulation ends with a garbage collection in each tenant,
+//! after which no earlier deletion has remains (`check_collection`).
 //!
-//! # What the oracle does not know
+//! # Not audited
 //!
-//! It never learns these, and the audit says nothing about them: tokens of grants (but that owner
-//! key and lease have the same), fingerprints of operations and offers, and the times in logs,
-//! heads and registrations. Tokens of cursors and metadata it knows of our own workers, and of a
-//! shard that a guest had a hand in no longer. A park reason, a request and the state of a worker
-//! are compared with what was asked when they are stored, and here with what was stored.
+//! The history does not contain these values: grant tokens (the owner key and the lease must have
+//! the same one), fingerprints of operations and offers, and times in logs, run heads and
+//! registrations. It contains cursor tokens and metadata of the simulator's own workers only; a
+//! shard that a user worker touched has unknown ones. Park reasons, requests and worker states are
+//! compared with the sent ones when they are stored, and here with the stored ones.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, TenantId};
 use gossip_coordination::protocol::COLLECTION_CANCELS;
@@ -44,7 +44,7 @@ use super::splits::metadata_of;
 use super::world::World;
 
 impl World {
-    /// Holds everything that is left against the oracle.
+    /// Compares the final store with the oracle's history.
     pub(super) fn audit(&mut self) {
         let verdict = {
             let Ok(shared) = self.shared.try_borrow() else { return };
@@ -58,11 +58,11 @@ impl World {
     }
 }
 
-/// A store and what is known of it.
+/// A store and the history to compare it with.
 pub(super) struct Audit<'w> {
     pub(super) oracle: &'w Oracle,
     pub(super) disk: &'w Disk,
-    /// By the oracle's numbers.
+    /// Indexed by the oracle's tenant numbers.
     pub(super) tenants: &'w [TenantId],
 }
 
@@ -71,7 +71,7 @@ impl<'w> Audit<'w> {
     ///
     /// # Errors
     ///
-    /// The rule that the store breaks.
+    /// Returns the rule that the store breaks.
     pub(super) fn check(&self) -> Result<(), Violation> {
         for (number, shard) in (0_u32..).zip(&self.oracle.shards) {
             self.shard(number, shard)?;
@@ -103,7 +103,7 @@ impl<'w> Audit<'w> {
         let cold = self.bytes(&Key::ShardCold { tenant, shard: key });
         if shard.swept {
             let gone = hot.is_none() && cold.is_none();
-            return self.require(gone, Rule::RunReborn, "a shard is there that was taken away");
+            return self.require(gone, Rule::RunReborn, "a purged shard exists");
         }
         let (Some(hot), Some(cold)) = (hot, cold) else {
             return self.require(false, Rule::Tiling, "a shard is missing");
@@ -112,7 +112,7 @@ impl<'w> Audit<'w> {
         let (Ok(hot), Ok(cold)) = (hot, cold) else {
             return self.require(false, Rule::Undetected, "a shard cannot be decoded");
         };
-        self.standing(shard, &hot, &cold)?;
+        self.progress(shard, &hot, &cold)?;
         self.holding(shard, &hot)?;
         self.counts(shard, &hot)?;
         self.moves(shard, &hot)?;
@@ -121,8 +121,8 @@ impl<'w> Audit<'w> {
         self.indexes(tenant, shard, &hot)
     }
 
-    /// What became of the shard, and how far it has come.
-    fn standing(
+    /// Checks status, fence, range and cursor.
+    fn progress(
         &self,
         shard: &ShardFacts,
         hot: &HotPart<'_>,
@@ -141,7 +141,7 @@ impl<'w> Audit<'w> {
         let same = shard.foreign || cold.spec.metadata == metadata;
         self.require(same, Rule::Acknowledged, "metadata were lost")?;
         let same = hot.cursor_semantics == self.oracle.runs[shard.run as usize].semantics;
-        self.require(same, Rule::Acknowledged, "a cursor means something else")
+        self.require(same, Rule::Acknowledged, "the cursor semantics were lost")
     }
 
     fn holding(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
@@ -155,13 +155,13 @@ impl<'w> Audit<'w> {
         self.require(same, Rule::Attempts, "attempts were lost or made up")?;
         let same = hot.acquire_count == shard.granted;
         self.require(same, Rule::Attempts, "a grant was not counted, or one too many")?;
-        // A worker's reason is not always known; that a shard is not parked always is.
+        // A worker's park reason is not always known, but whether the shard is parked always is.
         let same = hot.park_reason == shard.reason
             || shard.reason.is_none() && shard.status == ShardStatus::Parked;
         self.require(same, Rule::Attempts, "a shard is parked for another reason")
     }
 
-    /// What is between the owner and others: an offer, the last move, a request.
+    /// Checks the offer, the last handoff and the pending request.
     fn moves(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
         let terms = hot.offer.map(|offer| {
             (offer.handoff.as_raw(), offer.destination.as_raw(), offer.deadline.as_raw())
@@ -169,12 +169,16 @@ impl<'w> Audit<'w> {
         let known = shard.offer.map(|offer| (offer.handoff, offer.destination, offer.until));
         self.require(terms == known, Rule::Handoff, "an offer was lost or made up")?;
         let moved_by = hot.last_handoff.map(|handoff| handoff.as_raw());
-        self.require(moved_by == shard.moved_by, Rule::Handoff, "another move was remembered")?;
+        self.require(moved_by == shard.moved_by, Rule::Handoff, "a wrong handoff was recorded")?;
         let same = hot.request == shard.request;
-        self.require(same, Rule::Acknowledged, "a request was lost, or outlived its end")
+        self.require(
+            same,
+            Rule::Acknowledged,
+            "a request was lost or is still stored after its end",
+        )
     }
 
-    /// Where it comes from, and what was cut from it.
+    /// Checks the parent and the children.
     fn family(
         &self,
         shard: &ShardFacts,
@@ -188,13 +192,13 @@ impl<'w> Audit<'w> {
         self.require(same, Rule::Tiling, "a shard has other children")
     }
 
-    /// The last operations with an id, and no other.
+    /// The log holds the latest operations with an id and no others.
     fn log(&self, number: u32, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
         let all = hot.op_log.len() == (shard.logged as usize).min(OP_LOG_CAP);
         self.require(all, Rule::Replay, "an operation was forgotten, or made up")?;
         let known = |op_id| self.is_logged(Log::Shard(number), op_id, OP_LOG_CAP);
         let known = hot.op_log.iter().all(|entry| known(entry.op_id()));
-        self.require(known, Rule::Replay, "an operation is remembered that was not one of the last")
+        self.require(known, Rule::Replay, "a logged operation is not one of the latest")
     }
 
     fn is_logged(&self, log: Log, op_id: OpId, capacity: usize) -> bool {
@@ -222,7 +226,7 @@ impl<'w> Audit<'w> {
         self.require(right, Rule::FreeShardWithheld, "the parked index is wrong")
     }
 
-    /// A run is where it went, or a tombstone stands in its place.
+    /// The run head has the expected state, or a tombstone replaces it.
     fn run(&self, number: u32, run: &RunFacts) -> Result<(), Violation> {
         let (tenant, id) = (self.tenants[run.tenant as usize], run.id);
         let head = self.bytes(&Key::RunHead { tenant, run: id });
@@ -231,7 +235,7 @@ impl<'w> Audit<'w> {
             (None, None) => {}
             (Some(Ok(head)), Some(_)) => self.head(run, &head)?,
             (Some(_), None) => {
-                return self.require(false, Rule::RunReborn, "a run is there that was deleted");
+                return self.require(false, Rule::RunReborn, "a deleted run exists");
             }
             (None | Some(Err(_)), Some(_)) => {
                 return self.require(false, Rule::Acknowledged, "a run is lost");
@@ -240,7 +244,7 @@ impl<'w> Audit<'w> {
         let grave = self.bytes(&Key::Tombstone { tenant, run: id });
         let grave = grave.map(|grave| decode_tombstone(tenant, id, grave).map(|it| it.op_id));
         let right = grave == run.deleted_by.map(Ok);
-        self.require(right, Rule::RunReborn, "a tombstone is missing, or another's")?;
+        self.require(right, Rule::RunReborn, "a tombstone is missing or names another operation")?;
         let named = self.roots(tenant, run)?;
         self.run_log(tenant, number, run, named)
     }
@@ -248,17 +252,17 @@ impl<'w> Audit<'w> {
     fn head(&self, run: &RunFacts, head: &RunHeadPart) -> Result<(), Violation> {
         let (is, roots) = (head.head(), head.roots());
         let right = (Some(is.status), is.paused) == (run.status, run.paused);
-        self.require(right, Rule::Acknowledged, "a run is not where it went")?;
+        self.require(right, Rule::Acknowledged, "a run has a wrong status")?;
         let same = run.is_set_as(is.config);
         self.require(same, Rule::Acknowledged, "a run has other settings")?;
         let total = if run.roots_born > 0 { run.cuts.len() + 1 } else { 0 };
         let same = roots.total as usize == total
             && roots.registered == run.roots_born
             && usize::from(roots.chunks) == run.chunks.len();
-        self.require(same, Rule::Tiling, "a registration has come further, or less far")
+        self.require(same, Rule::Tiling, "a registration has a wrong progress")
     }
 
-    /// The names of the roots, chunk by chunk. Answers them if all are there.
+    /// Checks the root lists, chunk by chunk. Returns the roots if all chunks exist.
     fn roots(&self, tenant: TenantId, run: &RunFacts) -> Result<Option<Vec<ShardId>>, Violation> {
         let (mut named, mut ids, mut whole) = (Vec::new(), Vec::new(), true);
         for (chunk, known) in (0_u16..).zip(&run.chunks) {
@@ -279,7 +283,7 @@ impl<'w> Audit<'w> {
         Ok(whole.then_some(named))
     }
 
-    /// The last operations on the run, and no other; a collection has its own.
+    /// The log holds the latest operations on the run and no others; a collection adds its own.
     fn run_log(
         &self,
         tenant: TenantId,
@@ -296,22 +300,22 @@ impl<'w> Audit<'w> {
         };
         let collected = |op_id| op_id == COLLECTION_CANCELS;
         let by_collection = record.op_log().filter(|entry| collected(entry.op_id())).count();
-        // The registration is remembered apart.
+        // The registration is recorded outside the log.
         let logged = run.logged as usize - usize::from(run.is_whole()) + by_collection;
         let all = record.op_log().len() == logged.min(RUN_OP_LOG_CAP);
         self.require(all, Rule::Replay, "an operation on a run was forgotten, or made up")?;
         // One more, because the oracle counts the registration with the others.
         let known = |op_id| self.is_logged(Log::Run(number), op_id, RUN_OP_LOG_CAP + 1);
         let known = record.op_log().all(|it| known(it.op_id()) || collected(it.op_id()));
-        self.require(known, Rule::Replay, "a run remembers what was not done to it")
+        self.require(known, Rule::Replay, "a logged operation was not applied to the run")
     }
 
-    /// An owner key stands only while a lease is held, and is of the same grant.
+    /// An owner key exists only while the lease is held, and belongs to the same grant.
     fn owners(&self) -> Result<(), Violation> {
         for key in self.disk.all_of(KeyKind::Owner) {
             let Key::Owner { tenant, shard } = key else { continue };
             let Some(number) = self.oracle.find_shard(tenant, shard) else {
-                let why = "an owner of a shard that is not there";
+                let why = "an owner key names a missing shard";
                 return self.require(false, Rule::Tiling, why);
             };
             let facts = &self.oracle.shards[number as usize];
@@ -328,7 +332,7 @@ impl<'w> Audit<'w> {
         Ok(())
     }
 
-    /// Every tenant has as many shards as are counted, with those that are reserved.
+    /// The counter of each tenant is the number of its shards and reservations.
     fn counters(&self) -> Result<(), Violation> {
         for (place, tenant) in self.tenants.iter().enumerate() {
             let shards = self.oracle.shards_of[place].iter();
@@ -354,13 +358,13 @@ impl<'w> Audit<'w> {
                 let stored = self.bytes(&Key::Worker { tenant, worker });
                 let stored = stored.map(|it| decode_worker(tenant, worker, it));
                 let same = stored == Some(Ok(*entry));
-                self.require(same, Rule::Acknowledged, "a worker is not as it was entered")?;
+                self.require(same, Rule::Acknowledged, "a registered worker was lost or changed")?;
             }
         }
         Ok(())
     }
 
-    /// There are as many keys of each kind as were asked for above.
+    /// The number of keys of each kind is the number that was checked above.
     fn nothing_else(&self) -> Result<(), Violation> {
         let runs = || self.oracle.runs.iter();
         let left = || self.oracle.shards.iter().filter(|shard| !shard.swept);
@@ -370,16 +374,21 @@ impl<'w> Audit<'w> {
         let chunks = runs().flat_map(|run| &run.chunks).flatten().count();
         let workers = self.oracle.registries.iter().map(|it| it.entries().len()).sum();
         let expected = [
-            (KeyKind::RunHead, there, Rule::RunReborn, "a run is there that nobody made"),
-            (KeyKind::Tombstone, deleted, Rule::RunReborn, "a tombstone is nobody's"),
+            (KeyKind::RunHead, there, Rule::RunReborn, "an unknown run exists"),
+            (KeyKind::Tombstone, deleted, Rule::RunReborn, "a tombstone of an unknown run exists"),
             (KeyKind::RunRoots, chunks, Rule::Tiling, "a root list outlived its run"),
-            (KeyKind::ShardHot, left().count(), Rule::Tiling, "a shard is there that nobody made"),
-            (KeyKind::ShardCold, left().count(), Rule::Tiling, "half of a shard is left"),
+            (KeyKind::ShardHot, left().count(), Rule::Tiling, "an unknown shard exists"),
+            (
+                KeyKind::ShardCold,
+                left().count(),
+                Rule::Tiling,
+                "a shard has a cold part without a hot part",
+            ),
             (KeyKind::ClaimIndex, with(ShardStatus::Active), INDEX.0, INDEX.1),
             (KeyKind::ParkedIndex, with(ShardStatus::Parked), INDEX.0, INDEX.1),
-            (KeyKind::Worker, workers, Rule::Acknowledged, "a worker is there that left"),
-            (KeyKind::Handoff, 0, Rule::Handoff, "a move is there that nobody planned"),
-            (KeyKind::HandoffIndex, 0, Rule::Handoff, "a move is there that nobody planned"),
+            (KeyKind::Worker, workers, Rule::Acknowledged, "an unknown worker exists"),
+            (KeyKind::Handoff, 0, Rule::Handoff, "an unknown handoff exists"),
+            (KeyKind::HandoffIndex, 0, Rule::Handoff, "an unknown handoff exists"),
         ];
         for (kind, count, rule, why) in expected {
             let found = self.disk.all_of(kind).filter(|key| !self.lags_behind(key)).count();
@@ -388,7 +397,8 @@ impl<'w> Audit<'w> {
         Ok(())
     }
 
-    /// Whether it is an entry of a shard that was swept by its key, while the sweep is not over.
+    /// Returns whether the key is a claim index entry of a shard that was purged by its key, in an
+    /// unfinished purge.
     fn lags_behind(&self, key: &Key) -> bool {
         let Key::ClaimIndex { tenant, shard, .. } = *key else { return false };
         let number = self.oracle.find_shard(tenant, shard);
@@ -399,16 +409,16 @@ impl<'w> Audit<'w> {
     }
 }
 
-/// What is wrong with an entry of an index too many.
-const INDEX: (Rule, &str) = (Rule::FreeShardWithheld, "an index names what is not there");
+/// Violation for an index entry too many.
+const INDEX: (Rule, &str) = (Rule::FreeShardWithheld, "an index entry names a missing shard");
 
-/// A value that is torn until it is repaired.
+/// A torn value that is not repaired yet.
 #[derive(Debug)]
 pub(super) struct Torn {
     pub(super) key: Key,
     pub(super) revision: u64,
-    /// Whether somebody has met it.
+    /// Whether a read has returned it.
     pub(super) shown: bool,
-    /// What was to be written.
+    /// The intact bytes.
     pub(super) good: Vec<u8>,
 }

@@ -1,6 +1,6 @@
-//! Doctored stores: each has one thing that is not as the oracle saw it, and the audit must say
-//! which rule that breaks. Worlds are stopped in the middle of their work, so that there is a bit
-//! of everything: leases, offers, requests, parked shards, half a registration, half a sweep.
+//! Doctored stores: each differs from the oracle's history in one value, and the audit must name
+//! the broken rule. Simulations are stopped in the middle, so that there are leases, offers,
+//! requests, parked shards, partial registrations and partial purges.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,16 +31,16 @@ use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
 use super::world::World;
 use super::{FaultSet, Plan};
 
-/// Operations of a world before somebody doctors its store.
+/// Operations of a simulation before its store is doctored.
 const OPERATIONS: u64 = 900;
 
-/// Worlds among which there is what is to be doctored.
+/// Number of simulations among which a suitable one is searched.
 const SEEDS: u64 = 24;
 
-/// Room for one record and what changes in it.
+/// Bytes for one record and its changes.
 const POOL_BYTES: usize = 1 << 16;
 
-/// A world that was stopped in the middle.
+/// A simulation that was stopped in the middle.
 struct Scene {
     oracle: Rc<RefCell<super::context::Shared>>,
     disk: Disk,
@@ -51,7 +51,7 @@ impl Scene {
         Self::stopped(seed, |_| false)
     }
 
-    /// As many worlds again, each stopped in the middle of a registration.
+    /// Returns as many simulations again, each stopped in the middle of a registration.
     fn all() -> impl Iterator<Item = Self> {
         let reserves =
             |world: &World| world.shared.borrow().oracle.runs.iter().any(|run| run.reserved() > 0);
@@ -60,7 +60,7 @@ impl Scene {
 
     fn stopped(seed: u64, stop: impl Fn(&World) -> bool) -> Self {
         let usual = Plan::of_seed(seed, OPERATIONS, Some(FaultSet::usual()));
-        // It does not get the time to finish, and nobody asks it to.
+        // It need not finish.
         let plan = Plan { calm_ticks: 0, ..usual };
         let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
         world.let_happen_until(stop);
@@ -77,7 +77,7 @@ impl Scene {
         look(&self.oracle.borrow().oracle)
     }
 
-    /// A shard with its tenant, if there is one like that which is not swept.
+    /// Returns the key of a shard that matches and is not purged.
     fn shard(&self, wanted: impl Fn(&ShardFacts) -> bool) -> Option<Key> {
         let shared = self.oracle.borrow();
         let mut shards = shared.oracle.shards.iter();
@@ -110,7 +110,7 @@ impl Scene {
         self.disk.get(key).expect("it is there").bytes.clone()
     }
 
-    /// Changes the hot part of the shard that `wanted` finds.
+    /// Changes the hot part of the first matching shard.
     fn hot(
         &mut self,
         wanted: impl Fn(&ShardFacts) -> bool,
@@ -124,7 +124,7 @@ impl Scene {
         Some(())
     }
 
-    /// Changes the cold part, whose bytes are kept in `old` meanwhile.
+    /// Changes the cold part; `old` keeps its bytes.
     fn cold<'o>(
         &mut self,
         wanted: impl Fn(&ShardFacts) -> bool,
@@ -137,7 +137,7 @@ impl Scene {
         let hot = self.bytes(&hot);
         *old = self.bytes(&cold);
         let mut hot = decode_hot(tenant, shard, &hot).expect("what the store layer wrote");
-        // It is not written, and may lie outside of a range that was changed.
+        // The cursor is not written here, and may lie outside of a changed range.
         hot.cursor = CursorUpdate::initial();
         let mut part = decode_cold(tenant, shard, old).expect("what the store layer wrote");
         change(&mut part);
@@ -151,7 +151,7 @@ impl Scene {
         Some(())
     }
 
-    /// Changes the stored head of the run that `wanted` finds.
+    /// Changes the head of the first matching run.
     fn head(
         &mut self,
         wanted: impl Fn(&RunFacts) -> bool,
@@ -171,11 +171,11 @@ impl Scene {
     }
 }
 
-/// Bytes in front of a payload, and behind it (`docs/storage-format.md`).
+/// Bytes before and after a payload (`docs/storage-format.md`).
 const FRAME_LEN: usize = 6;
 const CHECKSUM_LEN: usize = 8;
 
-/// A value with `payload`, as `docs/storage-format.md` frames it.
+/// Returns a value with `payload`, framed as in `docs/storage-format.md`.
 fn sealed(key: &Key, payload: &[u8]) -> Vec<u8> {
     let mut hasher = CanonicalHasher::for_domain(Domain::RECORD_CHECKSUM_V1);
     hasher.write_bytes_prefixed(key.to_bytes().as_bytes());
@@ -190,7 +190,7 @@ fn sealed(key: &Key, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-// Fields of a run's head, and their places (`docs/storage-format.md`).
+// Offsets of the fields of a run head (`docs/storage-format.md`).
 const HEAD_FLAGS: usize = 0;
 const HEAD_OP_COUNT: usize = 3;
 const HEAD_LEASE_DURATION: std::ops::Range<usize> = 4..12;
@@ -210,11 +210,11 @@ fn is_free(shard: &ShardFacts) -> bool {
 }
 
 #[test]
-fn a_store_that_nobody_doctored_passes() {
+fn an_unchanged_store_passes_the_audit() {
     let mut seen = [0; 6];
     for (place, scene) in Scene::all().enumerate() {
         let verdict = scene.audit();
-        assert!(verdict.is_ok(), "world {place}: {verdict:?}");
+        assert!(verdict.is_ok(), "simulation {place}: {verdict:?}");
         scene.look(|oracle| {
             let shards = |wanted: fn(&ShardFacts) -> bool| {
                 oracle.shards.iter().filter(|it| !it.swept && wanted(it)).count()
@@ -232,17 +232,17 @@ fn a_store_that_nobody_doctored_passes() {
             seen.iter_mut().zip(found).for_each(|(sum, more)| *sum += more);
         });
     }
-    assert!(seen.iter().all(|count| *count > 0), "there is a bit of everything: {seen:?}");
+    assert!(seen.iter().all(|count| *count > 0), "every kind of state occurs: {seen:?}");
 }
 
-/// Doctors the first store that has what is needed, and answers what the audit says of it.
+/// Doctors the first suitable store and returns the violation that the audit finds.
 fn verdict(doctor: fn(&mut Scene) -> Option<()>) -> Violation {
     for mut scene in Scene::all() {
         if doctor(&mut scene).is_some() {
             return scene.audit().expect_err("the store was doctored");
         }
     }
-    panic!("no world has what is to be doctored");
+    panic!("no simulation has a suitable store");
 }
 
 fn without_cold(scene: &mut Scene) -> Option<()> {
@@ -268,7 +268,7 @@ fn lower_fence(scene: &mut Scene) -> Option<()> {
     )
 }
 
-/// The parent's range before its last part was cut off.
+/// Restores the parent's range before its last part was split off.
 fn other_range(scene: &mut Scene) -> Option<()> {
     let (first, second) = scene.look(|oracle| {
         let first = oracle.shards.iter().find(|it| !it.swept)?.key;
@@ -377,7 +377,7 @@ fn forgotten_operation(scene: &mut Scene) -> Option<()> {
     scene.hot(|shard| shard.logged > 0, |record| record.op_log = StoredOps::default())
 }
 
-/// The only operation of another shard in the place of its own.
+/// Replaces the only logged operation by one of another shard.
 fn another_operation(scene: &mut Scene) -> Option<()> {
     let first = scene.shard(|shard| shard.logged == 1)?;
     let Key::ShardHot { tenant, shard } = first else { unreachable!("it is a shard") };
@@ -404,7 +404,7 @@ fn hidden_parked_shard(scene: &mut Scene) -> Option<()> {
     Some(())
 }
 
-/// Somewhere to put what should have gone with a shard that was swept.
+/// Returns the key of a purged shard, for leftovers.
 fn swept(scene: &Scene) -> Option<Key> {
     swept_of(scene, |run| !run.is_named())
 }
@@ -540,7 +540,7 @@ fn owner_of_a_free_shard(scene: &mut Scene) -> Option<()> {
     owner(scene, is_free, 1)
 }
 
-/// An owner key that is right but for one thing.
+/// Changes one field of an owner key.
 fn changed_owner(scene: &mut Scene, change: fn(&mut OwnerBinding)) -> Option<()> {
     let key = scene.disk.all_of(KeyKind::Owner).next()?;
     let Key::Owner { tenant, shard } = key else { return None };
@@ -567,7 +567,7 @@ fn owner_of_nothing(scene: &mut Scene) -> Option<()> {
     Some(())
 }
 
-/// A tenant's counter, without what `run` has reserved.
+/// Sets the counter of a tenant, without the reservations of `run`.
 fn counter(
     scene: &mut Scene,
     wanted: fn(&RunFacts) -> bool,
@@ -654,15 +654,15 @@ fn unknown_move(scene: &mut Scene) -> Option<()> {
 #[case(other_reason, Rule::Attempts, "a shard is parked for another reason")]
 #[case(lost_offer, Rule::Handoff, "an offer was lost or made up")]
 #[case(offer_to_another, Rule::Handoff, "an offer was lost or made up")]
-#[case(lost_move, Rule::Handoff, "another move was remembered")]
-#[case(lost_request, Rule::Acknowledged, "a request was lost, or outlived its end")]
+#[case(lost_move, Rule::Handoff, "a wrong handoff was recorded")]
+#[case(lost_request, Rule::Acknowledged, "a request was lost or is still stored after its end")]
 #[case(other_parent, Rule::Tiling, "a shard has another parent")]
 #[case(other_child, Rule::Tiling, "a shard has other children")]
 #[case(forgotten_operation, Rule::Replay, "an operation was forgotten, or made up")]
-#[case(another_operation, Rule::Replay, "an operation is remembered that was not one of the last")]
+#[case(another_operation, Rule::Replay, "a logged operation is not one of the latest")]
 #[case(hidden_shard, Rule::FreeShardWithheld, "the claim index is wrong")]
 #[case(hidden_parked_shard, Rule::FreeShardWithheld, "the parked index is wrong")]
-fn a_doctored_shard_is_refused(
+fn a_doctored_shard_fails_the_audit(
     #[case] doctor: fn(&mut Scene) -> Option<()>,
     #[case] rule: Rule,
     #[case] why: &str,
@@ -672,18 +672,18 @@ fn a_doctored_shard_is_refused(
 }
 
 #[rstest]
-#[case(paused_run, Rule::Acknowledged, "a run is not where it went")]
+#[case(paused_run, Rule::Acknowledged, "a run has a wrong status")]
 #[case(other_settings, Rule::Acknowledged, "a run has other settings")]
 #[case(lost_run, Rule::Acknowledged, "a run is lost")]
-#[case(reborn_run, Rule::RunReborn, "a run is there that was deleted")]
-#[case(lost_tombstone, Rule::RunReborn, "a tombstone is missing, or another's")]
-#[case(other_tombstone, Rule::RunReborn, "a tombstone is missing, or another's")]
-#[case(lost_registration, Rule::Tiling, "a registration has come further, or less far")]
+#[case(reborn_run, Rule::RunReborn, "a deleted run exists")]
+#[case(lost_tombstone, Rule::RunReborn, "a tombstone is missing or names another operation")]
+#[case(other_tombstone, Rule::RunReborn, "a tombstone is missing or names another operation")]
+#[case(lost_registration, Rule::Tiling, "a registration has a wrong progress")]
 #[case(lost_roots, Rule::Tiling, "a root list is wrong")]
 #[case(other_roots, Rule::Tiling, "a root list is wrong")]
 #[case(swept_roots, Rule::Tiling, "a root list is wrong")]
 #[case(forgetful_run, Rule::Replay, "an operation on a run was forgotten, or made up")]
-fn a_doctored_run_is_refused(
+fn a_doctored_run_fails_the_audit(
     #[case] doctor: fn(&mut Scene) -> Option<()>,
     #[case] rule: Rule,
     #[case] why: &str,
@@ -696,12 +696,12 @@ fn a_doctored_run_is_refused(
 #[case(owner_of_a_free_shard, Rule::TwoOwners, "an owner key outlived its lease")]
 #[case(owner_of_another_fence, Rule::TwoOwners, "an owner key outlived its lease")]
 #[case(owner_of_another_grant, Rule::TwoOwners, "an owner key outlived its lease")]
-#[case(owner_of_nothing, Rule::Tiling, "an owner of a shard that is not there")]
+#[case(owner_of_nothing, Rule::Tiling, "an owner key names a missing shard")]
 #[case(counted_too_few, Rule::Limit, "the count of a tenant's shards is wrong")]
 #[case(lost_reservation, Rule::Limit, "the count of a tenant's shards is wrong")]
-#[case(lost_worker, Rule::Acknowledged, "a worker is not as it was entered")]
-#[case(other_worker, Rule::Acknowledged, "a worker is not as it was entered")]
-fn a_doctored_value_beside_them_is_refused(
+#[case(lost_worker, Rule::Acknowledged, "a registered worker was lost or changed")]
+#[case(other_worker, Rule::Acknowledged, "a registered worker was lost or changed")]
+fn a_doctored_other_value_fails_the_audit(
     #[case] doctor: fn(&mut Scene) -> Option<()>,
     #[case] rule: Rule,
     #[case] why: &str,
@@ -711,14 +711,18 @@ fn a_doctored_value_beside_them_is_refused(
 }
 
 #[rstest]
-#[case(shard_of_a_deleted_run, Rule::RunReborn, "a shard is there that was taken away")]
-#[case(index_of_a_deleted_run, Rule::FreeShardWithheld, "an index names what is not there")]
-#[case(parked_index_of_a_deleted_run, Rule::FreeShardWithheld, "an index names what is not there")]
+#[case(shard_of_a_deleted_run, Rule::RunReborn, "a purged shard exists")]
+#[case(index_of_a_deleted_run, Rule::FreeShardWithheld, "an index entry names a missing shard")]
+#[case(
+    parked_index_of_a_deleted_run,
+    Rule::FreeShardWithheld,
+    "an index entry names a missing shard"
+)]
 #[case(roots_of_a_deleted_run, Rule::Tiling, "a root list outlived its run")]
-#[case(unknown_run, Rule::RunReborn, "a run is there that nobody made")]
-#[case(unknown_worker, Rule::Acknowledged, "a worker is there that left")]
-#[case(unknown_move, Rule::Handoff, "a move is there that nobody planned")]
-fn what_nobody_left_is_refused(
+#[case(unknown_run, Rule::RunReborn, "an unknown run exists")]
+#[case(unknown_worker, Rule::Acknowledged, "an unknown worker exists")]
+#[case(unknown_move, Rule::Handoff, "an unknown handoff exists")]
+fn a_leftover_value_fails_the_audit(
     #[case] doctor: fn(&mut Scene) -> Option<()>,
     #[case] rule: Rule,
     #[case] why: &str,
@@ -727,14 +731,14 @@ fn what_nobody_left_is_refused(
     assert_eq!((found.rule, &*found.why), (rule, why));
 }
 
-/// A shard whose record cannot be read is swept by its key, and its entry last.
+/// A shard whose record cannot be read is purged by its key, and its index entry last.
 #[test]
-fn an_entry_may_lag_behind_its_shard_while_the_sweep_is_not_over() {
+fn an_index_entry_may_outlive_its_shard_during_a_purge() {
     let lags = |mut scene: Scene| {
         let key = swept_of(&scene, RunFacts::is_named);
         let Some(Key::ShardHot { tenant, shard }) = key else { return false };
         scene.put(Key::ClaimIndex { tenant, shard, at: LogicalTime::ZERO }, vec![1]);
-        scene.audit().expect("the sweep is not over");
+        scene.audit().expect("the purge is not finished");
         true
     };
     let half_swept = |world: &World| {
@@ -746,7 +750,7 @@ fn an_entry_may_lag_behind_its_shard_while_the_sweep_is_not_over() {
 }
 
 #[test]
-fn a_suspended_rule_is_not_held_against_a_store() {
+fn a_suspended_rule_is_not_audited() {
     let mut scene = Scene::of_seed(1);
     counted_too_few(&mut scene).expect("a tenant has shards");
     scene.oracle.borrow_mut().oracle.suspend(&[Rule::Limit]);

@@ -1,10 +1,9 @@
-//! The simulator's stores as backends of their own, and the suite that holds them to the protocol.
+//! The simulator's stores as coordinator backends, and their conformance hook.
 //!
-//! A [`SimulationBackend`] is a store that a simulation decides about. There are two: [`SimDisk`],
-//! the disk of the worlds answered at once, and [`FaultyStore`](super::FaultyStore), which programs
-//! that block are given with its faults. [`OnSimulation`] is the conformance hook: it takes any of
-//! them and shows it to the suite that every backend is held to, so what worlds run on is an engine
-//! like the others and not a convenience.
+//! A [`SimulationBackend`] is a store under the control of a simulation. There are two: [`SimDisk`]
+//! is the disk of the simulator with immediate answers, and [`FaultyStore`](super::FaultyStore) is
+//! a blocking store with faults. [`OnSimulation`] runs the conformance suite of every backend on
+//! them, so that simulations run on a store that conforms like the others.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,34 +16,34 @@ use gossip_coordination::{EventCollector, InfraError, StateTransitionEvent};
 
 use super::disk::Disk;
 
-/// A store that a simulation decides about.
+/// A store under the control of a simulation.
 pub trait SimulationBackend: Store + Send + Sized {
-    /// What reports call it.
+    /// Name in reports.
     const NAME: &'static str;
 
-    /// A handle of an empty store to which nothing happens by itself.
+    /// Returns a handle to an empty store without faults.
     fn fresh() -> Self;
 
-    /// Another handle of the same store, as another process has one.
+    /// Returns another handle to the same store, as another process would have.
     #[must_use]
     fn another_handle(&self) -> Self;
 
-    /// The next commit happens and its reply is lost.
+    /// Loses the reply to the next commit, which is applied.
     fn lose_next_reply(&mut self);
 
-    /// A coordinator over this handle.
+    /// Returns a coordinator over this handle.
     #[must_use]
     fn coordinator(self, config: StoreConfig) -> StoreCoordinator<Self> {
         StoreCoordinator::new(self, config)
     }
 }
 
-/// The conformance hook: shows a [`SimulationBackend`] to the suite of every backend.
+/// Conformance hook: runs the suite of every backend on a [`SimulationBackend`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnSimulation<B>(PhantomData<B>);
 
 impl<B: SimulationBackend> OnSimulation<B> {
-    /// The hook of `B`.
+    /// Returns the hook of `B`.
     #[must_use]
     pub const fn new() -> Self {
         Self(PhantomData)
@@ -94,7 +93,7 @@ impl<B: SimulationBackend> ConformanceTarget for OnSimulation<B> {
     }
 }
 
-/// A handle of a simulated disk. Each is a process of its own.
+/// A handle to a simulated disk. Each handle is a process of its own.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     disk: Arc<Mutex<Disk>>,
@@ -103,7 +102,7 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// A handle of an empty disk.
+    /// Returns a handle to an empty disk.
     #[must_use]
     pub fn new() -> Self {
         Self { disk: Arc::default(), process: 1, loses_reply: false }
@@ -134,7 +133,7 @@ impl Default for SimDisk {
 }
 
 impl SimulationBackend for SimDisk {
-    const NAME: &'static str = "the simulated disk";
+    const NAME: &'static str = "simulated disk";
 
     fn fresh() -> Self {
         Self::new()

@@ -1,4 +1,4 @@
-//! The simulator's stores are held to the suite that every backend is held to.
+//! The simulator's stores pass the conformance suite of every backend.
 
 use gossip_conformance::{check_sequences, run_all};
 
@@ -21,7 +21,7 @@ fn a_faulty_store_without_faults_conforms() {
 }
 
 #[test]
-fn sequences_on_the_simulated_stores_are_answered_as_the_model_answers() {
+fn sequences_on_the_simulated_stores_agree_with_the_model() {
     check_sequences(&OnSimulation::<SimDisk>::new(), 2_000..2_050, 100);
     check_sequences(&OnSimulation::<FaultyStore>::new(), 2_050..2_070, 100);
 }

@@ -1,14 +1,14 @@
-//! Mutants: what careless engines, stores, drivers and sinks get wrong.
+//! Mutants of the store: bugs of careless engines, stores, drivers and sinks.
 //!
-//! The production code has no switch. A mutant acts where the simulated store meets it: it
-//! changes what an operation is *shown* of the store, what becomes of its *transaction*, or what it
-//! is *told* came of it, so that the two together behave like an implementation with that bug. A
-//! record is changed by decoding and encoding it with the production codec.
+//! The production code has no switches. A mutant acts where the coordinator meets the simulated
+//! store: it changes the values that an operation reads, the transaction that is stored, or the
+//! commit outcome that is returned, so that both together behave like an implementation with that
+//! bug. Records are changed by decoding and encoding them with the production codec.
 //!
-//! To add one: a variant of [`Bug`] with its story, and an arm in [`Mutated::show`] (what the
-//! kernel sees), in [`Mutated::store`] (what is stored, and what the caller is told) or in
-//! [`Mutated::sink_takes_anything`]. Bugs that change what is shown are told to
-//! [`Bug::shows`]: handles forget what they remember, so that every decision follows a read.
+//! To add a mutant, add a variant to [`Bug`] with a description, and an arm to [`Mutated::show`]
+//! (values that the kernel reads), [`Mutated::store`] (stored transaction and returned outcome) or
+//! [`Mutated::sink_takes_anything`]. List a mutant that changes reads in [`Bug::shows`]: handles
+//! then drop their record cache, so that every decision follows a read.
 
 use std::sync::Arc;
 
@@ -23,26 +23,26 @@ use gossip_coordination::{GrantToken, LeaseHolder, RecordPool, ShardStatus, Shar
 use super::disk::Disk;
 use super::op::{LeaseRef, Op, Verb};
 
-/// Room for one record and what changes in it.
+/// Bytes for one record and its changes.
 const POOL_BYTES: usize = 1 << 16;
 
 /// One mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "the list is what the tests go through")]
+#[expect(clippy::exhaustive_enums, reason = "tests iterate over the list")]
 pub enum Bug {
-    /// The fence is not checked: whoever asks is taken for the current holder.
+    /// The fence is not checked: every caller is taken for the current holder.
     FenceIgnored,
-    /// A lease still counts at its deadline.
+    /// A lease is still valid at its deadline.
     ExpiryInclusive,
-    /// A lease is taken over before it ends.
+    /// A lease is taken over before it expires.
     EarlyTakeover,
-    /// A checkpoint is acknowledged and not stored.
+    /// A checkpoint is acknowledged but not stored.
     CheckpointLost,
-    /// A renewal is acknowledged and not stored.
+    /// A renewal is acknowledged but not stored.
     RenewalLost,
     /// The last child of a replacing split is not stored.
     ChildLost,
-    /// A new owner starts from nothing.
+    /// A new lease holder starts without a cursor.
     CursorReset,
     /// A revoked shard keeps its fence.
     FenceReusedAfterRevoke,
@@ -52,11 +52,11 @@ pub enum Bug {
     RunNotCompared,
     /// The counters are not compared in the commit.
     CountersNotCompared,
-    /// A commit that happened is told as a conflict.
+    /// An applied commit is returned as a conflict.
     AppliedTakenForConflict,
-    /// A commit that did not happen is told as applied.
+    /// A commit that was not applied is returned as applied.
     ConflictTakenForApplied,
-    /// The sink takes every write.
+    /// The sink accepts every write.
     SinkIgnoresFence,
 }
 
@@ -79,22 +79,22 @@ impl Bug {
         Self::SinkIgnoresFence,
     ];
 
-    /// Whether it changes what operations are shown, so that handles must not remember.
+    /// Returns whether the mutant changes reads, so that handles must not cache records.
     pub(super) const fn shows(self) -> bool {
         matches!(self, Self::FenceIgnored | Self::ExpiryInclusive | Self::EarlyTakeover)
     }
 }
 
-/// What a bug makes of a transaction.
+/// A transaction as changed by a mutant.
 pub(super) struct Mutated {
-    /// What is stored.
+    /// The transaction that is stored.
     pub(super) txn: Txn,
-    /// What the caller is told instead of the truth, if it would have been applied.
+    /// The outcome to return instead of the true one, if the transaction would have been applied.
     pub(super) result: Option<CommitOutcome>,
 }
 
 impl Mutated {
-    /// Changes what an operation is shown of the store.
+    /// Changes the values that an operation reads.
     pub(super) fn show(bug: Bug, op: &Op, reads: &[Read], answers: &mut [Answer], disk: &Disk) {
         for (read, answer) in reads.iter().zip(answers) {
             let (Read::Get(Key::ShardHot { tenant, shard }), Answer::Value(Some(value))) =
@@ -123,7 +123,7 @@ impl Mutated {
         }
     }
 
-    /// Changes what becomes of a transaction.
+    /// Changes a transaction or its outcome.
     pub(super) fn store(bug: Option<Bug>, op: &Op, txn: Txn, disk: &Disk) -> Self {
         let Some(bug) = bug else { return Self { txn, result: None } };
         let applied = disk.conflict(&txn).is_none();
@@ -166,19 +166,19 @@ impl Mutated {
         }
     }
 
-    /// Whether the sink does not compare fences.
+    /// Returns whether the sink does not compare fences.
     pub(super) fn sink_takes_anything(bug: Option<Bug>) -> bool {
         bug == Some(Bug::SinkIgnoresFence)
     }
 
-    /// The transaction without its writes: it is acknowledged and not stored.
+    /// Returns the transaction without its writes: it is acknowledged but not stored.
     fn unwritten(txn: &Txn) -> Self {
         Self { txn: rebuilt(txn, |_| true, |_| None), result: None }
     }
 
     fn uncompared(txn: &Txn, forgets: impl Fn(&Key) -> bool) -> Self {
         let subject = txn.writes().first().map(|write| *write.key());
-        // What is born is still compared, and what is not the subject.
+        // New keys are still compared, and so are keys other than the subject.
         let keeps = |compare: &Compare| match compare {
             Compare::At { key, .. } => {
                 !(forgets(key) && (subject == Some(*key) || !matches!(key, Key::ShardHot { .. })))
@@ -206,7 +206,7 @@ impl Mutated {
         Self::rewritten(txn, disk, |record, _| record.cursor = CursorUpdate::initial())
     }
 
-    /// Changes the record of the subject that is about to be stored, given the one that is there.
+    /// Changes the record of the subject in `txn`, given the stored one.
     fn rewritten(txn: &Txn, disk: &Disk, change: impl Fn(&mut HotPart<'_>, &HotPart<'_>)) -> Self {
         let rewrite = |write: &Write| {
             let Write::Put(key @ Key::ShardHot { tenant, shard }, bytes) = write else {
@@ -225,7 +225,7 @@ impl Mutated {
     }
 }
 
-/// A transaction with other compares and writes.
+/// Returns a transaction with other compares and writes.
 fn rebuilt(
     txn: &Txn,
     keeps: impl Fn(&Compare) -> bool,
@@ -249,8 +249,8 @@ fn rebuilt(
     new
 }
 
-/// Decodes a hot part, changes it, and encodes it again as the store layer does. `None` if it
-/// cannot be decoded, or is not of the cold part that is stored.
+/// Decodes a hot part, changes it and encodes it as the store layer does. Returns `None` if it
+/// cannot be decoded or does not belong to the stored cold part.
 pub(super) fn alter<'a>(
     hot: &'a [u8],
     tenant: TenantId,
@@ -272,7 +272,7 @@ pub(super) fn alter<'a>(
     Some(bytes)
 }
 
-/// Makes whoever presents a lease its holder.
+/// Makes the caller of a lease operation the holder.
 fn forge(record: &mut HotPart<'_>, op: &Op, lease: LeaseRef) {
     let Some(real) = record.lease else { return };
     let deadline = real.deadline();

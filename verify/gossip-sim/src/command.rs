@@ -1,8 +1,8 @@
-//! The simulator as a command: what may be asked for, and what is written about it.
+//! The simulator as a command: options and output.
 //!
-//! `cargo xtask sim` builds and runs the program `simulate`, which calls this module. Nothing here
-//! reads an argument, a clock or a terminal: options come parsed or as words, time as a function,
-//! and text goes to a writer.
+//! `cargo xtask sim` builds and runs the program `simulate`, which calls this module. This module
+//! reads no argument, clock or terminal: options are passed in parsed or as words, time as a
+//! function, and text goes to a writer.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,57 +13,57 @@ use super::plan::{OPERATIONS_DEFAULT, Plan};
 use super::report::{Figures, Report, fault_table, grouped, outcome_table};
 use super::{FINGERPRINT, Failure, Simulator, shrink};
 
-/// Worlds, unless somebody asks for another number.
+/// Default number of simulations.
 pub const SEEDS_DEFAULT: u64 = 1_000;
 
-/// Judged operations from which on every kind of fault must have reached its floor.
+/// Number of checked operations from which on every kind of fault must reach its floor.
 const FLOOR_FROM: u64 = 10_000_000;
 
-/// Worlds in which a mutant is looked for.
+/// Maximum number of simulations per mutant.
 const BUG_SEEDS_MAX: u64 = 200;
 
-/// Lines of a trace that are written: the end is what matters.
+/// Maximum number of trace lines that are printed: the last ones matter.
 const TRACE_LINES_MAX: usize = 200;
 
-/// What the words are that [`Options::parse`] reads.
+/// Usage text of the arguments that [`Options::parse`] reads.
 pub const USAGE: &str = "[--seed N] [--seeds N] [--ops N] [--faults LIST] [--bugs]\n\
     LIST is `all`, `usual`, `none`, or names of faults with commas between them\n\
-    to run one world again: [--tenants N] [--workers N] [--roughness N] [--binds true|false]\n\
+    to reproduce a failure: [--tenants N] [--workers N] [--roughness N] [--binds true|false]\n\
     [--only LIST] [--bug NAME] [--trace]";
 
-/// What was asked for. What is absent is as the seed says.
+/// The parsed options. Absent values depend on the seed.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::exhaustive_structs, reason = "who parses words of its own fills it in")]
+#[expect(clippy::exhaustive_structs, reason = "a caller with its own parser fills it in")]
 pub struct Options {
     /// The first seed; 1 if absent.
     pub seed: Option<u64>,
-    /// How many seeds; one if there is a first seed, [`SEEDS_DEFAULT`] otherwise.
+    /// Number of seeds; one if there is a first seed, [`SEEDS_DEFAULT`] otherwise.
     pub seeds: Option<u64>,
-    /// Operations of each world.
+    /// Operations of each simulation.
     pub operations: Option<u64>,
-    /// What may go wrong.
+    /// Kinds of faults that may be injected.
     pub faults: Option<FaultSet>,
-    /// Tenants of each world.
+    /// Tenants of each simulation.
     pub tenants: Option<u32>,
     /// Workers of each tenant.
     pub workers: Option<u32>,
-    /// How often things go wrong, in multiples of the usual.
+    /// Multiplier of the fault rates.
     pub roughness: Option<u64>,
-    /// Whether the store ties keys to the life of a process.
+    /// Whether the store binds owner keys to the lifetime of a process.
     pub binds: Option<bool>,
-    /// The only faults that are injected, by their numbers.
+    /// Numbers of the only faults to inject.
     pub only: Option<Vec<u64>>,
-    /// What is wrong with the code under test.
+    /// The mutant to simulate.
     pub bug: Option<Bug>,
-    /// Look for every mutant instead.
+    /// Search for every mutant instead.
     pub bugs: bool,
-    /// Do not shrink what breaks a rule.
+    /// Print the trace of a failure without shrinking it.
     pub trace: bool,
 }
 
-/// How it ended.
+/// The overall result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "an exit code has to be found for each")]
+#[expect(clippy::exhaustive_enums, reason = "each has an exit code")]
 pub enum Verdict {
     /// Every rule held.
     Held,
@@ -72,7 +72,7 @@ pub enum Verdict {
 }
 
 impl Options {
-    /// Reads words as the command line of `simulate` has them; `None` if one is not understood.
+    /// Parses the arguments of `simulate`; `None` if one is invalid.
     #[must_use]
     pub fn parse(words: &[String]) -> Option<Self> {
         let mut options = Self::default();
@@ -83,7 +83,7 @@ impl Options {
         Some(options)
     }
 
-    /// Takes one word, and its value from `rest`.
+    /// Parses one option and its value from `rest`.
     fn take<'w>(&mut self, word: &str, rest: &mut impl Iterator<Item = &'w String>) -> Option<()> {
         match word {
             "--seed" => self.seed = Some(rest.next()?.parse().ok()?),
@@ -103,7 +103,7 @@ impl Options {
         Some(())
     }
 
-    /// The seeds, from the first to the one behind the last.
+    /// Returns the range of seeds.
     #[must_use]
     pub fn seeds(&self) -> std::ops::Range<u64> {
         let first = self.seed.unwrap_or(1);
@@ -111,13 +111,13 @@ impl Options {
         first..first.saturating_add(self.seeds.unwrap_or_else(usual))
     }
 
-    /// The plan of a seed, with what was asked for.
+    /// Returns the plan of a seed with these options.
     #[must_use]
     pub fn plan(&self, seed: u64) -> Plan {
         let operations = self.operations.unwrap_or(OPERATIONS_DEFAULT);
         let usual = Plan::of_seed(seed, operations, self.faults);
         Plan {
-            // A world without tenants or workers has nobody to wait for.
+            // A simulation without tenants or workers never finishes.
             tenants: self.tenants.unwrap_or(usual.tenants).clamp(1, TENANTS_MAX),
             workers: self.workers.unwrap_or(usual.workers).clamp(1, WORKERS_MAX),
             roughness: self.roughness.unwrap_or(usual.roughness).min(ROUGHNESS_MAX),
@@ -130,35 +130,35 @@ impl Options {
     }
 }
 
-/// Tenants of a world, at most: their ids are one byte over and over.
+/// Maximum number of tenants: a tenant id repeats one byte.
 const TENANTS_MAX: u32 = 200;
 
-/// Workers of a tenant, at most: names of restarted ones begin a thousand later.
+/// Maximum number of workers per tenant: the ids of restarted workers begin a thousand later.
 const WORKERS_MAX: u32 = 200;
 
-/// The rates of all faults together stay below the chances of a die up to this.
+/// Up to this roughness the sum of all fault rates fits in a die.
 const ROUGHNESS_MAX: u64 = 16;
 
-/// Plays what `options` ask for and writes what came of it as Markdown. `elapsed` tells the time
-/// that it took so far, of whatever kind its caller wants rates in.
+/// Runs the simulations of `options` and writes a Markdown report. `elapsed` returns the time so
+/// far, of the kind that the caller wants rates in.
 ///
 /// # Errors
 ///
-/// Of the writer.
+/// Returns an error of the writer.
 pub fn run(
     options: &Options,
     elapsed: &dyn Fn() -> Duration,
     out: &mut dyn Write,
 ) -> io::Result<Verdict> {
-    run_behind(&Simulator::new(), options, elapsed, out)
+    run_simulator(&Simulator::new(), options, elapsed, out)
 }
 
-/// As [`run`] behind the door of `simulator` ([`Simulator::behind`]).
+/// Like [`run`], with the command of `simulator` ([`Simulator::with_command`]).
 ///
 /// # Errors
 ///
-/// Of the writer.
-pub fn run_behind(
+/// Returns an error of the writer.
+pub fn run_simulator(
     simulator: &Simulator,
     options: &Options,
     elapsed: &dyn Fn() -> Duration,
@@ -170,11 +170,11 @@ pub fn run_behind(
     }
 }
 
-/// As [`run`] with the workers of `simulator`; mutants are not looked for.
+/// Like [`run`], with the workers of `simulator` and without a search for mutants.
 ///
 /// # Errors
 ///
-/// Of the writer.
+/// Returns an error of the writer.
 pub fn run_with(
     simulator: &Simulator,
     options: &Options,
@@ -186,27 +186,28 @@ pub fn run_with(
         match simulator.run(&options.plan(seed)) {
             Ok(report) => sum.add(&report),
             Err(failure) => {
-                tell_failure(simulator, options.plan(seed), &failure, out)?;
+                write_failure(simulator, options.plan(seed), &failure, out)?;
                 return Ok(Verdict::Broken);
             }
         }
     }
     write_report(&sum, elapsed().saturating_sub(started), out)?;
-    // A few worlds need not have everything, and a list of faults is somebody's choice.
+    // Small numbers of simulations need not reach everything, and a fault list is a deliberate
+    // choice.
     let enough = sum.below_floor(sum.floor()).is_empty();
     let excused = sum.judged() < FLOOR_FROM || options.faults.is_some();
-    // Whoever brings workers, or chooses how many there are, chooses what they do.
+    // User workers, or a chosen number of workers, change which outcomes are reachable.
     let chosen = options.tenants.is_some() || options.workers.is_some();
     let chosen = excused || chosen || options.roughness.is_some() || simulator.has_user_workers();
-    let met = chosen || tell_missing(&sum, out)?;
+    let met = chosen || write_missing(&sum, out)?;
     Ok(if (enough || excused) && met { Verdict::Held } else { Verdict::Broken })
 }
 
-/// Writes the tables of a report, each below a heading of its own.
+/// Writes the tables of a report, each below its heading.
 ///
 /// # Errors
 ///
-/// Of the writer.
+/// Returns an error of the writer.
 pub fn write_report(sum: &Report, time: Duration, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Figures\n\n{}", Figures { report: sum, time })?;
     writeln!(out, "## Faults\n\n{}", fault_table(&sum.faults))?;
@@ -217,13 +218,13 @@ pub fn write_report(sum: &Report, time: Duration, out: &mut dyn Write) -> io::Re
     writeln!(out, "{} pairs of operation and outcome.", sum.coverage.pair_count())
 }
 
-/// Writes which pairs of operation and outcome so many worlds must have met and did not; whether
+/// Writes the pairs of operation and outcome that should have occurred and did not. Returns whether
 /// there are none.
 ///
 /// # Errors
 ///
-/// Of the writer.
-pub fn tell_missing(sum: &Report, out: &mut dyn Write) -> io::Result<bool> {
+/// Returns an error of the writer.
+pub fn write_missing(sum: &Report, out: &mut dyn Write) -> io::Result<bool> {
     let missing = sum.missing();
     for (verb, name) in &missing {
         writeln!(out, "not met: {verb:?} {name}")?;
@@ -231,13 +232,13 @@ pub fn tell_missing(sum: &Report, out: &mut dyn Write) -> io::Result<bool> {
     Ok(missing.is_empty())
 }
 
-/// Shrinks a world that broke a rule and writes what happens in it; the last line is the command
-/// that plays it again.
+/// Shrinks a failing simulation and writes its trace; the last line is the command that reproduces
+/// it.
 ///
 /// # Errors
 ///
-/// Of the writer.
-pub fn tell_failure(
+/// Returns an error of the writer.
+pub fn write_failure(
     simulator: &Simulator,
     plan: Plan,
     failure: &Failure,
@@ -254,19 +255,19 @@ pub fn tell_failure(
         }
         writeln!(out, "{:?}: {}", failure.violation.rule, failure.violation.why)?;
     }
-    // Only a build that plays worlds alike plays this one again.
+    // Only a build with the same fingerprint reproduces the simulation.
     let version = env!("CARGO_PKG_VERSION");
-    writeln!(out, "gossip-coordination {version}, golden world {FINGERPRINT:016x}:")?;
+    writeln!(out, "gossip-coordination {version}, fingerprint {FINGERPRINT:016x}:")?;
     writeln!(out, "{}", simulator.replay(&traced))
 }
 
-/// Looks for every mutant.
+/// Searches for every mutant.
 fn hunt(
     options: &Options,
     elapsed: &dyn Fn() -> Duration,
     out: &mut dyn Write,
 ) -> io::Result<Verdict> {
-    writeln!(out, "| mutant | by the rule | worlds | operations | time |")?;
+    writeln!(out, "| mutant | found by rule | simulations | operations | time |")?;
     writeln!(out, "|---|---|---|---|---|")?;
     let (simulator, mut verdict) = (Simulator::new(), Verdict::Held);
     for bug in Bug::ALL {

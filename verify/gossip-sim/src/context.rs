@@ -1,9 +1,8 @@
-//! What a simulated process sees of its world: its clock, its choices, the sink, and the oracle
-//! that listens.
+//! A simulated process's view of the simulation: clock, random choices, sink and oracle.
 //!
 //! A program is an ordinary `async` function on the production coordinator. It announces each
-//! operation to its [`Cx`] before it calls, and tells what it was answered afterwards; the oracle
-//! hears both, and hears of the commits in between from the store.
+//! operation to its [`Cx`] before the call and reports the result afterwards. The oracle observes
+//! both, and the commits in between at the store.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,21 +22,22 @@ use super::port::{Ask, Reply, SimStore, SinkWrite};
 use super::random::{Stream, mix};
 use super::report::Coverage;
 
-/// The time at which every world begins. Clocks may be wrong by less, so none is ever zero.
+/// The time at which every simulation begins. Clock errors are smaller, so no clock ever reads
+/// zero.
 pub(super) const EPOCH: u64 = 1 << 24;
 
-/// Offers that wait to be noticed; older ones are forgotten.
+/// Maximum number of posted offers; older ones are dropped.
 const BOARD_MAX: usize = 16;
 
-/// Every so many times a worker tries to accept an offer to whomever, which must be refused.
+/// One accept in this many is for an offer to another worker, and must be rejected.
 const GREEDY_ONE_IN: u64 = 32;
 
-/// How a world goes on.
+/// The phase of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Faults happen.
+    /// Faults are injected.
     Faulty,
-    /// None happen any more, and everything must finish.
+    /// No more faults are injected, and all runs must finish.
     Calm,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Phase {
 pub(super) struct Clock {
     /// Added to the true time.
     pub(super) offset: i64,
-    /// Thousandths by which it runs too fast.
+    /// Thousandths by which the clock runs too fast.
     pub(super) drift: i64,
 }
 
@@ -58,7 +58,7 @@ impl Clock {
     }
 }
 
-/// An offer that its destination may come to know of.
+/// An offer that its destination can discover.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posted {
     pub(super) target: LeaseRef,
@@ -66,7 +66,7 @@ pub(super) struct Posted {
     pub(super) terms: Terms,
 }
 
-/// What all processes of a world share, and the world with them.
+/// State that all processes of a simulation share with the simulator.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) oracle: Oracle,
@@ -75,48 +75,47 @@ pub(super) struct Shared {
     pub(super) phase: Phase,
     pub(super) clocks: Vec<Clock>,
     pub(super) tenants: Vec<TenantId>,
-    /// The names of each tenant's workers.
+    /// The worker ids of each tenant.
     pub(super) names: Vec<Vec<u64>>,
-    /// The runs of each tenant that are not known to be over, by the oracle's numbers.
+    /// The runs of each tenant that are not known to be finished, by the oracle's numbers.
     pub(super) directory: Vec<Vec<u32>>,
-    /// Whether each tenant's administrator has looked after it since the last fault, and found no
-    /// more to do.
+    /// Whether each tenant's administrator has found nothing left to do since the last fault.
     pub(super) tidy: Vec<bool>,
     pub(super) board: Vec<VecDeque<Posted>>,
-    /// Operations that ended.
+    /// Finished operations.
     pub(super) ops: u64,
-    /// Of those, how many ended when some rule was suspended.
+    /// Of those, the number that finished while some rule was suspended.
     pub(super) ops_excused: u64,
     pub(super) op_count: u64,
     pub(super) coverage: Coverage,
-    /// Over every event.
+    /// Hash over every event.
     pub(super) hash: u64,
-    /// Over the answers that each tenant got.
+    /// Hash over the results of each tenant.
     pub(super) tenant_hashes: Vec<u64>,
-    /// Counted where tenants are compared.
+    /// Counted in simulations that compare tenants.
     pub(super) turns: Turns,
-    /// What each process is doing.
+    /// The operation in progress of each process.
     pub(super) current: Vec<Option<Rc<Op>>>,
     pub(super) violation: Option<Violation>,
-    /// Operations that ended as corruption.
+    /// Operations that returned a corruption error.
     pub(super) corruption_reported: u64,
-    /// Of those, how many because a revision fell.
+    /// Of those, the number that detected a decreased revision.
     pub(super) older_reported: u64,
     pub(super) trace: Option<Vec<String>>,
     pub(super) bug: Option<Bug>,
-    /// Whether nobody asks about another tenant on purpose.
+    /// Whether workers do not send operations to other tenants on purpose.
     pub(super) keeps_apart: bool,
 }
 
 impl Shared {
-    /// Notes an event in the trace hash.
+    /// Adds an event to the trace hash.
     #[inline]
     pub(super) const fn note(&mut self, what: u64, more: u64) {
         self.hash =
             mix(self.hash ^ what.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ more.rotate_left(32));
     }
 
-    /// Keeps the first violation.
+    /// Records a verdict. The first violation is kept.
     pub(super) fn judge(&mut self, verdict: Result<(), Violation>) {
         if let Err(violation) = verdict
             && self.violation.is_none()
@@ -126,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Adds a line to the trace, if one is kept.
+    /// Adds a line to the trace, if tracing is on.
     pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{:>7} {}", self.now, line()));
@@ -181,7 +180,7 @@ impl Draft {
     }
 }
 
-/// A number of its own for everything that can be asked of an owner.
+/// Returns a distinct number for each requested action.
 fn digest(action: &ShardAction) -> u64 {
     match action {
         ShardAction::Split(None) => 1,
@@ -196,7 +195,7 @@ fn digest(action: &ShardAction) -> u64 {
     }
 }
 
-/// A process's view of its world.
+/// A process's view of the simulation.
 #[derive(Debug)]
 pub(super) struct Cx {
     pub(super) shared: Rc<RefCell<Shared>>,
@@ -206,12 +205,13 @@ pub(super) struct Cx {
     pub(super) tenant_id: TenantId,
     pub(super) worker: WorkerId,
     pub(super) choices: RefCell<Stream>,
-    /// What is asked beside the usual comes from here, and shifts no choice.
+    /// Random choices of malformed and unusual input. A stream of its own, so that they do not
+    /// shift the other choices.
     pub(super) oddities: RefCell<Stream>,
 }
 
 impl Cx {
-    /// The process's own clock.
+    /// Returns the time of the process's own clock.
     pub(super) fn now(&self) -> LogicalTime {
         let shared = self.shared.borrow();
         LogicalTime::from_raw(shared.clocks[self.process as usize].read(shared.now))
@@ -229,7 +229,7 @@ impl Cx {
         self.choices.borrow_mut().one_in(bound)
     }
 
-    /// A number below `bound` for something beside the usual.
+    /// Returns a number below `bound` for malformed or unusual input.
     pub(super) fn odd_below(&self, bound: u64) -> u64 {
         self.oddities.borrow_mut().below(bound)
     }
@@ -238,12 +238,12 @@ impl Cx {
         self.store.ask(Ask::Wait(ticks)).await;
     }
 
-    /// Sends results to the sink. Whether it took them; `None` if it did not say.
+    /// Sends results to the sink. Returns whether they were accepted; `None` if the reply was lost.
     pub(super) async fn write(&self, write: SinkWrite) -> Option<bool> {
         match self.store.ask(Ask::Write(write)).await {
             Reply::Written(taken) => taken,
             Reply::Read(_) | Reply::Committed(_) | Reply::Waited => {
-                unreachable!("the world answers the question that was asked")
+                unreachable!("the reply has the type of the request")
             }
         }
     }
@@ -253,7 +253,7 @@ impl Cx {
         self.begin_at(self.now(), draft)
     }
 
-    /// The same for whoever presents a time of its own.
+    /// Announces an operation whose caller passes its own time.
     pub(super) fn begin_at(&self, now: LogicalTime, draft: Draft) -> Rc<Op> {
         let payload = draft.payload();
         let Draft { verb, run, lease, target, op_id, said } = draft;
@@ -302,7 +302,7 @@ impl Cx {
         op
     }
 
-    /// Announces which leases `op` renews together.
+    /// Announces which leases `op` renews as a batch.
     pub(super) fn begin_batch(&self, op: &Op, leases: &[LeaseRef]) {
         let oracle = &mut self.shared.borrow_mut().oracle;
         let member = |lease: &LeaseRef| {
@@ -313,7 +313,7 @@ impl Cx {
         op.batch.replace(leases.iter().map(member).collect());
     }
 
-    /// Tells what an operation was answered.
+    /// Reports the result of an operation.
     pub(super) fn end<T: Debug, E: MayBeInfra>(
         &self,
         op: &Op,
@@ -332,7 +332,7 @@ impl Cx {
         }
     }
 
-    /// The same for an operation that is never replayed.
+    /// Reports the result of an operation that is never replayed.
     pub(super) fn end_plain<T: Debug, E: MayBeInfra>(
         &self,
         op: &Op,
@@ -352,8 +352,8 @@ impl Cx {
         self.finish(op, ending(error), Label::of(error), answer)
     }
 
-    /// Adds a number of a whole answer, or of what was listed, to the trace, and where tenants are
-    /// compared to what is compared of this one's answers.
+    /// Adds a digest of a whole result to the trace, and to the tenant's hash in simulations that
+    /// compare tenants.
     pub(super) fn say_answer(&self, op: &Op, answer: &dyn Debug) {
         let shared = &mut *self.shared.borrow_mut();
         if shared.trace.is_none() && !shared.keeps_apart {
@@ -392,16 +392,17 @@ impl Cx {
         let verdict = shared.oracle.ended(op, result);
         shared.say(|| format!("p{} op {} {:?} returned {label:?}", op.process, op.number, op.verb));
         shared.judge(verdict);
-        // Nobody may build on what it was told then; the programs here take it for unknown.
+        // The result of a misled operation may be wrong; the simulated programs treat a rejection
+        // as an unknown outcome.
         match ending {
             Ending::Refused if op.misled.get() => Ending::Failed { doubtful: true, corrupt: false },
             Ending::Executed | Ending::Replayed | Ending::Refused | Ending::Failed { .. } => ending,
         }
     }
 
-    /// Adds what an answer told to what is compared of the tenant's answers, beyond the name of
-    /// the outcome: times, fences, positions and counts must not depend on another tenant either.
-    pub(super) fn hear(&self, numbers: &[u64]) {
+    /// Adds values of a result to the hash of the tenant, beyond the name of the outcome: times,
+    /// fences, positions and counts must not depend on another tenant either.
+    pub(super) fn hash_values(&self, numbers: &[u64]) {
         let shared = &mut *self.shared.borrow_mut();
         let result = numbers.iter().fold(0, |hash, number| mix(hash ^ *number));
         let hash = &mut shared.tenant_hashes[self.tenant as usize];
@@ -409,14 +410,14 @@ impl Cx {
         shared.note(result, u64::from(self.tenant));
     }
 
-    /// Holds something against the oracle.
+    /// Records the verdict of an oracle check.
     pub(super) fn judge(&self, judge: impl FnOnce(&Oracle) -> Result<(), Violation>) {
         let shared = &mut *self.shared.borrow_mut();
         let verdict = judge(&shared.oracle);
         shared.judge(verdict);
     }
 
-    /// The runs that there may be work in.
+    /// Returns a run that may have work.
     pub(super) fn any_run(&self) -> Option<u32> {
         let shared = self.shared.borrow();
         let runs = &shared.directory[self.tenant as usize];
@@ -424,7 +425,7 @@ impl Cx {
         (count > 0).then(|| runs[self.below(count) as usize])
     }
 
-    /// Takes a run off the list if it is over.
+    /// Removes a run from the list if it is finished.
     pub(super) fn strike_if_over(&self, run: u32) {
         let shared = &mut *self.shared.borrow_mut();
         if shared.oracle.runs[run as usize].is_over() {
@@ -432,7 +433,7 @@ impl Cx {
         }
     }
 
-    /// Lets the destination of an offer know.
+    /// Makes an offer visible to its destination.
     pub(super) fn post(&self, posted: Posted) {
         let board = &mut self.shared.borrow_mut().board[self.tenant as usize];
         if board.len() == BOARD_MAX {
@@ -441,14 +442,14 @@ impl Cx {
         board.push_back(posted);
     }
 
-    /// An offer to this worker, or now and then to another.
+    /// Returns an offer to this worker, or sometimes one to another.
     pub(super) fn noticed(&self) -> Option<Posted> {
         let greedy = self.one_in(GREEDY_ONE_IN);
         let mut shared = self.shared.borrow_mut();
         let me = self.worker.as_raw();
         let board = &mut shared.board[self.tenant as usize];
         let place = board.iter().position(|it| greedy || it.terms.destination == me)?;
-        // Whoever is not named leaves the offer to its destination.
+        // An offer to another worker stays on the board for its destination.
         if greedy { board.get(place).copied() } else { board.remove(place) }
     }
 
@@ -457,7 +458,7 @@ impl Cx {
         LeaseRef::to(shard, key)
     }
 
-    /// The grant under which a shard is held.
+    /// Returns the grant under which a shard is held.
     pub(super) fn holder(&self, shard: u32) -> Option<u32> {
         self.shared.borrow().oracle.shards[shard as usize].holder.map(|holder| holder.grant)
     }

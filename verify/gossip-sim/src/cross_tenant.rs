@@ -1,5 +1,5 @@
-//! What a worker presents to a tenant that did not grant its lease: every operation under a lease,
-//! none of which that tenant may take.
+//! Operations on leases of another tenant. A worker sends every lease operation with the id of a
+//! tenant that did not grant the lease; all must be rejected. This guards the isolation of tenants.
 
 use gossip_contracts::coordination::{
     CursorUpdate, SplitChild, SplitReplacePlan, SplitResidualPlan,
@@ -14,7 +14,7 @@ use super::op::{Op, Said, Verb};
 use super::splits::spec;
 use super::worker::{Worker, cursor_at, keys};
 
-/// What may be tried with one lease, and with one that can be split.
+/// The operations that are tried; splits need a shard with two keys or more.
 const TRIED: [Verb; 9] = [
     Verb::Renew,
     Verb::Checkpoint,
@@ -27,11 +27,11 @@ const TRIED: [Verb; 9] = [
     Verb::SplitResidual,
 ];
 
-/// How many of them are no splits.
+/// Number of operations in [`TRIED`] that are not splits.
 const WHOLE: u64 = 7;
 
 impl Worker {
-    /// Presents a lease to another tenant, which must not take it.
+    /// Sends an operation on a lease to another tenant, which must reject it.
     pub(super) async fn probe_other_tenant(&mut self, place: usize) {
         let count = self.cx.shared.borrow().tenants.len() as u64;
         let other = self.cx.below(count) as usize;
@@ -46,7 +46,7 @@ impl Worker {
         let said = Said { stranger: true, ..Said::default() };
         let lease = self.held[place].lease_ref;
         let op = self.cx.begin(Draft { said, ..Draft::under(verb, lease, op_id) });
-        // A plan is large, and would be moved about with every worker that starts.
+        // A plan is large. Boxed, it does not enlarge the future of every worker.
         match verb {
             Verb::SplitReplace | Verb::SplitResidual => {
                 Box::pin(self.try_split(&op, tenant, place)).await;
@@ -94,11 +94,11 @@ impl Worker {
                 let result = self.handle.withdraw(now, tenant, lease, handoff, op_id).await;
                 self.cx.end(op, &result, None);
             }
-            other => unreachable!("{other:?} is tried with no whole shard"),
+            other => unreachable!("{other:?} is not sent to other tenants"),
         }
     }
 
-    /// Cuts off the first key.
+    /// Splits off the first key.
     async fn try_split(&mut self, op: &Op, tenant: TenantId, place: usize) {
         let (now, op_id, keys) = (op.now, op.op_id, keys(&self.cx));
         let range = self.held[place].range;

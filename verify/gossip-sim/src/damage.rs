@@ -1,10 +1,11 @@
-//! Values that are not what was stored: torn and forgotten writes, and reads that show what was
-//! never stored or no longer is.
+//! Corruption faults: torn and lost writes, and reads of values that were never stored or no longer
+//! are.
 //!
-//! Any value of an answer may be wrong, alone or in a page. Where every operation decodes the value
-//! before it decides ([`World::is_decided_about`]), it must end with a failure. Elsewhere it may
-//! have looked at the key alone, or not at all: then it must fail or answer as if nothing had been
-//! wrong, which `damaged_bytes_end_an_operation_or_change_nothing` shows by playing worlds twice.
+//! Any value of an answer may be damaged, alone or in a page. If every operation decodes the value
+//! before it decides ([`World::is_decided_about`]), the operation must fail. Otherwise it may have
+//! used only the key: then it must fail or return the result of an undamaged read.
+//! `damaged_bytes_end_an_operation_or_change_nothing` checks this by running each simulation with
+//! and without the fault.
 
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::ShardStatus;
@@ -16,14 +17,15 @@ use super::faults::FaultKind;
 use super::op::Verb;
 use super::world::{Sender, What, World};
 
-/// Commits that a store forgets at a time, at most: what was in a log that was not synced.
+/// Maximum number of commits that a store loses at a time: the contents of an unsynced log.
 const LOST_COMMITS_MAX: u64 = 4;
 
-/// How long a torn value stays torn, at least, and how much longer at most.
+/// Minimum ticks until a torn value is repaired, and maximum additional ticks.
 const REPAIR_AFTER: (u64, u64) = (20, 200);
 
 impl World {
-    /// Damages one of `answers` and counts that if it did; whether a checksum must notice.
+    /// Damages one of `answers` and counts the fault if a value changed. Returns whether a checksum
+    /// must detect it.
     pub(super) fn damage(
         &mut self,
         kind: FaultKind,
@@ -74,15 +76,14 @@ impl World {
         };
         if damaged {
             let (key, shared) = (key.kind(), &mut *self.shared.borrow_mut());
-            shared.say(|| format!("p{process} is shown a wrong {key:?}"));
+            shared.say(|| format!("p{process} reads a damaged {key:?}"));
         }
         self.felt_if(damaged, Some(kind));
         damaged && looked_at
     }
 
-    /// Shows one value as it was some versions ago, or all `answers` as they were then, which is
-    /// what a server shows that lags behind. Keys that are gone since may be there then, and such
-    /// as are new may not.
+    /// Returns an older version of one value, or of all `answers`, as a lagging server does.
+    /// Deleted keys may reappear, and new keys may be missing.
     fn show_older(&mut self, process: u32, reads: &[Read], answers: &mut [Answer]) {
         let writes = self.disk.past_of(reads);
         if writes.is_empty() {
@@ -102,23 +103,23 @@ impl World {
             return;
         }
         answers.iter_mut().zip(older).for_each(|(answer, older)| *answer = older);
-        let (key, what) = (write.key.kind(), if all { "everything" } else { "it" });
+        let (key, what) = (write.key.kind(), if all { "all keys" } else { "one key" });
         let shared = &mut *self.shared.borrow_mut();
-        shared.say(|| format!("p{process} is shown {what} before a write of {key:?}"));
+        shared.say(|| format!("p{process} reads {what} before a write of {key:?}"));
         if let Some(op) = &shared.current[process as usize] {
             op.misled.set(true);
         }
         self.tally.count(FaultKind::OldVersionRead);
     }
 
-    /// Whether the operation of the process decodes the value before it decides.
+    /// Returns whether the operation of the process decodes the value before it decides.
     fn is_looked_at(&self, process: u32, key: &Key) -> bool {
         let own = matches!(key, Key::ShardCold { .. }) && self.sees_its_own(process, key);
         self.is_decided_about(key) && !own
     }
 
-    /// Whether the process may only have to see that its commit is there: it looks at the hot part
-    /// alone then. An acquire that parks a shard writes what any other would have written.
+    /// Returns whether the process may only check that its commit was applied, for which it reads
+    /// only the hot part. An acquire that parks a shard writes the same bytes as any other.
     fn sees_its_own(&self, process: u32, key: &Key) -> bool {
         let shared = self.shared.borrow();
         let Some(op) = &shared.current[process as usize] else { return false };
@@ -131,8 +132,9 @@ impl World {
         op.applied.get() > 0 || acquires && is_parked()
     }
 
-    /// Whether `answers` show a torn value that must be noticed. Each torn value is counted when it
-    /// is met first. An answer may show an older value instead, which is whole.
+    /// Returns whether `answers` contain a torn value that must be detected. A torn value is
+    /// counted when it is first returned. An answer may contain an older value instead, which is
+    /// intact.
     pub(super) fn shows_torn(
         &mut self,
         asked_by: Sender,
@@ -177,8 +179,8 @@ impl World {
             stored.truncate(half);
             stored.extend(old.get(half..).unwrap_or_default());
             is_torn = *stored != good && *stored != old;
-            // Where the halves do not differ, nothing was torn or nothing was written, and the
-            // second is another fault.
+            // If the two halves do not differ, nothing was torn, or nothing was written, which is
+            // another fault.
             if !is_torn {
                 stored.clone_from(&good);
             }
@@ -190,15 +192,15 @@ impl World {
         }
     }
 
-    /// Forgets one write of what was just committed, or the last commits whole, as a store does
-    /// that acknowledged before it synced its log.
+    /// Loses one write of the last commit, or the last commits, as a store does that acknowledges
+    /// before it syncs its log.
     pub(super) fn forget_write(&mut self, process: u32, txn: &Txn) {
         if self.luck(process, 2) > 0 {
             return self.forget_one(process, txn);
         }
         let count = 1 + self.luck(process, LOST_COMMITS_MAX);
         let from = self.disk.lose_last_commits(count);
-        // What is repaired later is known by its revision, which another write gets now.
+        // Repairs find a value by its revision, and the lost revisions are assigned again.
         self.torn.retain(|torn| torn.revision < from);
         let mut shared = self.shared.borrow_mut();
         shared.say(|| format!("the store loses everything from revision {from} on"));
@@ -241,7 +243,7 @@ impl World {
         txn.writes().iter().filter_map(written).nth(place)
     }
 
-    /// Somebody found the damage and put the value right.
+    /// Repairs a torn value.
     pub(super) fn repair(&mut self, key: Key, revision: u64) {
         let is_it = |torn: &Torn| torn.key == key && torn.revision == revision;
         if let Some(place) = self.torn.iter().position(is_it) {
@@ -250,17 +252,17 @@ impl World {
         }
     }
 
-    /// Puts everything right that is still torn.
+    /// Repairs all torn values.
     pub(super) fn repair_all(&mut self) {
         std::mem::take(&mut self.torn).into_iter().for_each(|torn| self.put_right(torn));
     }
 
     fn put_right(&mut self, torn: Torn) {
-        self.disk.mend(&torn.key, torn.revision, torn.good);
+        self.disk.repair_version(&torn.key, torn.revision, torn.good);
     }
 
-    /// Whether every operation that reads the value decodes it before it decides. Of a run that is
-    /// not registered to its end, or is deleted, nobody looks at the shards.
+    /// Returns whether every operation that reads the value decodes it before it decides. Shards of
+    /// a run that is deleted or not completely registered are not read.
     fn is_decided_about(&self, key: &Key) -> bool {
         match *key {
             Key::RunHead { .. } => true,
@@ -295,16 +297,16 @@ impl World {
         }
     }
 
-    /// Whether the head that the store shows says that the run is whole. The oracle may know
-    /// better: a store that forgets a write may forget that the run was registered.
+    /// Returns whether the stored run head says that the registration is complete. This may differ
+    /// from the oracle's history if the store lost that write.
     fn has_roots(&self, tenant: TenantId, run: RunId) -> bool {
         let Some(head) = self.disk.get(&Key::RunHead { tenant, run }) else { return false };
         decode_run_head(tenant, run, &head.bytes).is_ok_and(|head| head.has_roots())
     }
 }
 
-/// `answer` with what `key` was before, if it is shown. A page has the keys that it has: what is
-/// missing in one would be taken for its end.
+/// Returns `answer` with an older version of `key`, if it contains that key. A page keeps its keys,
+/// because a missing key would be taken for the end of the page.
 fn with_older(read: &Read, answer: &Answer, key: &Key, older: Option<&Versioned>) -> Answer {
     match answer {
         Answer::Value(_) if looks_at(read, key) => Answer::Value(older.cloned()),

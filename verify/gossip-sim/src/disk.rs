@@ -1,10 +1,10 @@
-//! The simulated store: real keys, real encoded bytes, and the contract of an engine.
+//! The simulated store: real keys, encoded bytes, and the contract of an engine.
 //!
-//! Values are found by a table and scanned by an ordered map of keys, so that a checkpoint costs a
-//! simulation as little as it can. The last writes are remembered with what they replaced, for the
-//! faults that show something old or take something back: a value that was overwritten moves there,
-//! and the room of the one that is forgotten for it is written next, so that costs no allocation.
-//! The disk itself never fails; who damages it is `wire` and `damage`.
+//! A hash table finds values and an ordered map of keys serves scans, so that a checkpoint is cheap
+//! to simulate. The latest writes are kept with the values they replaced, for faults that read or
+//! restore an old version. The buffer of the oldest kept value is reused for the next write, so
+//! keeping values does not allocate. The disk never fails by design; `wire` and `damage` inject the
+//! faults.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,39 +16,39 @@ use gossip_coordination::store::{
 };
 use hashbrown::HashMap;
 
-/// Writes that are remembered: those of some hundred operations. More would push what is needed out
-/// of the caches.
+/// Number of writes kept: those of about a hundred operations. More would evict hot data from the
+/// CPU caches.
 const PAST_MAX: usize = 128;
 
-/// Versions of one value that may be shown again, at most: the last ones that were overwritten.
+/// Maximum number of old versions of a value that a fault can return.
 pub(super) const VERSIONS_MAX: usize = 4;
 
-/// A value under its key.
+/// A value and its binding.
 #[derive(Debug)]
 struct Stored {
     value: Versioned,
-    /// The process whose end takes it along.
+    /// The process whose end deletes the value.
     bound_to: Option<u32>,
 }
 
-/// A write that is remembered.
+/// A write that is kept.
 #[derive(Debug)]
 struct Past {
     key: Key,
-    /// Of the write; those of one transaction have one.
+    /// Revision of the write; shared by all writes of a transaction.
     revision: u64,
-    /// What was there before it; nothing if the key is new.
+    /// The replaced value; `None` if the key was new.
     before: Option<Stored>,
 }
 
-/// What is stored.
+/// The stored values.
 #[derive(Debug)]
 pub(super) struct Disk {
     values: HashMap<Key, Stored, FixedState>,
-    /// The same keys in their order.
+    /// The same keys in order.
     order: BTreeMap<Ordered, Key>,
     revision: u64,
-    /// The last writes, in their order.
+    /// The latest writes, oldest first.
     past: VecDeque<Past>,
     past_max: usize,
 }
@@ -65,7 +65,7 @@ impl Default for Disk {
     }
 }
 
-/// The bytes of a key, looked up by any bytes: the bounds of a range are not copied for it.
+/// The bytes of a key, which can be looked up by a byte slice without copying range bounds.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ordered(KeyBytes);
 
@@ -76,25 +76,24 @@ impl Borrow<[u8]> for Ordered {
 }
 
 impl Disk {
-    /// A disk that remembers every write: what it shows of one tenant's past does not depend on how
-    /// much others write.
+    /// Returns a disk that keeps every write, so that the old versions of one tenant do not depend
+    /// on the number of writes of others.
     pub(super) fn with_long_memory() -> Self {
         Self { past_max: usize::MAX, ..Self::default() }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(super) fn get(&self, key: &Key) -> Option<&Versioned> {
         self.values.get(key).map(|stored| &stored.value)
     }
 
-    /// What the last write of a key replaced, if it is remembered and there was anything.
+    /// Returns the value that the last write of a key replaced, if it is kept.
     pub(super) fn before(&self, key: &Key) -> Option<&Versioned> {
         let last = self.past.iter().rev().find(|past| past.key == *key)?;
         last.before.as_ref().map(|stored| &stored.value)
     }
 
-    /// The remembered writes without which `reads` would be answered otherwise, the last ones of
-    /// each key.
+    /// Returns the kept writes that affect `reads`, the latest ones of each key.
     pub(super) fn past_of(&self, reads: &[Read]) -> Vec<OldWrite> {
         let mut found: Vec<OldWrite> = Vec::new();
         for (place, past) in self.past.iter().enumerate().rev() {
@@ -106,12 +105,12 @@ impl Disk {
         found
     }
 
-    /// The value that `write` replaced, if there was one.
+    /// Returns the value that `write` replaced, if there was one.
     pub(super) fn replaced_by(&self, write: &OldWrite) -> Option<&Versioned> {
         self.past.get(write.place)?.before.as_ref().map(|stored| &stored.value)
     }
 
-    /// Answers `reads` as they would have been before `write`.
+    /// Answers `reads` in the state before `write`.
     pub(super) fn read_before(&self, write: &OldWrite, reads: &[Read], page: usize) -> Vec<Answer> {
         let mut then = Self::default();
         let undone = self.past.get(write.place).map_or(u64::MAX, |past| past.revision);
@@ -130,7 +129,7 @@ impl Disk {
         then.read(reads, page)
     }
 
-    /// Answers `reads`, in their order.
+    /// Answers `reads` in order.
     pub(super) fn read(&self, reads: &[Read], page: usize) -> Vec<Answer> {
         reads.iter().map(|read| self.answer(read, page)).collect()
     }
@@ -153,27 +152,27 @@ impl Disk {
         keys.filter_map(|key| Some((key, self.get(&key)?.clone()))).collect()
     }
 
-    /// The keys of a range, in their order.
+    /// Returns the keys of a range in order.
     pub(super) fn range(&self, range: &KeyRange) -> impl Iterator<Item = Key> {
-        // Few keys are read of a range, so its end is compared with those and not looked up.
+        // Few keys of a range are read, so the end is compared and not looked up.
         let bounds = (Bound::Included(range.start().as_bytes()), Bound::Unbounded);
         let keys = self.order.range::<[u8], _>(bounds);
         keys.take_while(|(bytes, _)| bytes.0 < *range.end()).map(|(_, key)| *key)
     }
 
-    /// The keys of a kind, of all tenants.
+    /// Returns the keys of a kind, of all tenants.
     pub(super) fn all_of(&self, kind: KeyKind) -> impl Iterator<Item = Key> {
         self.order.values().copied().filter(move |key| key.kind() == kind)
     }
 
-    /// Puts a value in before the simulation begins: no fault takes it back.
+    /// Stores a value before the simulation begins. No fault removes it.
     pub(super) fn prepare(&mut self, key: Key, bytes: Vec<u8>) {
         self.revision += 1;
         let value = Versioned { revision: self.revision, bytes };
         self.restore(key, Some(Stored { value, bound_to: None }));
     }
 
-    /// What stands against `txn`, if anything does. Told no more than it must be, as by etcd.
+    /// Returns the first conflict of `txn`, with no more detail than etcd gives.
     pub(super) fn conflict(&self, txn: &Txn) -> Option<Conflict> {
         let broken = |compare: &Compare| match compare {
             Compare::At { key, revision } => {
@@ -189,7 +188,7 @@ impl Disk {
         Conflict::of(txn, txn.compares().iter().filter_map(broken))
     }
 
-    /// Does what `txn` says for `process`, and answers the revision.
+    /// Applies `txn` for `process` and returns the revision.
     pub(super) fn apply(&mut self, txn: &Txn, process: u32) -> u64 {
         self.revision += 1;
         for write in txn.writes() {
@@ -202,15 +201,16 @@ impl Disk {
         self.revision
     }
 
-    /// Replaces the bytes of a value in place, as damage and its repair do.
+    /// Replaces the bytes of a value in place, for damage and repair.
     pub(super) fn overwrite(&mut self, key: &Key, change: impl FnOnce(&mut Vec<u8>)) {
         if let Some(stored) = self.values.get_mut(key) {
             change(&mut stored.value.bytes);
         }
     }
 
-    /// Puts the bytes of a version right, wherever it is: what is overwritten may come back.
-    pub(super) fn mend(&mut self, key: &Key, revision: u64, good: Vec<u8>) {
+    /// Restores the bytes of a version, even if it was overwritten: an old version may be read
+    /// again.
+    pub(super) fn repair_version(&mut self, key: &Key, revision: u64, good: Vec<u8>) {
         let now = self.values.get_mut(key).map(|stored| &mut stored.value);
         let then = self.past.iter_mut().filter(|past| past.key == *key);
         let then = then.filter_map(|past| past.before.as_mut().map(|stored| &mut stored.value));
@@ -219,8 +219,8 @@ impl Disk {
         }
     }
 
-    /// Puts back what was under `key` before the last transaction, with the old revision, or
-    /// nothing if it was new; whether that has changed anything.
+    /// Restores the value of `key` before the last transaction, with its old revision, or removes a
+    /// new key. Returns whether anything changed.
     pub(super) fn lose_last_write(&mut self, key: &Key) -> bool {
         let is_it = |past: &Past| past.key == *key && past.revision == self.revision;
         let Some(place) = self.past.iter().rposition(is_it) else { return false };
@@ -229,8 +229,8 @@ impl Disk {
         true
     }
 
-    /// Takes back the last `count` transactions, as far as they are remembered, and their numbers
-    /// with them. Answers the revision from which on everything is gone.
+    /// Undoes the last `count` kept transactions and their revisions. Returns the first lost
+    /// revision.
     pub(super) fn lose_last_commits(&mut self, count: u64) -> u64 {
         let from = (self.revision + 1).saturating_sub(count);
         while let Some(past) = self.past.pop_back_if(|past| past.revision >= from) {
@@ -240,7 +240,7 @@ impl Disk {
         self.revision + 1
     }
 
-    /// What is bound to `process` vanishes; whether there was anything.
+    /// Deletes the values bound to `process`. Returns whether there were any.
     pub(super) fn vanish(&mut self, process: u32) -> bool {
         self.revision += 1;
         let bound = |key: &Key| self.values.get(key).is_some_and(|it| it.bound_to == Some(process));
@@ -270,7 +270,7 @@ impl Disk {
         }
     }
 
-    /// Makes room for one more write to be remembered. Answers a vector that is empty and has room.
+    /// Drops the oldest kept write if necessary. Returns an empty vector with capacity.
     fn forget_oldest(&mut self) -> Vec<u8> {
         if self.past.len() < self.past_max {
             return Vec::new();
@@ -281,7 +281,7 @@ impl Disk {
         room
     }
 
-    /// Puts something under a key, or nothing, as if nobody had written.
+    /// Sets or removes a value without recording a write.
     fn restore(&mut self, key: Key, stored: Option<Stored>) {
         match stored {
             Some(stored) => {
@@ -296,14 +296,14 @@ impl Disk {
     }
 }
 
-/// A write that [`Disk::past_of`] found, until the next one.
+/// A write found by [`Disk::past_of`]; valid until the next write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OldWrite {
     pub(super) key: Key,
     place: usize,
 }
 
-/// Whether `read` is answered with, or without, the value of `key`.
+/// Returns whether the answer to `read` depends on the value of `key`.
 pub(super) fn looks_at(read: &Read, key: &Key) -> bool {
     let holds = |range: &KeyRange| (range.start()..range.end()).contains(&&key.to_bytes());
     match read {

@@ -1,4 +1,4 @@
-//! What a disk remembers of the past, and what it can take back.
+//! Old versions and undone writes of the simulated disk.
 
 use gossip_contracts::identity::{TenantId, WorkerId};
 use gossip_coordination::store::{Answer, Key, KeyRange, Read, Txn};
@@ -21,7 +21,7 @@ fn delete(disk: &mut Disk, worker: u64) -> u64 {
     disk.apply(&txn, 0)
 }
 
-/// The first bytes of everything there is.
+/// Returns the first bytes of all values.
 fn all(answers: &[Answer]) -> Vec<u8> {
     let [Answer::Page(page)] = answers else { panic!("one page was asked for") };
     page.iter().map(|(_, value)| value.bytes[0]).collect()
@@ -32,7 +32,7 @@ fn everything() -> [Read; 1] {
 }
 
 #[test]
-fn an_older_state_has_what_is_gone_and_lacks_what_is_new() {
+fn an_older_state_has_deleted_keys_and_lacks_new_ones() {
     let mut disk = Disk::default();
     put(&mut disk, 1, b"a");
     put(&mut disk, 2, b"b");
@@ -43,7 +43,7 @@ fn an_older_state_has_what_is_gone_and_lacks_what_is_new() {
     let states: Vec<Vec<u8>> =
         disk.past_of(&reads).iter().map(|write| all(&disk.read_before(write, &reads, 9))).collect();
     assert_eq!(states, [&b"c"[..], b"b", b"ab", b"a", b""]);
-    assert_eq!(all(&disk.read(&reads, 9)), b"cd", "the present is as it was");
+    assert_eq!(all(&disk.read(&reads, 9)), b"cd", "the current state is unchanged");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn no_more_versions_of_a_value_are_shown_than_are_kept() {
 }
 
 #[test]
-fn lost_commits_take_newborns_and_deletions_along() {
+fn lost_commits_undo_insertions_and_deletions() {
     let mut disk = Disk::default();
     put(&mut disk, 1, b"a");
     let kept = put(&mut disk, 2, b"b");
@@ -75,7 +75,7 @@ fn lost_commits_take_newborns_and_deletions_along() {
     disk.apply(&txn, 0);
     assert_eq!(disk.lose_last_commits(2), kept + 1);
     assert_eq!(all(&disk.read(&everything(), 9)), b"ab");
-    assert_eq!(put(&mut disk, 4, b"e"), kept + 1, "the numbers are given again");
+    assert_eq!(put(&mut disk, 4, b"e"), kept + 1, "the revisions are assigned again");
 }
 
 #[test]
@@ -87,18 +87,18 @@ fn one_write_of_the_last_commit_is_lost_and_no_earlier_one() {
     assert_eq!(all(&disk.read(&everything(), 9)), b"a");
     put(&mut disk, 2, b"b");
     assert!(!disk.lose_last_write(&key(1)), "it was not in the last commit");
-    assert!(disk.lose_last_write(&key(2)), "a newborn");
+    assert!(disk.lose_last_write(&key(2)), "a new key");
     assert_eq!(all(&disk.read(&everything(), 9)), b"a");
 }
 
-/// A version that is overwritten while it is torn, and repaired, may come back.
+/// A version that is overwritten while it is torn, and then repaired, may be read again.
 #[test]
-fn a_torn_version_is_mended_where_it_is() {
+fn a_torn_version_is_repaired_after_it_was_overwritten() {
     let mut disk = Disk::default();
     let torn = put(&mut disk, 1, b"a");
     disk.overwrite(&key(1), |bytes| *bytes = b"x".to_vec());
     put(&mut disk, 1, b"b");
-    disk.mend(&key(1), torn, b"a".to_vec());
+    disk.repair_version(&key(1), torn, b"a".to_vec());
     assert_eq!(all(&disk.read(&everything(), 9)), b"b");
     disk.lose_last_commits(1);
     assert_eq!(all(&disk.read(&everything(), 9)), b"a");

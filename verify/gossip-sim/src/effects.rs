@@ -1,4 +1,4 @@
-//! What the oracle makes of a commit at the instant it takes effect.
+//! Oracle rules for commits, checked at the instant a commit takes effect.
 
 use gossip_contracts::identity::{FenceEpoch, ShardId, ShardKey, TenantId};
 use gossip_coordination::protocol::{COLLECTION_DELETES, OFFER_LEASES_MAX};
@@ -10,21 +10,21 @@ use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
 use super::random::mix;
 use super::splits::metadata_of;
 
-/// The fence with which a root is born.
+/// The initial fence of a root shard.
 const FENCE_OF_ROOTS: u64 = FenceEpoch::INITIAL.as_raw();
 
-/// What is wrong with what happens too late.
-const AFTER_REFUSAL: &str = "an operation took effect after its caller was told that it had not";
+/// Violation text: a commit took effect after a definite rejection or failure.
+const AFTER_REFUSAL: &str = "an operation took effect after it was rejected or failed for certain";
 
-/// A newborn shard and its range.
+/// A new shard and its range.
 type Part = (ShardKey, (u32, u32));
 
 impl Oracle {
-    /// Hears that a transaction of `op` was applied just now.
+    /// Records that a transaction of `op` was applied, and checks its effects.
     ///
     /// # Errors
     ///
-    /// The rule that this breaks.
+    /// Returns the rule that the effect breaks.
     pub(super) fn applied(
         &mut self,
         op: &Op,
@@ -34,8 +34,8 @@ impl Oracle {
         self.commits += 1;
         op.begun.set(true);
         self.taken_away(op, txn)?;
-        // Of a batch of renewals, and of a collection of many runs, some may happen and others not;
-        // what is told of the whole denies none of them.
+        // A batch of renewals or a garbage collection is applied in parts; its overall result does
+        // not deny any part.
         let said_no = matches!(
             op.ended.get(),
             Some(Ending::Refused | Ending::Failed { doubtful: false, .. })
@@ -46,12 +46,12 @@ impl Oracle {
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);
         }
-        // An operation on a shard writes the shard before anything else.
+        // An operation on a shard writes the shard's record first.
         let first = txn.writes().first();
         if let Some(Write::Put(Key::ShardHot { tenant: of, shard }, _)) = first {
             self.require(*of == tenant, Rule::Tenants, "a shard of another tenant was changed")?;
             let Some(number) = self.find_shard(tenant, *shard) else {
-                return self.require(false, Rule::Tiling, "a shard was changed that is not there");
+                return self.require(false, Rule::Tiling, "a missing shard was changed");
             };
             op.applied.set(op.applied.get() + 1);
             let gone = self.is_gone(number);
@@ -85,7 +85,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// The lease under which `op` is about the shard of that key. A batch may hold an old one too.
+    /// Returns the lease under which `op` changes the shard of that key. A batch may also contain
+    /// an old lease of the shard.
     fn lease_of(&self, op: &Op, key: ShardKey) -> Option<LeaseRef> {
         if op.verb != Verb::RenewMany {
             return op.lease.filter(|lease| lease.key == key);
@@ -96,7 +97,7 @@ impl Oracle {
         leases.find(|lease| self.is_held_by(*lease)).or(first)
     }
 
-    /// One of a batch was renewed.
+    /// Records that one lease of a batch was renewed.
     fn member_applied(&self, op: &Op, lease: LeaseRef) -> Result<(), Violation> {
         let mut batch = op.batch.borrow_mut();
         let member = batch.iter_mut().find(|member| member.lease.grant == lease.grant);
@@ -117,30 +118,42 @@ impl Oracle {
         let excused = self.is_suspended(Rule::StaleFence);
         self.stale.operations_accepted += u64::from(!held && !excused);
         self.stale.operations_excused += u64::from(!held && excused);
-        self.require(held, Rule::StaleFence, "an effect of somebody who is not the last grant")?;
+        self.require(
+            held,
+            Rule::StaleFence,
+            "an effect came from a caller other than the last grant",
+        )?;
         let shard = &self.shards[lease.shard as usize];
         let Some(holder) = shard.holder else { return Ok(()) };
         let now = op.now.as_raw();
         self.require(now < holder.deadline, Rule::Expired, "an effect after the deadline")?;
         let frozen = shard.offer.is_some()
             && !matches!(op.verb, Verb::Renew | Verb::RenewMany | Verb::Withdraw);
-        self.require(!frozen, Rule::FrozenSource, "the source of an offer went on")?;
+        self.require(!frozen, Rule::FrozenSource, "the source of an open offer changed the shard")?;
         let over = self.runs[shard.run as usize].is_over();
         let grows = matches!(
             op.verb,
             Verb::Renew | Verb::RenewMany | Verb::SplitReplace | Verb::SplitResidual | Verb::Offer
         );
-        self.require(!(over && grows), Rule::RunOver, "work of a run that is over grew")?;
+        self.require(
+            !(over && grows),
+            Rule::RunOver,
+            "a shard of a finished run was renewed, split or offered",
+        )?;
         let possible = op.said.flaw.is_none();
-        self.require(possible, Rule::ProgressFell, "a position was taken that no shard can have")?;
+        self.require(
+            possible,
+            Rule::ProgressFell,
+            "an impossible cursor was accepted that no shard can have",
+        )?;
         self.member_applied(op, lease)?;
         self.show_request(op, lease);
         self.holder_acts(op, tenant, lease.shard, holder, txn)?;
-        self.heed_request(op, lease.shard);
+        self.end_fulfilled_request(op, lease.shard);
         Ok(())
     }
 
-    /// What the holder of a shard did to it.
+    /// Applies the effect of an operation of the lease holder.
     fn holder_acts(
         &mut self,
         op: &Op,
@@ -153,13 +166,13 @@ impl Oracle {
             Verb::Renew | Verb::RenewMany => self.renew(op, number, holder),
             Verb::Checkpoint => self.advance(number, op.said.to)?,
             Verb::Complete => {
-                // What is done is not tried again, and keeps its count.
+                // A completed shard is not retried and keeps its attempts.
                 let attempts = self.shards[number as usize].attempts;
                 self.advance(number, op.said.to)?;
                 self.shards[number as usize].attempts = attempts;
                 let shard = &self.shards[number as usize];
                 let covered = self.sink.covers(shard.run, shard.range);
-                self.require(covered, Rule::DoneUncovered, "a shard ended with keys left")?;
+                self.require(covered, Rule::DoneUncovered, "a shard was completed with keys left")?;
                 self.end_shard(number, ShardStatus::Done);
             }
             Verb::Park => self.park(op, number, txn)?,
@@ -205,34 +218,39 @@ impl Oracle {
             | Verb::ListRuns
             | Verb::RegisterWorker
             | Verb::Heartbeat
-            | Verb::ListWorkers => unreachable!("nobody presents a lease for this"),
+            | Verb::ListWorkers => unreachable!("the operation has no lease"),
         }
         Ok(())
     }
 
-    /// A shard is set aside, for the reason that its owner gave.
+    /// Parks a shard with the reason of the lease holder.
     fn park(&mut self, op: &Op, number: u32, txn: &Txn) -> Result<(), Violation> {
         self.end_shard(number, ShardStatus::Parked);
         let stored = written(txn).and_then(|hot| hot.park_reason);
         let right = op.said.reason.is_none_or(|reason| Some(reason) == stored);
-        self.require(right, Rule::Acknowledged, "another reason was stored")?;
+        self.require(
+            right,
+            Rule::Acknowledged,
+            "the stored park reason is not the one that was sent",
+        )?;
         self.shards[number as usize].reason = stored;
         Ok(())
     }
 
-    /// An offer is withdrawn by its name, or none stood.
+    /// Withdraws an offer by its handoff id, if one is open.
     fn withdraw(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
         let standing = self.shards[number as usize].offer.map(|offer| offer.handoff);
         let named = op.said.terms.map(|terms| terms.handoff);
         let right = standing.is_none() || standing == named;
-        self.require(right, Rule::Handoff, "another move's offer was withdrawn")?;
+        self.require(right, Rule::Handoff, "the offer of another handoff was withdrawn")?;
         let shard = &mut self.shards[number as usize];
         shard.offer = None;
         shard.withdrawn.extend(named.filter(|named| !shard.withdrawn.contains(named)));
         Ok(())
     }
 
-    /// A whole lease from now, at most one lease beyond a standing offer, never less than before.
+    /// Extends the lease by its full duration, at most one lease duration beyond an open offer, and
+    /// never shortens it.
     fn renew(&mut self, op: &Op, number: u32, holder: Holder) {
         let shard = &mut self.shards[number as usize];
         let lease = self.runs[shard.run as usize].lease;
@@ -247,7 +265,7 @@ impl Oracle {
         members.for_each(|member| member.until = Some(deadline));
     }
 
-    /// An offer is to somebody else, and stands for four leases at most.
+    /// An offer must be to another worker, and may be open for four lease durations at most.
     fn check_offer(&self, op: &Op, number: u32, holder: Holder) -> Result<(), Violation> {
         let Some(Terms { destination, until, .. }) = op.said.terms else {
             return self.require(false, Rule::Handoff, "an offer without terms was accepted");
@@ -257,21 +275,21 @@ impl Oracle {
         let lease = self.runs[self.shards[number as usize].run as usize].lease;
         let latest = op.now.as_raw() + OFFER_LEASES_MAX * lease;
         let bounded = op.now.as_raw() < until && until <= latest;
-        self.require(bounded, Rule::Handoff, "an offer stands too long or not at all")
+        self.require(bounded, Rule::Handoff, "an offer has an invalid deadline")
     }
 
-    /// The cursor of a shard moves; everything before it was written.
+    /// Advances the cursor of a shard. The sink must have accepted every key before it.
     fn advance(&mut self, number: u32, to: Option<u32>) -> Result<(), Violation> {
         let shard = &self.shards[number as usize];
         let (run, range, done) = (shard.run, shard.range, shard.done);
         let Some(to) = to else {
             return self.require(false, Rule::ProgressFell, "a cursor without a key was accepted");
         };
-        self.require(to >= done, Rule::ProgressFell, "a cursor went back")?;
+        self.require(to >= done, Rule::ProgressFell, "a cursor moved backwards")?;
         let inside = to > range.0 && to <= range.1;
         self.require(inside, Rule::ProgressFell, "a cursor left its range")?;
         let written = self.sink.covers(run, (range.0, to));
-        self.require(written, Rule::LostKey, "a cursor passed a key that nobody wrote")?;
+        self.require(written, Rule::LostKey, "a cursor passed a key without an accepted write")?;
         let shard = &mut self.shards[number as usize];
         if to > done {
             shard.attempts = 0;
@@ -289,7 +307,7 @@ impl Oracle {
         shard.request = None;
     }
 
-    /// What somebody without a lease did to a shard.
+    /// Applies the effect of an operation without a lease.
     fn unleased_change(&mut self, op: &Op, number: u32, txn: &Txn) -> Result<(), Violation> {
         match op.verb {
             Verb::Claim | Verb::Acquire => {
@@ -304,7 +322,7 @@ impl Oracle {
                 let what = "a shard was unparked that was not parked";
                 self.require(parked, Rule::Acknowledged, what)?;
                 let over = self.runs[shard.run as usize].is_over();
-                self.require(!over, Rule::RunOver, "a shard of a run that is over was unparked")?;
+                self.require(!over, Rule::RunOver, "a shard of a finished run was unparked")?;
                 let shard = &mut self.shards[number as usize];
                 (shard.status, shard.attempts) = (ShardStatus::Active, 0);
                 (shard.reason, shard.moved_by) = (None, None);
@@ -330,10 +348,10 @@ impl Oracle {
     fn check_grantable(&self, number: u32) -> Result<(), Violation> {
         let shard = &self.shards[number as usize];
         let active = shard.status == ShardStatus::Active;
-        self.require(active, Rule::StaleFence, "a shard that ended was granted")?;
+        self.require(active, Rule::StaleFence, "a terminal shard was granted")?;
         let run = &self.runs[shard.run as usize];
         let runs = run.is_active() && !run.paused;
-        self.require(runs, Rule::RunOver, "a shard of a run that is over or paused was granted")
+        self.require(runs, Rule::RunOver, "a shard of a finished or paused run was granted")
     }
 
     fn is_free(&self, op: &Op, number: u32) -> bool {
@@ -355,7 +373,7 @@ impl Oracle {
         )?;
         self.end_shard(number, ShardStatus::Parked);
         self.shards[number as usize].reason = Some(ParkReason::TooManyErrors);
-        // The caller is told that the shard is parked: a refusal that is true because of this.
+        // The caller gets an error that the shard is parked, which this commit makes true.
         op.applied.set(op.applied.get() - 1);
         Ok(())
     }
@@ -376,21 +394,25 @@ impl Oracle {
         let asked = op.said.terms.map(|terms| terms.handoff);
         let shard = &self.shards[number as usize];
         let Some(offer) = shard.offer.filter(|offer| Some(offer.handoff) == asked) else {
-            return self.require(false, Rule::Handoff, "an offer was accepted that does not stand");
+            return self.require(false, Rule::Handoff, "an offer was accepted that is not open");
         };
         let Terms { destination, until, .. } = offer;
-        self.require(destination == op.worker, Rule::Handoff, "not the destination accepted")?;
+        self.require(
+            destination == op.worker,
+            Rule::Handoff,
+            "a worker other than the destination accepted an offer",
+        )?;
         self.require(op.now.as_raw() < until, Rule::Handoff, "an offer was accepted too late")?;
         if let Some(source) = shard.holder {
             let redone = self.worked[source.grant as usize] > shard.done;
-            let why = "the source had done more than the destination was told";
+            let why = "the source had done more keys than the destination was granted";
             self.require(!redone, Rule::MoveRedoesNothing, why)?;
         }
         self.grant(op, number)
     }
 
-    /// One operation is granted one shard. A second one while the first is held would leave that
-    /// with a holder that does not know of it.
+    /// Grants one shard to one operation. If the operation were granted a second shard while it
+    /// holds the first, the first would have a holder that never learns of its lease.
     fn grant(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
         let leaked = op.granted.get().is_some_and(|first| {
             let holder = self.shards[first.shard as usize].holder;
@@ -423,7 +445,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Shards that a split made of `parent`. They and what is left of it are what it was.
+    /// Adds the shards that a split made of `parent`. They and the rest of the parent must tile its
+    /// former range.
     fn births(
         &mut self,
         op: &Op,
@@ -439,7 +462,7 @@ impl Oracle {
         let kept = (op.verb == Verb::SplitResidual).then(|| (range.0, op.said.cuts[0]));
         let wanted = wanted_parts(range, &op.said.cuts);
         let found: Vec<_> = kept.into_iter().chain(parts.iter().map(|part| part.1)).collect();
-        self.require(found == wanted, Rule::Tiling, "a split made other parts than it said")?;
+        self.require(found == wanted, Rule::Tiling, "a split made other parts than requested")?;
         let retries = self.runs[run as usize].retries;
         let left = retries.map_or(u32::MAX, |max| max.saturating_sub(1));
         let born: Vec<ShardId> = parts.iter().map(|part| part.0.shard()).collect();
@@ -459,7 +482,11 @@ impl Oracle {
             )?;
         }
         if let Some(kept) = kept {
-            self.require(done <= kept.1, Rule::ProgressFell, "a cut went through what was done")?;
+            self.require(
+                done <= kept.1,
+                Rule::ProgressFell,
+                "a split point lies before the cursor",
+            )?;
             self.shards[parent as usize].range = kept;
         }
         Ok(())
@@ -472,16 +499,16 @@ impl Oracle {
         facts: ShardFacts,
     ) -> Result<(), Violation> {
         let taken = self.find_shard(tenant, facts.key).is_some();
-        self.require(!taken, Rule::Tiling, "a newborn shard took the place of another")?;
+        self.require(!taken, Rule::Tiling, "a new shard replaced an existing one")?;
         self.runs[facts.run as usize].unsettled += 1;
         self.live_shards[op.tenant as usize] += 1;
         self.add_shard(tenant, ShardFacts { changed_at: self.commits, ..facts });
         let of_tenant = self.live_shards[op.tenant as usize];
         let within = of_tenant <= self.limits.per_tenant;
-        self.require(within, Rule::Limit, "there are more shards than there may be")
+        self.require(within, Rule::Limit, "the shard quota was exceeded")
     }
 
-    /// The newborn shards of `txn` but for `subject`, with their ranges, in order.
+    /// Returns the new shards of `txn` other than `subject`, with their ranges, in order.
     fn newborn(
         &self,
         op: &Op,
@@ -503,9 +530,13 @@ impl Oracle {
             let right = cold.zip(range).is_none_or(|(cold, range)| {
                 op.said.foreign || cold.spec.metadata == metadata_of(shard.run(), range.0)
             });
-            self.require(right, Rule::Acknowledged, "a newborn shard has other metadata")?;
+            self.require(right, Rule::Acknowledged, "a new shard has wrong metadata")?;
             let Some(range) = range else {
-                self.require(false, Rule::Tiling, "a newborn shard has a range of its own making")?;
+                self.require(
+                    false,
+                    Rule::Tiling,
+                    "a new shard has a range that is not on key boundaries",
+                )?;
                 continue;
             };
             parts.push((*shard, range));
@@ -521,14 +552,10 @@ impl Oracle {
         let buries = writes(txn, |key| matches!(key, Key::Tombstone { .. }));
         let over = run.is_over();
         if op.verb == Verb::CollectRuns || op.verb == Verb::DeleteRun {
-            // What was reserved and never made is given back.
+            // Reserved quota without shards is returned.
             self.shrunk_at = self.commits;
             if buries {
-                self.require(
-                    over && !run.deleted,
-                    Rule::RunOver,
-                    "a run was deleted before its end",
-                )?;
+                self.require(over && !run.deleted, Rule::RunOver, "an unfinished run was deleted")?;
                 let collected = op.verb == Verb::CollectRuns;
                 let by = if collected { COLLECTION_DELETES } else { op.op_id };
                 let run = &mut self.runs[number as usize];
@@ -547,12 +574,12 @@ impl Oracle {
         self.require(!run.deleted, Rule::RunReborn, "a deleted run was changed")?;
         match op.verb {
             Verb::CreateRun => {
-                self.require(run.status.is_none(), Rule::RunReborn, "a run was made twice")?;
+                self.require(run.status.is_none(), Rule::RunReborn, "a run was created twice")?;
                 self.runs[number as usize].status = Some(RunStatus::Initializing);
             }
             Verb::RegisterShards => return self.registered(op, tenant, number, txn),
             Verb::PauseRun | Verb::ResumeRun => {
-                self.require(!over, Rule::RunOver, "a run that is over was paused or resumed")?;
+                self.require(!over, Rule::RunOver, "a finished run was paused or resumed")?;
                 self.runs[number as usize].paused = op.verb == Verb::PauseRun;
             }
             verb => self.end_run(verb, number)?,
@@ -566,7 +593,7 @@ impl Oracle {
 
     fn end_run(&mut self, verb: Verb, number: u32) -> Result<(), Violation> {
         let run = &self.runs[number as usize];
-        self.require(!run.is_over(), Rule::RunOver, "a run ended twice")?;
+        self.require(!run.is_over(), Rule::RunOver, "a run was finished twice")?;
         let status = match verb {
             Verb::CompleteRun => RunStatus::Done,
             Verb::FailRun => RunStatus::Failed,
@@ -586,7 +613,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A chunk of a registration; with the last one the run is active.
+    /// Records a chunk of a registration. The last chunk activates the run.
     fn registered(
         &mut self,
         op: &Op,
@@ -596,9 +623,9 @@ impl Oracle {
     ) -> Result<(), Violation> {
         let run = &self.runs[number as usize];
         let possible = op.said.flaw.is_none();
-        self.require(possible, Rule::Tiling, "a manifest was taken that no run can have")?;
+        self.require(possible, Rule::Tiling, "a malformed manifest was accepted")?;
         let open = run.status == Some(RunStatus::Initializing);
-        self.require(open, Rule::RunOver, "a run was registered that was not open")?;
+        self.require(open, Rule::RunOver, "shards of a run were registered in a wrong status")?;
         let wanted = wanted_parts((0, run.key_count), &run.cuts);
         let nobody = ShardKey::new(run.id, ShardId::from_raw(u64::MAX));
         let born = self.newborn(op, tenant, nobody, txn)?;
@@ -607,7 +634,7 @@ impl Oracle {
         for (key, range) in born {
             let place = key.shard().as_raw() as usize;
             let right = wanted.get(place) == Some(&range);
-            self.require(right, Rule::Tiling, "a root was made that was not registered")?;
+            self.require(right, Rule::Tiling, "a root was created that is not in the manifest")?;
             self.birth(op, tenant, newborn(key, number, range, FENCE_OF_ROOTS, range.0))?;
             self.runs[number as usize].roots_born += 1;
         }
@@ -629,8 +656,8 @@ impl Oracle {
         self.run_of(op.tenant, id)
     }
 
-    /// Shards and the names of roots go with their run, and before it only if nobody ever found
-    /// them.
+    /// Records the purge of shards and root lists. They may be purged with their run, or before it
+    /// if they were never visible.
     fn taken_away(&mut self, op: &Op, txn: &Txn) -> Result<(), Violation> {
         for write in txn.writes() {
             let Write::Delete(key) = write else { continue };
@@ -652,11 +679,11 @@ impl Oracle {
         key: ShardKey,
     ) -> Result<(), Violation> {
         let Some(number) = self.find_shard(tenant, key) else {
-            return self.require(false, Rule::Tiling, "a shard was taken away that is not there");
+            return self.require(false, Rule::Tiling, "a missing shard was purged");
         };
         let run = self.shards[number as usize].run;
         let over = self.runs[run as usize].may_be_swept();
-        self.require(over, Rule::RunOver, "a shard of a run that goes on was taken away")?;
+        self.require(over, Rule::RunOver, "a shard of an existing run was purged")?;
         self.shards[number as usize].swept = true;
         let live = &mut self.live_shards[op.tenant as usize];
         *live = live.saturating_sub(1);
@@ -665,7 +692,8 @@ impl Oracle {
     }
 }
 
-/// A request has its own memory, and grants and renewals have none.
+/// Returns whether an operation is logged by its id. A request is its own log, and grants and
+/// renewals have none.
 pub(super) const fn has_op_id(verb: Verb) -> bool {
     !matches!(
         verb,
@@ -678,7 +706,7 @@ pub(super) const fn has_op_id(verb: Verb) -> bool {
     )
 }
 
-/// What a replay must answer again: the shards that were made.
+/// Returns the digest that a replay must return: the created shards.
 pub(super) fn answer_of(born: &[ShardId]) -> u64 {
     born.iter().fold(0, |hash, shard| mix(hash ^ shard.as_raw()))
 }
@@ -716,15 +744,15 @@ pub(super) fn newborn(
     }
 }
 
-/// The parts of `range` between cuts.
+/// Returns the parts of `range` between cuts.
 pub(super) fn wanted_parts(range: (u32, u32), cuts: &[u32]) -> Vec<(u32, u32)> {
     let starts = std::iter::once(range.0).chain(cuts.iter().copied());
     let ends = cuts.iter().copied().chain(std::iter::once(range.1));
     starts.zip(ends).collect()
 }
 
-/// The hot part of the shard that `txn` is about, as it is stored. Only what its caller is free to
-/// choose is taken from it: a reason, a wish.
+/// Returns the stored hot part of the subject of `txn`. The oracle reads only values that the
+/// caller chooses freely: a park reason, a request.
 pub(super) fn written(txn: &Txn) -> Option<HotPart<'_>> {
     let Write::Put(Key::ShardHot { tenant, shard }, bytes) = txn.writes().first()? else {
         return None;

@@ -1,26 +1,27 @@
-//! Which outcomes each operation must have had, once enough operations were judged.
+//! The outcomes that each operation must have had once enough operations were checked.
 //!
-//! The table is what the campaign of 834 million judged operations met more than a handful of
-//! times (docs/reliability-simulation.md), and what was made to be met since. A pair that is in it
-//! and was not met means that the worlds have lost something: a refusal that nobody provokes any
-//! more, or one that is never told.
+//! The table contains the outcomes that the campaign of 834 million checked operations had more
+//! than a handful of times (docs/reliability-simulation.md), and outcomes that were provoked on
+//! purpose since. A missing pair means that the simulations have lost something: a rejection that
+//! is no longer provoked, or no longer returned.
 
 use super::op::Verb;
 use super::report::{Coverage, Report};
 
-/// Judged operations from which on every usual pair must have been met. The rarest of them came
-/// more than ten thousand times in 834 million, so a hundred times and more in these.
+/// Number of checked operations from which on every usual pair must occur. The rarest occurred more
+/// than ten thousand times in 834 million, so a hundred times or more in these.
 pub(super) const USUAL_FROM: u64 = 10_000_000;
 
-/// Judged operations from which on the rare ones must have been met too. The rarest came ninety
-/// times in 834 million, so some thirty times in these.
+/// Number of checked operations from which on the rare pairs must occur, too. The rarest occurred
+/// ninety times in 834 million, so about thirty times in these.
 pub(super) const RARE_FROM: u64 = 300_000_000;
 
 const _: () = assert!(USUAL_FROM < RARE_FROM);
 
 impl Report {
-    /// The pairs of operation and outcome that so many worlds must have met and did not. Only of
-    /// worlds as they come: whoever chooses faults, workers or tenants chooses outcomes.
+    /// Returns the pairs of operation and outcome that should have occurred and did not. Meaningful
+    /// for simulations with default options only: a choice of faults, workers or tenants is a
+    /// choice of outcomes.
     #[must_use]
     pub fn missing(&self) -> Vec<(Verb, &'static str)> {
         let mut missing = Vec::new();
@@ -43,7 +44,7 @@ fn not_met(
     pairs.filter(|(verb, name)| coverage.of(*verb).iter().all(|(other, _)| other != name))
 }
 
-/// What an operation comes to in every campaign.
+/// Returns the outcomes that an operation has in every campaign.
 pub(super) const fn usual(verb: Verb) -> &'static str {
     match verb {
         Verb::Claim => "BackendError Executed NoneAvailable RunNotFound RunPaused RunTerminal",
@@ -105,14 +106,14 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         Verb::CancelRun => "BackendError Executed OpIdConflict Replayed",
         Verb::DeleteRun => "BackendError Executed NotTerminal OpIdConflict Replayed",
         Verb::CollectRuns | Verb::ActiveRuns => "Corruption Executed Transient",
-        // It tells the runs by their keys, also those that cannot be read.
+        // It lists runs by their keys, including those that cannot be read.
         Verb::ListRuns => "Executed Transient",
         Verb::GetRun | Verb::Progress | Verb::ListShards => "BackendError Executed",
         Verb::Heartbeat => "BackendError Executed NotRegistered",
     }
 }
 
-/// What it comes to now and then.
+/// Returns the outcomes that an operation has occasionally.
 pub(super) const fn rare(verb: Verb) -> &'static str {
     match verb {
         Verb::Complete | Verb::Park | Verb::Release | Verb::SplitReplace | Verb::SplitResidual => {

@@ -1,13 +1,13 @@
-//! An outcome that is never met any more is told.
+//! An outcome that no longer occurs is reported.
 
 use rstest::rstest;
 
-use super::command::tell_missing;
+use super::command::write_missing;
 use super::expected::{RARE_FROM, USUAL_FROM, rare, usual};
 use super::op::{Label, Verb};
 use super::report::Report;
 
-/// So many operations, with every pair but `without`.
+/// Returns a report of this many operations, with every pair except `without`.
 fn report(operations: u64, without: Option<(Verb, &str)>) -> Report {
     let mut report = Report { operations, ..Report::default() };
     for verb in Verb::ALL {
@@ -25,19 +25,19 @@ fn report(operations: u64, without: Option<(Verb, &str)>) -> Report {
 #[case::too_few(USUAL_FROM - 1, (Verb::RequestAction, "Replayed"), false)]
 #[case::rare(RARE_FROM, (Verb::Withdraw, "NoOffer"), true)]
 #[case::rare_and_too_few(RARE_FROM - 1, (Verb::Withdraw, "NoOffer"), false)]
-fn a_pair_that_was_not_met_is_told(
+fn a_missing_pair_is_reported(
     #[case] operations: u64,
     #[case] pair: (Verb, &'static str),
-    #[case] is_told: bool,
+    #[case] is_reported: bool,
 ) {
     assert_eq!(report(operations, None).missing(), []);
     let broken = report(operations, Some(pair));
-    assert_eq!(broken.missing() == [pair], is_told);
+    assert_eq!(broken.missing() == [pair], is_reported);
     let mut text = Vec::new();
-    let all = tell_missing(&broken, &mut text).expect("memory takes everything");
-    assert_eq!(all, !is_told);
+    let all = write_missing(&broken, &mut text).expect("memory takes everything");
+    assert_eq!(all, !is_reported);
     let text = String::from_utf8(text).expect("a report is text");
-    assert_eq!(text.contains(&format!("not met: {:?} {}", pair.0, pair.1)), is_told);
+    assert_eq!(text.contains(&format!("not met: {:?} {}", pair.0, pair.1)), is_reported);
 }
 
 #[test]

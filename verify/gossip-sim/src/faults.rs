@@ -1,21 +1,21 @@
-//! What can go wrong, kind by kind: what it is, what it may cost, and how often it happened.
+//! Kinds of faults: description, consequence and rate.
 //!
-//! A kind is *tolerated* if every promise holds although it happens. It is *detected only* if it
-//! breaks a promise that was made to us: then it must be noticed, and the rules that rest on that
-//! promise are suspended from then on. A read of an old version breaks it for one operation, which
-//! is all that is excused. A kind that suspends rules happens only in the last quarter
-//! of a world, so that the rest of it is held to every rule. The table in the documentation is
-//! printed from here.
+//! A kind is *tolerated* if all guarantees hold in spite of it. It is *detected only* if it
+//! violates a guarantee that the coordinator relies on: then it must be detected, and the rules
+//! that rest on that guarantee are suspended from then on. A read of an old version violates it for
+//! one operation, which alone is excused. A kind that suspends rules is injected only in the last
+//! quarter of a simulation, so that the rest is checked against every rule. The table in the
+//! documentation is printed from this list.
 
 use super::oracle::Rule;
 
-/// Declares the kinds with everything there is to say about them.
+/// Declares the kinds and their properties.
 macro_rules! fault_kinds {
     ($($name:ident, $text:literal, $place:ident, $rate:literal, $class:expr, $suspends:expr,
         $what:literal;)+) => {
-        /// One kind of fault.
+        /// A kind of fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[expect(clippy::exhaustive_enums, reason = "the list is what reports go through")]
+        #[expect(clippy::exhaustive_enums, reason = "reports iterate over the list")]
         pub enum FaultKind {
             $(#[doc = $what] $name,)+
         }
@@ -24,36 +24,36 @@ macro_rules! fault_kinds {
             /// Every kind.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// What the command line calls it.
+            /// Returns the name on the command line.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            /// What it is.
+            /// Returns a description.
             #[must_use]
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$name => $what,)+ }
             }
 
-            /// What it may cost.
+            /// Returns the consequence.
             #[must_use]
             pub const fn class(self) -> FaultClass {
                 match self { $(Self::$name => $class,)+ }
             }
 
-            /// The rules that rest on the promise it breaks.
+            /// Returns the rules that rest on the guarantee it violates.
             #[must_use]
             pub const fn suspends(self) -> &'static [Rule] {
                 match self { $(Self::$name => &$suspends,)+ }
             }
 
-            /// When it can happen.
+            /// Returns where it is injected.
             pub(super) const fn place(self) -> Place {
                 match self { $(Self::$name => Place::$place,)+ }
             }
 
-            /// How often, in 65,536 chances, in a world of usual roughness.
+            /// Returns the rate in 65,536 opportunities at roughness 1.
             pub(super) const fn rate(self) -> u64 {
                 match self { $(Self::$name => $rate,)+ }
             }
@@ -62,34 +62,34 @@ macro_rules! fault_kinds {
 }
 
 impl FaultKind {
-    /// Whether it misleads one operation, and nobody else: what that is told may be out of date,
-    /// and is not judged.
+    /// Returns whether it misleads a single operation, whose result may be outdated and is not
+    /// checked.
     #[must_use]
     pub const fn misleads(self) -> bool {
         matches!(self, Self::OldVersionRead)
     }
 }
 
-/// What a fault may cost.
+/// The consequence of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "DESIGN 5: one or the other")]
 pub enum FaultClass {
-    /// Every promise holds.
+    /// All guarantees hold.
     Tolerated,
-    /// It is noticed, by whom the text says.
+    /// It is detected, as the text says.
     Detected(&'static str),
 }
 
-/// When a fault can happen.
+/// Where a fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// With every message to the store.
+    /// At every message to the store.
     Message,
-    /// With every commit that reaches the store.
+    /// At every commit that reaches the store.
     Commit,
-    /// With every read that reaches the store.
+    /// At every read that reaches the store.
     Read,
-    /// With the birth of a process, or as a consequence of another fault.
+    /// At the start of a process, or as a consequence of another fault.
     Life,
 }
 
@@ -105,61 +105,61 @@ fault_kinds! {
     MessageDrop, "drop", Message, 500, Tolerated, [], "a request never arrives";
     MessageDuplicate, "duplicate", Message, 400, Tolerated, [], "a request arrives twice";
     MessageReorder, "reorder", Message, 400, Tolerated, [],
-        "a request arrives after its sender gave it up and sent others";
-    MessageDelay, "delay", Message, 500, Tolerated, [], "a request takes long";
+        "a request arrives after its sender timed out and sent others";
+    MessageDelay, "delay", Message, 500, Tolerated, [], "a request is delayed";
     CutRequests, "cut-requests", Message, 40, Tolerated, [],
-        "for a while nothing of a process reaches the store";
+        "for a while requests of a process are lost";
     CutReplies, "cut-replies", Message, 40, Tolerated, [],
-        "for a while nothing of the store reaches a process";
-    CutBoth, "cut-both", Message, 40, Tolerated, [], "for a while neither hears the other";
-    ReplyLost, "reply-lost", Commit, 700, Tolerated, [], "a commit happens and its reply is lost";
+        "for a while replies to a process are lost";
+    CutBoth, "cut-both", Message, 40, Tolerated, [], "for a while requests and replies are lost";
+    ReplyLost, "reply-lost", Commit, 700, Tolerated, [], "a commit is applied and its reply is lost";
     PastLifeReply, "past-life", Message, 60, Tolerated, [],
-        "a commit of a past life happens after its process lives again, and nobody hears of it";
+        "a commit is applied after its process was restarted, without a reply";
     CrashBeforeStore, "crash-before", Message, 60, Tolerated, [],
-        "a process dies with its request unsent";
+        "a process dies before it sends its request";
     CrashAfterStore, "crash-after", Commit, 90, Tolerated, [],
         "a process dies between its commit and the reply";
     PauseShort, "pause-short", Message, 80, Tolerated, [], "a process stops for less than a lease";
     PauseLong, "pause-long", Message, 60, Tolerated, [],
-        "a process stops for longer than its leases and goes on";
-    SameName, "same-name", Life, 0, Tolerated, [], "a process comes back under its old name";
-    Twin, "twin", Message, 40, Tolerated, [], "two processes go by one name";
+        "a process stops for longer than its leases and resumes";
+    SameName, "same-name", Life, 0, Tolerated, [], "a process restarts with its old worker id";
+    Twin, "twin", Message, 40, Tolerated, [], "two processes use one worker id";
     ClockSkew, "skew", Life, 0, Tolerated, [], "a clock is wrong by a constant";
     ClockDrift, "drift", Life, 0, Tolerated, [], "a clock runs too fast or too slow";
     ClockBack, "clock-back", Message, 60, Tolerated, [], "a clock steps back";
     ClockForward, "clock-forward", Message, 60, Tolerated, [], "a clock steps forward";
     TornWrite, "torn-write", Commit, 200, Detected("checksum"), [],
-        "a value is half written, and found so until it is repaired";
+        "a value is half written until it is repaired";
     LostWrite, "lost-write", Commit, 2400,
-        Detected("a revision that fell, parts of a shard that do not fit; the rest by nobody"),
+        Detected("a decreased revision, or parts of a shard that do not match; otherwise undetected"),
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,
          OpIdReused, LostKey, DoneUncovered, SinkOrder, Tiling, FenceFell, ProgressFell,
          Acknowledged, RefusedHappened, OwnerShutOut, FreeShardWithheld, Attempts, RunOver,
          RunUnsettled, RunReborn, NeverFinishes, Limit, Unfounded],
-        "the store forgets what it acknowledged: one write, or its last commits";
+        "the store loses acknowledged data: one write, or its last commits";
     FsyncError, "fsync-error", Commit, 300, Tolerated, [],
-        "a sync fails, and nobody knows what is on the disk";
-    BitFlip, "bit-flip", Read, 150, Detected("checksum"), [], "one bit of what is read is wrong";
+        "a sync fails, and the commit may or may not be durable";
+    BitFlip, "bit-flip", Read, 150, Detected("checksum"), [], "one bit of a read value is wrong";
     TruncatedRead, "truncated-read", Read, 150, Detected("checksum"), [],
-        "what is read ends too early";
+        "a read value is truncated";
     OldVersionRead, "old-version", Read, 40,
         Detected("a revision that fell, the compares of the commit; others' refusals and listings \
                   may be out of date"), [],
-        "a read shows one value, or everything, as it was some versions ago";
+        "a read returns an old version of one value, or of all values";
     WrongKeyRead, "wrong-key", Read, 150, Detected("checksum"), [],
-        "a record is found under another's key";
-    DiskFull, "disk-full", Commit, 200, Tolerated, [], "the store has no room and says so";
+        "a read returns the value of another key";
+    DiskFull, "disk-full", Commit, 200, Tolerated, [], "the store rejects a commit because the disk is full";
     LeaderChange, "leader-change", Message, 30, Tolerated, [],
-        "for a while commits are in doubt and reads fail";
+        "for a while commits have unknown outcomes and reads fail";
     EarlyRevoke, "early-revoke", Message, 100, Tolerated, [],
-        "the owner keys of a live process vanish, and it may not notice";
+        "the owner keys of a live process expire, with or without its knowledge";
     Compaction, "compaction", Read, 200, Tolerated, [],
         "a read fails because its revision was compacted";
     TxnTooLarge, "too-large", Commit, 100, Tolerated, [],
-        "the server takes less in one transaction than it said";
+        "the server rejects a transaction within its stated limit";
 }
 
-/// Which kinds may happen.
+/// A set of kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultSet(u64);
 
@@ -169,37 +169,37 @@ impl FaultSet {
     /// No faults.
     pub const NONE: Self = Self(0);
 
-    /// Every kind that leaves all rules in force.
+    /// Returns every kind that suspends no rule.
     #[must_use]
     pub fn usual() -> Self {
         let strict = |kind: &&FaultKind| kind.suspends().is_empty();
         FaultKind::ALL.iter().filter(strict).fold(Self::NONE, |set, kind| set.with(*kind))
     }
 
-    /// The same and `kind`.
+    /// Returns the set with `kind`.
     #[must_use]
     pub const fn with(self, kind: FaultKind) -> Self {
         Self(self.0 | 1 << kind as u32)
     }
 
-    /// The same without `kind`.
+    /// Returns the set without `kind`.
     #[must_use]
     pub const fn without(self, kind: FaultKind) -> Self {
         Self(self.0 & !(1 << kind as u32))
     }
 
-    /// Whether `kind` may happen.
+    /// Returns whether `kind` is in the set.
     #[must_use]
     pub const fn has(self, kind: FaultKind) -> bool {
         self.0 >> kind as u32 & 1 == 1
     }
 
-    /// The kinds, in their order.
+    /// Returns the kinds in order.
     pub fn kinds(self) -> impl Iterator<Item = FaultKind> {
         FaultKind::ALL.iter().copied().filter(move |kind| self.has(*kind))
     }
 
-    /// Reads `all`, `none`, `usual` or a list of names.
+    /// Parses `all`, `none`, `usual` or a comma-separated list of names.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -215,7 +215,7 @@ impl FaultSet {
         })
     }
 
-    /// What [`FaultSet::parse`] reads back.
+    /// Returns the text that [`FaultSet::parse`] reads.
     #[must_use]
     pub fn list(self) -> String {
         if self == Self::NONE {
@@ -225,11 +225,11 @@ impl FaultSet {
     }
 }
 
-/// The dice of one place: each kind has its own span of a draw, whether it is switched on or not,
-/// so switching one off changes nothing for the others.
+/// The dice of one place. Each kind has its own interval of a draw, whether it is enabled or not,
+/// so that disabling one does not change the others.
 #[derive(Clone, Debug)]
 pub(super) struct Dice {
-    /// Ends of the spans, with their kinds; `None` for those that are off.
+    /// Ends of the intervals with their kinds; `None` for disabled kinds.
     spans: Vec<(u64, Option<FaultKind>)>,
     total: u64,
 }
@@ -244,7 +244,7 @@ impl Dice {
         Self { spans, total }
     }
 
-    /// What happens, if anything does.
+    /// Returns the fault of a draw, if any.
     pub(super) fn roll(&self, draw: u64) -> Option<FaultKind> {
         let point = draw & 0xFFFF;
         if point >= self.total {
@@ -254,7 +254,7 @@ impl Dice {
     }
 }
 
-/// How often each kind happened.
+/// Number of injected faults of each kind.
 #[derive(Clone, Debug)]
 pub struct FaultTally(Vec<u64>);
 
@@ -265,7 +265,7 @@ impl Default for FaultTally {
 }
 
 impl FaultTally {
-    /// The tally of these numbers, in the order of [`FaultKind::ALL`].
+    /// Returns the tally of these counts, in the order of [`FaultKind::ALL`].
     pub(super) fn of_counts(counts: Vec<u64>) -> Self {
         debug_assert_eq!(counts.len(), FaultKind::ALL.len(), "one number for each kind");
         Self(counts)
@@ -275,13 +275,13 @@ impl FaultTally {
         self.0[kind as usize] += 1;
     }
 
-    /// How often `kind` happened.
+    /// Returns the count of `kind`.
     #[must_use]
     pub fn of(&self, kind: FaultKind) -> u64 {
         self.0[kind as usize]
     }
 
-    /// Adds what happened elsewhere.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum += more);
     }

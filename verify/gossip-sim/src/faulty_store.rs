@@ -1,20 +1,19 @@
-//! The simulated disk for programs that block, with the faults of the worlds.
+//! A blocking store on the simulated disk, with injected faults.
 //!
-//! The simulator's own programs wait asynchronously, and every message of theirs is an event. A
-//! worker of the runtime blocks: it asks a [`Store`] and has the answer when the call returns. This
-//! is that store: the same disk, the same kinds, rates and dice of faults, counted in the same
-//! tally. What takes time is not waited for but added up ([`FaultyDisk::take_busy`]), and whoever
-//! drives the processes lets it pass.
+//! The simulator's own programs are asynchronous, and each of their messages is an event. A worker
+//! of the runtime blocks: it calls a [`Store`] and has the answer when the call returns. This
+//! module is that store. It uses the same disk, fault kinds, rates and dice as the simulator.
+//! Latencies are not waited for but summed up ([`FaultyDisk::take_busy`]); the driver of the
+//! processes advances the time.
 //!
-//! A *process* here is one life: it has a clock of its own, a line to the store, and dies for good.
-//! From its death on none of its calls does anything, so a process that dies in the middle of an
-//! operation is as gone as a killed one; its driver drops what is left of it.
+//! A *process* here is one incarnation: it has its own clock and connection to the store, and is
+//! never restarted. After its death its calls have no effect, so a process that dies in the middle
+//! of an operation behaves like a killed one; its driver drops the rest of it.
 //!
 //! # Never
-//! - lets a commit that was answered by an error or a conflict happen;
-//! - damages values: that concerns codec and kernel, and is what [`Simulator`](super::Simulator)
-//!   plays. Calls do not overlap either: what comes between a read and a commit is only what comes
-//!   late.
+//! - applies a commit that was answered by an error or a conflict;
+//! - damages values: [`Simulator`](super::Simulator) covers corruption of codec and kernel input.
+//!   Calls do not overlap either: only late messages come between a read and a commit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,26 +33,27 @@ use super::wire::{
     CLOCK_STEP_MAX, LATENCY_MAX, OVERTAKEN_MAX, Roll, TIMEOUT_TICKS, refusal, transient,
 };
 
-/// How the faults of a [`FaultyDisk`] come about.
+/// Parameters of the faults of a [`FaultyDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a plan is written down in full")]
 pub struct Nature {
-    /// Where all choices come from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What may go wrong; kinds that are not in [`FaultyDisk::KINDS`] do not.
+    /// Kinds of faults that may be injected; kinds that are not in [`FaultyDisk::KINDS`] are
+    /// ignored.
     pub faults: FaultSet,
-    /// How often, in multiples of the usual rates.
+    /// Multiplier of the fault rates.
     pub roughness: u64,
-    /// Whether the store ties keys to the life of a process.
+    /// Whether the store binds owner keys to the lifetime of a process.
     pub binds: bool,
-    /// Ticks of a lease: pauses and cuts are measured by it. At least eight.
+    /// Lease duration in ticks, at least eight: pauses and partitions are proportional to it.
     pub lease: u64,
 }
 
-/// Hears of every transaction that was applied, at once.
+/// Observer of every applied transaction, called at the instant it is applied.
 type Watcher = dyn FnMut(&Txn) + Send;
 
-/// A disk, the lines of processes to it, and the time.
+/// A disk, the connections of processes to it, and the time.
 #[derive(Clone)]
 pub struct FaultyDisk(Arc<Mutex<FaultyState>>);
 
@@ -63,20 +63,20 @@ struct FaultyState {
     dice: [Dice; 3],
     tally: FaultTally,
     lines: BTreeMap<u32, Line>,
-    /// Commits that arrive late, each with the number of the call before which it does.
+    /// Late commits, each with the number of the call before which it arrives.
     late: Vec<(u64, u32, Txn)>,
-    /// Calls of all processes so far.
+    /// Number of calls of all processes.
     calls: u64,
     now: u64,
     leaderless_until: u64,
-    /// Whether faults are over.
+    /// Whether no more faults are injected.
     is_calm: bool,
     watcher: Option<Box<Watcher>>,
 }
 
-/// A process as the store knows it.
+/// The connection of a process.
 struct Line {
-    /// Whether nothing happens to it.
+    /// Whether the process is exempt from faults.
     is_spared: bool,
     is_dead: bool,
     clock: Clock,
@@ -85,17 +85,17 @@ struct Line {
     requests_cut_until: u64,
     replies_cut_until: u64,
     paused_until: u64,
-    /// Whether somebody else shall be started under its name.
+    /// Whether a twin with the same worker id is to be started.
     wants_twin: bool,
     binding: Option<u64>,
-    /// Ticks that its calls took and nobody has let pass yet.
+    /// Latency of its calls that the driver has not accounted for yet.
     busy: u64,
     luck: Stream,
     latency: Stream,
 }
 
 impl FaultyDisk {
-    /// What can go wrong here.
+    /// The kinds of faults that this store injects.
     pub const KINDS: &'static [FaultKind] = &[
         FaultKind::MessageDrop,
         FaultKind::MessageDuplicate,
@@ -124,7 +124,7 @@ impl FaultyDisk {
         FaultKind::TxnTooLarge,
     ];
 
-    /// An empty disk.
+    /// Returns an empty disk.
     #[must_use]
     pub fn new(nature: Nature) -> Self {
         let possible = Self::KINDS.iter().copied().filter(|kind| nature.faults.has(*kind));
@@ -146,19 +146,19 @@ impl FaultyDisk {
         })))
     }
 
-    /// Tells `watcher` of every transaction from now on, at the instant at which it is applied.
+    /// Calls `watcher` for every transaction from now on, at the instant it is applied.
     pub fn watch(&self, watcher: impl FnMut(&Txn) + Send + 'static) {
         self.state().watcher = Some(Box::new(watcher));
     }
 
-    /// Begins the life of `process`, which nobody had before.
+    /// Starts `process`, whose number was not used before.
     pub fn start(&self, process: u32) {
         let mut state = self.state();
         let line = state.new_line(process);
         state.lines.insert(process, line);
     }
 
-    /// Begins the life of somebody whom nothing happens to: who only looks and asks.
+    /// Starts a process that is exempt from faults, for observers and administrators.
     pub fn start_spared(&self, process: u32) {
         let mut state = self.state();
         let clock = Clock::default();
@@ -166,19 +166,19 @@ impl FaultyDisk {
         state.lines.insert(process, line);
     }
 
-    /// A handle of the disk for `process`, which was started.
+    /// Returns a handle for `process`, which must be started.
     #[must_use]
     pub fn store(&self, process: u32) -> FaultyStore {
         FaultyStore { disk: self.clone(), process, loses_reply: false }
     }
 
-    /// Lets the time be `now`. It never goes back.
+    /// Sets the time to `now`. Time never goes back.
     pub fn set_now(&self, now: u64) {
         let mut state = self.state();
         state.now = state.now.max(now);
     }
 
-    /// What the clock of a process says: it may be wrong, and never goes back.
+    /// Returns the clock of a process, which may be wrong and never goes back.
     #[must_use]
     pub fn clock(&self, process: u32) -> LogicalTime {
         let mut state = self.state();
@@ -190,25 +190,25 @@ impl FaultyDisk {
         LogicalTime::from_raw(time)
     }
 
-    /// The ticks that the calls of a process took since the last time.
+    /// Returns the latency of the calls of a process since the last call of this function.
     #[must_use]
     pub fn take_busy(&self, process: u32) -> u64 {
         self.state().lines.get_mut(&process).map_or(0, |line| std::mem::take(&mut line.busy))
     }
 
-    /// Whether a process has died.
+    /// Returns whether a process has died.
     #[must_use]
     pub fn is_dead(&self, process: u32) -> bool {
         self.state().lines.get(&process).is_none_or(|line| line.is_dead)
     }
 
-    /// Until when a process does nothing.
+    /// Returns the time until which a process is paused.
     #[must_use]
     pub fn paused_until(&self, process: u32) -> u64 {
         self.state().lines.get(&process).map_or(0, |line| line.paused_until)
     }
 
-    /// Whether somebody else is to be started under the name of a process; says so once.
+    /// Returns whether a twin of a process is to be started, once.
     #[must_use]
     pub fn takes_twin(&self, process: u32) -> bool {
         let mut state = self.state();
@@ -216,31 +216,31 @@ impl FaultyDisk {
         asked.is_some_and(|line| std::mem::take(&mut line.wants_twin))
     }
 
-    /// Ends a process: by what it works on, or because it went.
+    /// Kills a process.
     pub fn kill(&self, process: u32) {
         if let Some(line) = self.state().lines.get_mut(&process) {
             line.is_dead = true;
         }
     }
 
-    /// The store notices that a process is gone: what was bound to it vanishes.
+    /// Expires the keys that are bound to a process.
     pub fn vanish(&self, process: u32) {
         self.state().disk.vanish(process);
     }
 
-    /// Counts a fault that the driver made.
+    /// Counts a fault that the driver injected.
     pub fn felt(&self, kind: FaultKind) {
         self.state().tally.count(kind);
     }
 
-    /// Whether `kind` may happen now.
+    /// Returns whether `kind` may be injected now.
     #[must_use]
     pub fn allows(&self, kind: FaultKind) -> bool {
         let state = self.state();
         !state.is_calm && state.nature.faults.has(kind)
     }
 
-    /// No fault happens any more, and those that last are over.
+    /// Stops injecting faults, and ends those that last.
     pub fn calm(&self) {
         let mut state = self.state();
         (state.is_calm, state.leaderless_until) = (true, 0);
@@ -251,7 +251,7 @@ impl FaultyDisk {
         }
     }
 
-    /// How often each kind happened.
+    /// Returns the number of injected faults of each kind.
     #[must_use]
     pub fn tally(&self) -> FaultTally {
         self.state().tally.clone()
@@ -268,20 +268,20 @@ impl fmt::Debug for FaultyDisk {
     }
 }
 
-/// What became of a message before it arrived.
+/// The delivery of a message.
 enum Sent {
     /// It arrives.
     Arrives,
-    /// It arrives, and once more later.
+    /// It arrives twice.
     Twice,
-    /// It never arrives.
+    /// It is lost.
     Never,
-    /// It arrives when its sender has given up.
+    /// It arrives after its sender's timeout.
     Late,
 }
 
 impl FaultyState {
-    /// A line of a new process, with a clock that is as wrong as the plan allows.
+    /// Returns the connection of a new process, with the clock error that the plan allows.
     fn new_line(&mut self, process: u32) -> Line {
         let Nature { seed, faults, lease, binds, .. } = self.nature;
         let mut luck = Stream::named(seed, "luck", process.into());
@@ -323,7 +323,7 @@ impl FaultyState {
         self.dice[roll as usize].roll(draw)
     }
 
-    /// A call begins: what is late arrives, and the message is sent.
+    /// Begins a call: delivers late messages, and sends this one.
     fn send(&mut self, process: u32, commits: bool) -> Sent {
         self.calls += 1;
         self.deliver_late();
@@ -356,14 +356,14 @@ impl FaultyState {
             Some(FaultKind::CrashBeforeStore) => self.die(process, fault, Sent::Never),
             Some(FaultKind::PastLifeReply) if commits => self.die(process, fault, Sent::Late),
             Some(kind) => {
-                self.befall(kind, process);
+                self.apply_to_process(kind, process);
                 Sent::Arrives
             }
             None => Sent::Arrives,
         }
     }
 
-    /// The sender waits in vain.
+    /// Adds the timeout that the sender waits.
     fn lose(&mut self, process: u32, sent: Sent) -> Sent {
         self.line(process).busy += TIMEOUT_TICKS;
         sent
@@ -375,8 +375,8 @@ impl FaultyState {
         sent
     }
 
-    /// What happens to a process beside its message.
-    fn befall(&mut self, kind: FaultKind, process: u32) {
+    /// Applies a fault that affects the process and not its message.
+    fn apply_to_process(&mut self, kind: FaultKind, process: u32) {
         let (now, lease) = (self.now, self.nature.lease);
         let line = self.line(process);
         let until = now + 1 + line.luck.below(lease);
@@ -405,7 +405,7 @@ impl FaultyState {
                     return;
                 }
             }
-            // A message that is no commit cannot arrive twice or late with any consequence.
+            // A duplicate or late message that is not a commit has no effect.
             _ => return,
         }
         if kind != FaultKind::Twin {
@@ -449,7 +449,8 @@ impl FaultyState {
             Some(FaultKind::TxnTooLarge) => Some(StoreRefusal::TooLarge),
             Some(_) | None => None,
         };
-        // A refusal says that nothing will happen, which no transport may say of one copy of two.
+        // A refusal means that the transaction will never be applied, which no transport can say
+        // about one of two copies.
         if let Some(why) = refused.filter(|_| matches!(sent, Sent::Arrives)) {
             fault.into_iter().for_each(|kind| self.tally.count(kind));
             return txns.iter().map(|_| Err(refusal(why))).collect();
@@ -492,7 +493,7 @@ impl FaultyState {
         CommitOutcome::Applied { revision }
     }
 
-    /// What was sent long ago arrives; nobody waits for it.
+    /// Applies late commits, whose replies are dropped.
     fn deliver_late(&mut self) {
         let calls = self.calls;
         while let Some(place) = self.late.iter().position(|(due, ..)| *due <= calls) {
@@ -502,8 +503,8 @@ impl FaultyState {
     }
 }
 
-/// Transactions and pages as they are in the worlds of the simulator, so that what takes several
-/// steps there does so here.
+/// The limits of transactions and pages in the simulator, so that operations take several steps
+/// here, too.
 const LIMITS: StoreLimits = StoreLimits { txn_ops: 64, txn_bytes: 256 << 10, page: 16 };
 
 /// The disk as one process sees it.
@@ -511,11 +512,11 @@ const LIMITS: StoreLimits = StoreLimits { txn_ops: 64, txn_bytes: 256 << 10, pag
 pub struct FaultyStore {
     disk: FaultyDisk,
     process: u32,
-    /// Whether the reply to the next commit is lost, whatever the dice say.
+    /// Whether the reply to the next commit is lost, regardless of the dice.
     loses_reply: bool,
 }
 
-/// Without faults, and without keys that are tied to a process.
+/// A store without faults and without bound keys.
 impl SimulationBackend for FaultyStore {
     const NAME: &'static str = "faulty store";
 

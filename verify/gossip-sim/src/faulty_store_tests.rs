@@ -1,4 +1,4 @@
-//! The rough disk: what it does to those who use it, and the same again from the same seed.
+//! The faulty disk: its faults, and their reproduction from the same seed.
 
 use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
@@ -11,7 +11,7 @@ use super::faulty_store::{FaultyDisk, Nature};
 const CALM: Nature =
     Nature { seed: 1, faults: FaultSet::NONE, roughness: 1, binds: false, lease: 1_000 };
 
-/// Makes runs until the process dies; what each attempt came to, and what went wrong meanwhile.
+/// Creates runs until the process dies. Returns the outcome of each attempt, and the fault counts.
 fn life(seed: u64) -> (Vec<bool>, Vec<u64>) {
     let disk = FaultyDisk::new(Nature { seed, faults: FaultSet::usual(), roughness: 8, ..CALM });
     disk.start(7);
@@ -43,6 +43,6 @@ fn nothing_of_a_dead_process_arrives() {
     let config = RunConfig::try_new(CursorSemantics::Completed, 1_000, None).unwrap();
     disk.kill(1);
     assert!(handle.create_run(LogicalTime::from_raw(1), tenant, run, config).is_err());
-    assert!(other.get_run(tenant, run).is_err(), "nobody made it");
+    assert!(other.get_run(tenant, run).is_err(), "it was not created");
     assert!(other.create_run(LogicalTime::from_raw(1), tenant, run, config).is_ok());
 }

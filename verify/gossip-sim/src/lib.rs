@@ -1,23 +1,70 @@
-//! Simulation: many workers, real records, a bad day, and the same again from the same seed.
+//! Deterministic simulation and model checking of the coordinator.
+//!
+//! The simulator runs many workers on the production coordinator over a simulated store, injects
+//! faults, and checks every effect and every result with an oracle. A simulation is a function of
+//! its [`Plan`]: the same seed gives the same events on every machine, so every failure can be
+//! reproduced by one command.
 //!
 //! ```text
-//!  plan ──► world: the next event ──► programs on the production coordinators
-//!             │                              │ flights, kernel, codec, handle memory
+//!  plan ──► world: event queue ──► programs on the production coordinators
+//!             │                              │ flights, kernel, codec, record cache
 //!             │      wire: faults ◄──────────┘
 //!             └──► disk, sink ──► oracle: was that allowed?
 //! ```
 //!
-//! A world has tenants with an administrator and some workers each. Each of them is an `async`
-//! program on [`AsyncStoreCoordinator`](gossip_coordination::store::AsyncStoreCoordinator), over a
-//! store whose every answer the world decides: flights are interleaved wherever they wait. There is
-//! no thread, no clock and no randomness but the seed's, so a world is a function of its [`Plan`],
-//! and its trace hash tells whether two runs of it were the same.
+//! A simulation has tenants, each with an administrator and several workers. Each of them is an
+//! `async` program on [`AsyncStoreCoordinator`](gossip_coordination::store::AsyncStoreCoordinator).
+//! The simulator decides when each request is answered and how, so flights are interleaved at every
+//! await. There is no thread, no clock and no randomness except the seed's. A trace hash over all
+//! events shows whether two runs were the same.
 //!
-//! The [oracle] hears commands, the instants of their commits and their answers, and keeps
-//! its own account of who may do what. The [faults](FaultKind) come with what they may cost.
+//! The [oracle] observes commands, the instants of their commits, and their results. It keeps its
+//! own history and derives from it, never from records, what each worker was allowed to do. Each
+//! [kind of fault](FaultKind) declares whether it is tolerated or only detected.
 //!
-//! `cargo xtask sim` plays many worlds and prints what they came to;
-//! `docs/reliability-simulation.md` tells how to read that.
+//! # Run
+//!
+//! ```text
+//! cargo xtask sim                          1,000 seeds
+//! cargo xtask sim --seeds 50 --ops 2000    fewer seeds, fewer operations each
+//! cargo xtask sim --faults drop,twin       chosen faults only
+//! cargo xtask sim --bugs                   search for every mutant of the store
+//! ```
+//!
+//! `docs/reliability-simulation.md` explains the report.
+//!
+//! # Reproduce a failure
+//!
+//! A failing seed is shrunk to a smaller plan. The output ends with its trace, the broken [`Rule`]
+//! and the command that reproduces it:
+//!
+//! ```text
+//! cargo xtask sim --seed 5 --ops 600 --tenants 1 --workers 2 ... --trace
+//! ```
+//!
+//! Run that command at the same commit. The fingerprint above it identifies builds with the same
+//! behaviour ([`FINGERPRINT`]). In code, pass the [`Plan`] to [`Simulator::run`].
+//!
+//! [`Rule`]: oracle::Rule
+//!
+//! # Simulate your own worker
+//!
+//! Write the worker as an `async` function of a [`SimWorker`], and pass it to [`Trial::of`] and
+//! [`Simulator::of`]. It runs under the same faults and rules as the simulator's own workers:
+//!
+//! ```text
+//! cargo run --release -p gossip-sim --example your_worker -- hasty
+//! ```
+//!
+//! # Where to start reading
+//!
+//! | question | module |
+//! |---|---|
+//! | which rules are checked, and which failure each guards against | [oracle] |
+//! | which faults are injected | `faults`, `wire`, `damage` |
+//! | when events happen | `world`, `processes` |
+//! | what workers and administrators do | `worker`, `admin` |
+//! | every state of small configurations | [model] |
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -111,12 +158,12 @@ mod sim_tests;
 #[cfg(test)]
 mod verbs_tests;
 
-/// Plays worlds, one after another.
+/// Runs simulations, one after another.
 #[derive(Debug)]
 pub struct Simulator {
     keys: Rc<Keyspace>,
     trial: Option<Trial>,
-    /// The command that replays begin with.
+    /// The command that reproductions begin with.
     command: String,
 }
 
@@ -127,41 +174,41 @@ impl Default for Simulator {
 }
 
 impl Simulator {
-    /// A simulator of our own workers.
+    /// Returns a simulator of the crate's own workers.
     #[must_use]
     pub fn new() -> Self {
         let (keys, command) = (Rc::new(Keyspace::new()), "cargo xtask sim".to_owned());
         Self { keys, trial: None, command }
     }
 
-    /// A simulator of somebody else's workers. `command` is what its replays begin with: a program
-    /// that takes the words of [`command::Options`].
+    /// Returns a simulator of user workers. Reproductions begin with `command`: a program that takes
+    /// the arguments of [`command::Options`].
     #[must_use]
     pub fn of(trial: Trial, command: &str) -> Self {
         Self { trial: Some(trial), command: command.to_owned(), ..Self::new() }
     }
 
-    /// The same behind another door: `command` is what its replays begin with.
+    /// Replaces the command that reproductions begin with.
     #[must_use]
-    pub fn behind(self, command: &str) -> Self {
+    pub fn with_command(self, command: &str) -> Self {
         Self { command: command.to_owned(), ..self }
     }
 
-    /// Plays the world of `plan` to its end.
+    /// Runs the simulation of `plan` to its end.
     ///
     /// # Errors
     ///
-    /// The rule that was broken.
+    /// Returns the broken rule, with a trace if the plan asks for one.
     pub fn run(&self, plan: &Plan) -> Result<Report, Failure> {
         World::new(plan.clone(), Rc::clone(&self.keys), self.trial.clone()).run()
     }
 
-    /// Whether the workers are somebody else's.
+    /// Returns whether the workers are user workers.
     const fn has_user_workers(&self) -> bool {
         self.trial.is_some()
     }
 
-    /// The command that plays the world of `plan` again.
+    /// Returns the command that reproduces the simulation of `plan`.
     #[must_use]
     pub fn replay(&self, plan: &Plan) -> String {
         format!("{} {}", self.command, plan.words())

@@ -1,8 +1,7 @@
-//! What a simulated administrator lists: the runs of its tenant in pages of many lengths, and the
-//! shards of a run by filters.
+//! Listings by a simulated administrator: the runs of its tenant in pages of different sizes, and
+//! the shards of a run by filter.
 //!
-//! What is listed and how comes from a stream of its own, so it shifts none of the administrator's
-//! other choices.
+//! The choices come from a stream of their own and do not shift the administrator's other choices.
 
 use gossip_contracts::identity::{RunId, ShardId};
 use gossip_coordination::{AsyncRunManagement, ShardFilter, ShardStatus, ShardSummary};
@@ -14,23 +13,23 @@ use super::oracle::Rule;
 use super::queries::RunPage;
 use super::worker::keys;
 
-/// Runs of a large page: mostly more than there are.
+/// Size of a large page: mostly more than there are runs.
 const LARGE_PAGE: usize = 16;
 
-/// Runs of a small page, at most: fewer than there are at most times.
+/// Maximum size of a small page: mostly fewer than there are runs.
 const SMALL_PAGE_MAX: u64 = 3;
 
-/// Every so many lists are asked for in small pages.
+/// One listing in this many uses small pages.
 const SMALL_ONE_IN: u64 = 3;
 
-/// Every so many lists begin behind some run instead of at the first one.
+/// One listing in this many begins after some run instead of at the first.
 const BEHIND_ONE_IN: u64 = 4;
 
-/// Pages that are walked through, at most: a list may grow while it is read.
+/// Maximum number of pages per listing: the list may grow while it is read.
 const WALK_PAGES_MAX: u32 = 6;
 
 impl Admin {
-    /// Lists the tenant's runs, all or those that are not over, page by page.
+    /// Lists the tenant's runs, all or the unfinished ones, page by page.
     pub(super) async fn list_runs(&mut self) {
         let odd = |bound| self.cx.odd_below(bound);
         let verb = if odd(2) == 0 { Verb::ListRuns } else { Verb::ActiveRuns };
@@ -46,7 +45,7 @@ impl Admin {
         }
     }
 
-    /// Lists one page; the next one if this one is full.
+    /// Lists one page. Returns the next one if this one is full.
     async fn list_page(&mut self, verb: Verb, page: RunPage) -> Option<RunPage> {
         let op = self.cx.begin(Draft::new(verb));
         let (tenant, mut runs) = (self.cx.tenant_id, Vec::new());
@@ -58,7 +57,7 @@ impl Admin {
         };
         self.cx.say_answer(&op, &runs);
         self.cx.end_plain(&op, &result);
-        runs.iter().for_each(|run| self.cx.hear(&[run.as_raw()]));
+        runs.iter().for_each(|run| self.cx.hash_values(&[run.as_raw()]));
         result.ok()?;
         self.cx.judge(|oracle| oracle.check_listed_runs(&op, page, &runs));
         let last = runs.last().copied().filter(|_| runs.len() >= limit)?;
@@ -70,12 +69,12 @@ impl Admin {
         self.list_by(run, ShardFilter::all()).await
     }
 
-    /// Lists the shards of a run that some filter admits.
+    /// Lists the shards of a run that match a random filter.
     pub(super) async fn list_some(&mut self, run: u32) -> Vec<ShardSummary> {
         self.list_by(run, self.any_filter(run)).await
     }
 
-    /// Each condition for itself, so that many filters have none and a few have all.
+    /// Chooses each condition independently, so that many filters have none and a few have all.
     fn any_filter(&self, run: u32) -> ShardFilter {
         let odd = |bound: usize| self.cx.odd_below(bound as u64) as usize;
         let status = ShardStatus::ALL.get(odd(2 * ShardStatus::ALL.len())).copied();
@@ -85,7 +84,7 @@ impl Admin {
         ShardFilter { status, is_leased, root_only, only }
     }
 
-    /// The id of a shard of a run, or of none.
+    /// Returns the id of a shard of a run, or of none.
     fn any_id(&self, run: u32) -> ShardId {
         let shared = self.cx.shared.borrow();
         let shards = &shared.oracle.runs[run as usize].shards;
@@ -94,7 +93,7 @@ impl Admin {
         id.unwrap_or(ShardId::from_raw(u64::MAX))
     }
 
-    /// Nothing that a listing tells is invented, and where nothing changed it tells everything.
+    /// Lists the shards that match `filter`. Every listed position must have existed.
     async fn list_by(&mut self, run: u32, filter: ShardFilter) -> Vec<ShardSummary> {
         let (op, id) = (self.cx.begin(self.about(Verb::ListShards, run)), self.id(run));
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
@@ -108,18 +107,22 @@ impl Admin {
         for row in &rows {
             let until = row.lease_deadline.map_or(0, |until| until.as_raw());
             let result = [row.shard.as_raw(), row.fence_epoch.as_raw(), row.status as u64, until];
-            self.cx.hear(&result);
+            self.cx.hash_values(&result);
             let found = self.cx.find(self.cx.key_of_run(run, row.shard));
             let done =
                 row.last_key.as_ref().and_then(|key| keys.number(key)).map_or(0, |it| it + 1);
-            self.cx.hear(&[done.into()]);
+            self.cx.hash_values(&[done.into()]);
             self.cx.judge(|oracle| {
                 let honest = found.is_some_and(|shard| {
                     let facts = &oracle.shards[shard as usize];
                     done <= facts.done.max(facts.range.0) && row.fence_epoch.as_raw() <= facts.fence
                 });
                 let honest = honest || op.misled.get();
-                oracle.require(honest, Rule::Acknowledged, "a listing tells what never was")
+                oracle.require(
+                    honest,
+                    Rule::Acknowledged,
+                    "a listing has a position that never existed",
+                )
             });
         }
         rows

@@ -1,9 +1,9 @@
-//! What nobody may present: positions and manifests that are wrong in themselves.
+//! Malformed input: cursors and manifests that are invalid in themselves.
 //!
-//! Workers and administrators present them now and then. The oracle knows what is wrong with each,
-//! so the refusal must be the one that says so, nothing of it may happen, and nobody else may be
-//! refused with that name. Which ones come from a stream of its own, so they shift no choice; each
-//! has an id that no other operation has, because some are refused before ids are looked at.
+//! Workers and administrators send them occasionally. The oracle knows the flaw of each, so the
+//! rejection must name that flaw, the input must have no effect, and valid input must never be
+//! rejected with that name. The choices come from a stream of their own and do not shift others.
+//! Each has a fresh operation id, because some are rejected before ids are compared.
 
 use gossip_contracts::coordination::{
     CursorUpdate, InitialShardInput, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_TOKEN_SIZE,
@@ -23,11 +23,11 @@ static LONG_TOKEN: [u8; MAX_TOKEN_SIZE + 1] = [b't'; MAX_TOKEN_SIZE + 1];
 /// Metadata that are a byte too long.
 static LONG_METADATA: [u8; MAX_METADATA_SIZE + 1] = [b'm'; MAX_METADATA_SIZE + 1];
 
-/// The lowest id of a child.
+/// The lowest id of a child shard, which a manifest must not use.
 const CHILDS_ID: u64 = 1 << 63;
 
 impl Worker {
-    /// Records a position that no shard can have, or ends a shard before where it is.
+    /// Sends a cursor that no shard can have, or completes a shard before its cursor.
     pub(super) async fn send_malformed(&mut self, place: usize) {
         let (range, done) = (self.held[place].range, self.held[place].done());
         let kind = self.cx.odd_below(Flaw::OF_CURSORS.len() as u64 + 1) as usize;
@@ -35,11 +35,11 @@ impl Worker {
         let ends = flaw.is_none() || self.cx.odd_below(2) == 0;
         let verb = if ends { Verb::Complete } else { Verb::Checkpoint };
         let to = match flaw {
-            // There must be something to fall behind of, and something left.
+            // The cursor needs a completed key to move back from, and a key that is left.
             None if done <= range.0 + 1 => return,
             None => Some(done - 1),
             Some(Flaw::NoKey) => None,
-            // But for its length it would be right.
+            // Valid except for its length.
             Some(_) => Some(done.max(range.0 + 1)),
         };
         let op_id = self.new_op_id(place);
@@ -68,13 +68,13 @@ impl Worker {
 }
 
 impl Admin {
-    /// Registers a manifest that no run can have.
+    /// Registers a malformed manifest.
     pub(super) async fn send_malformed(&mut self, run: u32) {
         let kinds = Flaw::OF_MANIFESTS;
         let flaw = kinds[self.cx.odd_below(kinds.len() as u64) as usize];
         let (id, count) = self.facts(run, |facts| (facts.id, facts.key_count));
         let (keys, half) = (keys(&self.cx), count / 2);
-        // Two halves of the keys, but for what is wrong with them.
+        // Two halves of the keys, except for the flaw.
         let (mut first, mut second) = (spec(&keys, id, (0, half)), 1);
         match flaw {
             Flaw::NoRoots => {}

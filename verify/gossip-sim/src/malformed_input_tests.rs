@@ -1,4 +1,5 @@
-//! What is wrong in itself is refused for that and never taken, and nothing else is refused so.
+//! Malformed input is rejected for its flaw and never accepted, and valid input is never rejected
+//! that way.
 
 use rstest::rstest;
 
@@ -14,7 +15,7 @@ use super::oracle_tests::{History, NOW, at};
 #[case::no_flaw(None, "CheckpointMissingKey", Some(Rule::Unfounded))]
 #[case::no_flaw_of_size(None, "CursorKeyTooLarge", Some(Rule::Unfounded))]
 #[case::another_reason(Some(Flaw::LongKey), "CursorRegression", Some(Rule::Unfounded))]
-fn only_a_wrong_position_is_refused_as_one(
+fn only_a_malformed_cursor_is_rejected_as_malformed(
     #[case] flaw: Option<Flaw>,
     #[case] name: &str,
     #[case] expected: Option<Rule>,
@@ -25,7 +26,7 @@ fn only_a_wrong_position_is_refused_as_one(
         history.oracle.shards[0].changed_at = changed_at;
         let verdict = history.ended(&op, Ending::Refused, name);
         let found = verdict.err().map(|violation| violation.rule);
-        // Whatever becomes of a shard, what was presented stays what it was.
+        // The flaw of the input does not depend on the state of the shard.
         let of_input = Flaw::is_told_by(name);
         assert_eq!(found, expected.filter(|_| of_input || changed_at == 0));
     }
@@ -37,7 +38,7 @@ fn only_a_wrong_position_is_refused_as_one(
 #[case::flawed_and_others_have_begun(Some(Flaw::SameRoot), "WrongStatus", 1, None)]
 #[case::flawed_and_none_has(Some(Flaw::SameRoot), "WrongStatus", 0, Some(Rule::Unfounded))]
 #[case::good_and_it_has_begun(None, "WrongStatus", 1, Some(Rule::Unfounded))]
-fn only_a_wrong_manifest_is_refused_as_one(
+fn only_a_malformed_manifest_is_rejected_as_malformed(
     #[case] flaw: Option<Flaw>,
     #[case] name: &str,
     #[case] roots_born: u32,
@@ -56,7 +57,7 @@ fn only_a_wrong_manifest_is_refused_as_one(
 #[rstest]
 #[case::of_a_checkpoint(Verb::Checkpoint)]
 #[case::of_an_end(Verb::Complete)]
-fn a_wrong_position_is_never_taken(#[case] verb: Verb) {
+fn a_malformed_cursor_is_never_accepted(#[case] verb: Verb) {
     for flaw in Flaw::OF_CURSORS {
         let mut history = History::new();
         let op = history.under(verb, |op| (op.said.flaw, op.said.to) = (Some(flaw), Some(3)));

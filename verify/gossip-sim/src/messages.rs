@@ -1,8 +1,8 @@
-//! What a guest tells the oracle about itself, and how the world takes it.
+//! Messages from a user worker to the oracle.
 //!
-//! The coordinator of a guest must be `Send` like any other, and the oracle is not. So a guest
-//! writes letters, and the world reads them before anything else happens: nothing passes between
-//! the writing of a letter and its reading, so the oracle hears as if it had been told at once.
+//! The coordinator of a user worker must be `Send` like any other, and the oracle is not. So the
+//! coordinator queues messages, and the simulator reads them before any other event happens. The
+//! oracle therefore observes operations in their true order.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,18 +19,18 @@ use super::oracle::{Rule, Violation};
 use super::port::SinkWrite;
 use super::world::World;
 
-/// One thing to know.
+/// A message to the oracle.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     /// An operation is about to be called.
     Begins(Box<Notice>),
-    /// The last one was answered.
+    /// The last operation has returned.
     Ended(Box<Answered>),
-    /// The sink has taken the result of a key.
+    /// The sink has accepted the result of a key.
     Worked { lease: Lease, key: Vec<u8> },
 }
 
-/// An operation, in the words of its caller.
+/// An operation as its caller describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Notice {
     pub(super) verb: Verb,
@@ -39,13 +39,13 @@ pub(super) struct Notice {
     pub(super) op_id: OpId,
     /// The last key of the cursor.
     pub(super) last_key: Option<Vec<u8>>,
-    /// Where parts begin, but for the first.
+    /// Where parts begin, except for the first.
     pub(super) cuts: Vec<Vec<u8>>,
     pub(super) terms: Option<OfferTerms>,
     pub(super) clean: bool,
 }
 
-/// What an operation is about.
+/// The subject of an operation.
 #[derive(Clone, Debug)]
 pub(super) enum About {
     Nothing,
@@ -66,20 +66,20 @@ impl Notice {
     }
 }
 
-/// What an operation was answered.
+/// The result of an operation.
 #[derive(Clone, Debug)]
 pub(super) struct Answered {
     pub(super) ending: Ending,
     pub(super) label: Label,
-    /// The shards that a split made.
+    /// The shards that a split created.
     pub(super) born: Option<Vec<ShardId>>,
     pub(super) granted: Option<Grant>,
-    /// Until when the lease was said to be good from now on.
+    /// The returned deadline of a renewed lease.
     pub(super) renewed: Option<u64>,
     pub(super) batch: Vec<Renewal>,
 }
 
-/// A grant as its worker was told of it.
+/// A grant as its worker received it.
 #[derive(Clone, Debug)]
 pub(super) struct Grant {
     pub(super) lease: Lease,
@@ -89,13 +89,13 @@ pub(super) struct Grant {
     pub(super) attempts: u32,
 }
 
-/// What the world keeps of a guest for as long as it lives.
+/// State of a user worker for the lifetime of its process.
 #[derive(Debug)]
 pub(super) struct UserWorkerState {
     pub(super) cx: Cx,
-    /// What it is doing.
+    /// The operation in progress.
     op: Option<Rc<Op>>,
-    /// What it was granted, by the tokens of its leases.
+    /// The granted leases by token.
     grants: BTreeMap<u64, LeaseRef>,
 }
 
@@ -104,7 +104,7 @@ impl UserWorkerState {
         Self { cx, op: None, grants: BTreeMap::new() }
     }
 
-    fn hear(&mut self, message: Message) {
+    fn receive(&mut self, message: Message) {
         match message {
             Message::Begins(notice) => self.begins(*notice),
             Message::Ended(answered) => self.ended(&answered),
@@ -112,7 +112,7 @@ impl UserWorkerState {
                 let oracle = &mut self.cx.shared.borrow_mut().oracle;
                 let (known, number) = (self.grants.get(&token(&lease)), oracle.keys.number(&key));
                 let Some((lease, number)) = known.zip(number) else { return };
-                // Who leaves keys out has not come further.
+                // Skipped keys do not count as progress.
                 let worked = &mut oracle.worked[lease.grant as usize];
                 *worked = if *worked == number { number + 1 } else { *worked };
             }
@@ -163,7 +163,8 @@ impl UserWorkerState {
         }
     }
 
-    /// A lease as the oracle knows it; nobody's if this life was not granted it.
+    /// Returns the lease as the oracle knows it; without a grant if this process was not granted
+    /// it.
     fn lease(&self, lease: &Lease) -> Option<LeaseRef> {
         let known = self.grants.get(&token(lease)).filter(|known| known.key == lease.key());
         known.copied().or_else(|| {
@@ -216,7 +217,7 @@ impl UserWorkerState {
         }
     }
 
-    /// A result on its way, in the oracle's words.
+    /// Converts a result on its way to the sink to the oracle's numbers.
     pub(super) fn result(&self, lease: &Lease, key: &[u8]) -> Option<SinkWrite> {
         let known = self.lease(lease)?;
         let oracle = &self.cx.shared.borrow().oracle;
@@ -232,7 +233,7 @@ const fn token(lease: &Lease) -> u64 {
 }
 
 impl World {
-    /// Shows a guest its clock and the runs that there are, before it goes on.
+    /// Gives a user worker its clock and the list of runs before it is polled.
     pub(super) fn brief(&self, number: u32) {
         let process = &self.processes[number as usize];
         if process.user_worker.is_none() {
@@ -246,17 +247,17 @@ impl World {
         process.store.brief(clock, runs);
     }
 
-    /// Reads what a guest wrote while it went on.
-    pub(super) fn hear(&mut self, number: u32) {
+    /// Reads the messages of a user worker after it was polled.
+    pub(super) fn read_messages(&mut self, number: u32) {
         let process = &mut self.processes[number as usize];
         if let Some(user_worker) = &mut process.user_worker {
-            process.store.messages().into_iter().for_each(|message| user_worker.hear(message));
+            process.store.messages().into_iter().for_each(|message| user_worker.receive(message));
         }
     }
 
-    /// A guest waits for something that is not of this world.
-    pub(super) fn lost_in_thought(&self) {
-        let why = "a worker waits for something that its world does not give".to_owned();
+    /// Reports a user worker that awaits a future outside the simulation.
+    pub(super) fn awaits_foreign_future(&self) {
+        let why = "a worker awaits a future that the simulation does not provide".to_owned();
         self.shared.borrow_mut().judge(Err(Violation { rule: Rule::Panicked, why }));
     }
 }

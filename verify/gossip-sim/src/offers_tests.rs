@@ -1,4 +1,4 @@
-//! Doctored histories about offers that an earlier try made.
+//! Doctored histories of offers that an earlier attempt opened.
 
 use rstest::rstest;
 
@@ -8,13 +8,13 @@ use super::oracle_tests::{History, NOW, rule};
 
 const OFFER: Terms = Terms { handoff: 5, destination: 8, until: NOW + 50 };
 
-/// A first try under another id may arrive late, while the second waits for a reply that is lost.
-/// What stands then is what was asked, and nobody can tell whose it is.
+/// A first attempt under another id may arrive late, while the second waits for a lost reply. The
+/// open offer is then the requested one, and it cannot be determined which attempt opened it.
 #[rstest]
 #[case::it_stands_and_may_be_its_own(Some(OFFER), true, None)]
 #[case::it_stands_and_is_not_its_own(Some(OFFER), false, Some(Rule::Acknowledged))]
 #[case::nothing_stands(None, true, Some(Rule::Acknowledged))]
-fn an_offer_may_stand_by_an_earlier_try_of_it(
+fn an_offer_may_be_opened_by_an_earlier_attempt(
     #[case] stands: Option<Terms>,
     #[case] unsure: bool,
     #[case] expected: Option<Rule>,

@@ -1,46 +1,47 @@
-//! The oracle of effects: what each worker was allowed to do, whatever the records say.
+//! The oracle of effects: decides what each worker was allowed to do, independently of the records.
 //!
-//! It hears every command, the instant at which a commit of it took effect, and what its caller was
-//! told in the end, and keeps its own history of that: who was granted what, until when, which
-//! ranges there are, how far each has come. A grant is known by its place in the order of commits
-//! and not by a fence that somebody read somewhere, so mutual exclusion is stated over accepted
-//! effects and can fail. Of a transaction it looks at the keys, and at the ranges of newborn shards
-//! to learn their names; it never learns from a record who may do what.
+//! It observes every command, the instant at which its commit took effect, and the result that its
+//! caller received, and keeps its own history: grants and deadlines, ranges, progress. A grant is
+//! identified by its place in the order of commits and not by a fence read from a record, so mutual
+//! exclusion is stated over accepted effects, and the check can fail. Of a transaction the oracle
+//! reads the keys, and the ranges of new shards to learn their ids; it never derives permissions
+//! from a record.
 //!
 //! # Rules
 //!
-//! The names are those of [`Rule`], which the model checker and the specification in TLA+ share:
+//! The names are those of [`Rule`], shared with the model checker and the TLA+ specification. The
+//! last column is the failure that a rule guards against.
 //!
-//! | rule | what |
-//! |---|---|
-//! | StaleFence | no effect is accepted from anybody but the last grant |
-//! | Expired | no effect is accepted at or after the deadline, by the clock that was presented |
-//! | TwoOwners | no shard is granted while another's lease is live, but by its own offer |
-//! | Handoff | an offer is accepted by its destination, in time, while it stands |
-//! | FrozenSource | while an offer stands, its source does nothing but renew and withdraw |
-//! | MoveRedoesNothing | a planned move redoes no key |
-//! | Replay | what happened is answered again as before, and not done again |
-//! | OpIdReused | a retry with other parameters is refused |
-//! | LostKey | every key at or below a cursor was handed to a worker whose write was accepted |
-//! | DoneUncovered | the whole range of a shard that is done was covered |
-//! | SinkOrder | the writes accepted for a key carry fences that never fall; one fence, one writer |
-//! | Tiling | the ranges of the leaves tile the roots, at every instant |
-//! | Limit | there are never more shards than there may be |
-//! | FenceFell | a fence never falls, and rises with every grant, unpark and revocation |
-//! | ProgressFell | progress never falls |
-//! | Acknowledged | what was acknowledged happened, and is there for whoever comes next |
-//! | RefusedHappened | what was refused did not happen, and does not happen later |
-//! | Unfounded | the reason that a refusal tells was true |
-//! | OwnerShutOut | the holder of a live lease is not refused for want of one |
-//! | FreeShardWithheld | a free shard of an active run is handed out to whoever asks |
-//! | Attempts | attempts are counted, and parking follows from the count |
-//! | RunOver | a run that is over or paused starts and grows nothing, and ends once |
-//! | RunUnsettled | a run completes only when its shards have ended |
-//! | RunReborn | a deleted run never comes back |
-//! | Tenants | a tenant's answers do not depend on the other tenant |
-//! | Undetected | damaged bytes are told as corruption, and nothing is decided about them |
-//! | NeverFinishes | after faults stop everything finishes, within a bound |
-//! | Panicked | the kernel, the codec and the store layer do not panic |
+//! | rule | guarantee | guards against |
+//! |---|---|---|
+//! | StaleFence | only the last grant of a shard has effects | a paused worker resumes after its shard was granted again |
+//! | Expired | no effect at or after the deadline, by the presented clock | work under an expired lease |
+//! | TwoOwners | no grant while another lease is live, except by its own offer | two workers on one shard |
+//! | Handoff | an offer is accepted by its destination, in time, while it is open | a shard taken over without consent |
+//! | FrozenSource | while an offer is open, its source can only renew and withdraw | progress that the destination never sees |
+//! | MoveRedoesNothing | a handoff redoes no key | a planned move that costs work |
+//! | Replay | a retry returns the first result and has no second effect | a lost reply that doubles an operation |
+//! | OpIdReused | a retry with other parameters is rejected | an id bug of the caller that goes unnoticed |
+//! | LostKey | every key at or below a cursor was assigned to a worker whose write was accepted | a skipped key |
+//! | DoneUncovered | the whole range of a completed shard was covered | a shard completed early |
+//! | SinkOrder | accepted writes of a key have non-decreasing fences; one fence, one writer | a stale result that overwrites a new one |
+//! | Tiling | the leaf ranges tile the roots at every instant | keys in no shard or in two |
+//! | Limit | the shard quota is never exceeded | a tenant that fills the store |
+//! | FenceFell | a fence never decreases, and rises with every grant, unpark and revocation | a fence that admits an old holder |
+//! | ProgressFell | progress never decreases | completed work repeated or lost |
+//! | Acknowledged | an acknowledged operation took effect and is visible | an acknowledged operation lost |
+//! | RefusedHappened | a rejected operation has no effect, then or later | a caller that continues on a wrong premise |
+//! | Unfounded | the reason of a rejection was true | a rejection that misleads the caller |
+//! | OwnerShutOut | the holder of a live lease is not rejected for lack of one | a worker that stops without cause |
+//! | FreeShardWithheld | a free shard of an active run is granted to any claimer | a run that never finishes |
+//! | Attempts | attempts are counted, and parking follows from the count | a poisonous shard retried forever |
+//! | RunOver | a finished or paused run starts and grows nothing, and finishes once | work on a cancelled run |
+//! | RunUnsettled | a run completes only when its shards have ended | a run reported complete early |
+//! | RunReborn | a deleted run never comes back | a late message that revives a run |
+//! | Tenants | a tenant's results do not depend on another tenant | leaks across tenants |
+//! | Undetected | damaged bytes are reported as corruption, and no decision uses them | silent corruption |
+//! | NeverFinishes | after the last fault everything finishes within a bound | livelock, and state that blocks recovery |
+//! | Panicked | the kernel, the codec and the store layer do not panic | a crash by input |
 
 use std::rc::Rc;
 
@@ -56,16 +57,16 @@ use super::queries::Registry;
 use super::sink::Sink;
 pub use crate::model::{Rule, Violation};
 
-/// Who holds a shard, by the order of grants.
+/// The holder of a shard, by the order of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) grant: u32,
     pub(super) worker: u64,
-    /// Only grows.
+    /// Never decreases.
     pub(super) deadline: u64,
 }
 
-/// What the oracle knows of a shard.
+/// The history of a shard.
 #[derive(Clone, Debug)]
 pub(super) struct ShardFacts {
     pub(super) key: ShardKey,
@@ -78,30 +79,30 @@ pub(super) struct ShardFacts {
     pub(super) done: u32,
     pub(super) attempts: u32,
     pub(super) offer: Option<Terms>,
-    /// Operations with an id that took effect.
+    /// Logged operations that took effect.
     pub(super) logged: u32,
-    /// The planned moves that were withdrawn.
+    /// The handoffs that were withdrawn.
     pub(super) withdrawn: Vec<u64>,
-    /// What its owner is asked for and has not done.
+    /// The pending request.
     pub(super) request: Option<PendingRequest>,
-    /// Every request that was stored, in their order; only the last one may stand.
+    /// Every stored request in order; only the last can be pending.
     pub(super) asked: Vec<Asked>,
-    /// Why it is parked; nothing if that is not known, or it is not.
+    /// The park reason; `None` if unknown or not parked.
     pub(super) reason: Option<ParkReason>,
-    /// How often it was granted.
+    /// Number of grants.
     pub(super) granted: u32,
-    /// The planned move that raised its fence last, if one did.
+    /// The handoff that raised the fence last, if one did.
     pub(super) moved_by: Option<u64>,
-    /// How many commits there were with the last renewal.
+    /// Commit number of the last renewal.
     pub(super) renewed_at: u64,
-    /// The shard that it was cut from, and those that were cut from it.
+    /// The shard that it was split from, and those that were split from it.
     pub(super) parent: Option<ShardId>,
     pub(super) spawned: Vec<ShardId>,
-    /// Whether a guest had a hand in it: then its token and its metadata are not known.
+    /// Whether a user worker changed it: then its token and metadata are unknown.
     pub(super) foreign: bool,
-    /// Whether it was taken away with its run.
+    /// Whether it was purged with its run.
     pub(super) swept: bool,
-    /// When anything of it last changed, in commits.
+    /// Commit number of its last change.
     pub(super) changed_at: u64,
 }
 
@@ -110,72 +111,70 @@ pub(super) struct ShardFacts {
 pub(super) struct Asked {
     pub(super) op_id: OpId,
     pub(super) payload: u64,
-    /// When it was stored, in commits.
+    /// Commit number at which it was stored.
     pub(super) stored_at: u64,
-    /// When it ended; absent while it stands.
+    /// Commit number at which it ended; absent while it is pending.
     pub(super) ended_at: Option<u64>,
 }
 
-/// What the oracle knows of a run.
+/// The history of a run.
 #[derive(Clone, Debug)]
 pub(super) struct RunFacts {
     pub(super) tenant: u32,
     pub(super) id: RunId,
-    /// Absent until the run is made.
+    /// Absent until the run is created.
     pub(super) status: Option<RunStatus>,
     pub(super) deleted: bool,
     pub(super) paused: bool,
     pub(super) lease: u64,
     pub(super) retries: Option<u32>,
-    /// What the cursors of its shards mean; a label that the product only carries.
+    /// The cursor semantics of its shards; a label that the product only stores.
     pub(super) semantics: CursorSemantics,
     pub(super) key_count: u32,
     /// Where its roots begin; the first is zero.
     pub(super) cuts: Vec<u32>,
     pub(super) roots_born: u32,
-    /// From which root to which each chunk of its registration goes; nothing once it was taken
-    /// away.
+    /// The first and last root of each chunk of its registration; `None` once it was purged.
     pub(super) chunks: Vec<Option<(u32, u32)>>,
     /// The operation that deleted it.
     pub(super) deleted_by: Option<OpId>,
     /// Shards that are active or parked.
     pub(super) unsettled: u32,
     pub(super) logged: u32,
-    /// Its shards, in the order of their making.
+    /// Its shards in the order of creation.
     pub(super) shards: Vec<u32>,
-    /// When anything of the run itself last changed, in commits.
+    /// Commit number of the last change of the run itself.
     pub(super) changed_at: u64,
-    /// When anything of one of its shards last changed, in commits.
+    /// Commit number of the last change of one of its shards.
     pub(super) touched_at: u64,
 }
 
 impl RunFacts {
-    /// Whether all of its roots are there. Before that none of them is shown to anybody.
+    /// Returns whether all roots exist. Before that, none of them is visible.
     pub(super) const fn is_whole(&self) -> bool {
         self.roots_born as usize > self.cuts.len()
     }
 
-    /// Roots for which the run has reserved room and that were never made. The first chunk of a
-    /// registration reserves for all, and the deletion of the run gives back what is left of that.
+    /// Returns the number of roots that are reserved and were never created. The first chunk of a
+    /// registration reserves quota for all, and the deletion of the run returns the rest.
     pub(super) fn reserved(&self) -> u64 {
         let begun = self.roots_born > 0 && !self.deleted;
         let roots = self.cuts.len() as u64 + 1;
         if begun { roots.saturating_sub(self.roots_born.into()) } else { 0 }
     }
 
-    /// Whether its shards may be taken away: it is deleted, or was given up before anybody could
-    /// find them.
+    /// Returns whether its shards may be purged: it is deleted, or was abandoned before its shards
+    /// were visible.
     pub(super) fn may_be_swept(&self) -> bool {
         self.deleted || self.status == Some(RunStatus::Cancelled) && !self.is_whole()
     }
 
-    /// Whether names of its roots are left. They are taken away last, so they tell that a sweep is
-    /// not over.
+    /// Returns whether root lists are left. They are purged last, so they mark an unfinished purge.
     pub(super) fn is_named(&self) -> bool {
         self.chunks.iter().any(Option::is_some)
     }
 
-    /// Whether these are the settings that it was to be made with.
+    /// Returns whether these are the settings that it was created with.
     pub(super) fn is_set_as(&self, config: RunConfig) -> bool {
         RunConfig::try_new(self.semantics, self.lease, self.retries) == Ok(config)
     }
@@ -194,20 +193,20 @@ impl RunFacts {
 pub(super) struct Remembered {
     pub(super) payload: u64,
     pub(super) answer: u64,
-    /// Its place among the operations of its shard or run.
+    /// Its place in the log of its shard or run.
     pub(super) place: u32,
-    /// Its place among all commits.
+    /// Its commit number.
     pub(super) commit: u64,
 }
 
-/// Whose log an operation stands in.
+/// The log that an operation is recorded in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Log {
     Shard(u32),
     Run(u32),
 }
 
-/// How many shards a tenant may have.
+/// The shard quota of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) per_tenant: u32,
@@ -225,40 +224,39 @@ pub(super) struct Oracle {
     pub(super) live_shards: Vec<u32>,
     pub(super) limits: Limits,
     pub(super) grants: u32,
-    /// For each grant, the first key whose result its worker does not know to be taken.
+    /// For each grant, the first key whose result is not known to be accepted by the sink.
     pub(super) worked: Vec<u32>,
-    /// The runs and the shards of each tenant, in the order of their making.
+    /// The runs and the shards of each tenant, in the order of creation.
     pub(super) runs_of: Vec<Vec<u32>>,
     pub(super) shards_of: Vec<Vec<u32>>,
     /// The workers of each tenant.
     pub(super) registries: Vec<Registry>,
-    /// When the shards that are counted last became fewer, in commits.
+    /// Commit number at which the counted shards last decreased.
     pub(super) shrunk_at: u64,
-    /// Rules that are suspended since a fault broke what they rest on, a bit for each.
+    /// Suspended rules, one bit each: a fault has violated the guarantee they rest on.
     suspended: u64,
     shard_index: HashMap<(TenantId, ShardKey), u32, FixedState>,
     history: HashMap<(Log, OpId), Remembered, FixedState>,
 }
 
-/// Writes under fences that are not the last.
+/// Counts of operations and writes under stale fences.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaleTally {
-    /// Operations that were sent under a fence below the shard's, with no rule about them
-    /// suspended.
+    /// Operations that were sent under a stale fence while the rules about them were in force.
     pub operations: u64,
-    /// The same after a fault had suspended the rule; what becomes of them shows nothing.
+    /// The same while a rule was suspended; their outcome proves nothing.
     pub operations_unjudged: u64,
-    /// Of those, how many took effect although the store kept its promises.
+    /// Of the first, the number that took effect.
     pub operations_accepted: u64,
-    /// How many took effect because the store had forgotten the newer grant.
+    /// Number that took effect because the store had lost the newer grant.
     pub operations_excused: u64,
-    /// Keys that reached the sink after a later grant had written them. It is the simulated sink
-    /// that decides about them, so they show that fences are in the order of the grants and no
-    /// more.
+    /// Keys that reached the sink after a later grant had written them. The simulated sink decides
+    /// about them, so they only show that fences follow the order of grants.
     pub keys: u64,
-    /// Of those, how many were accepted while no rule about them was suspended.
+    /// Of those, the number that were accepted while the rules about them were in force.
     pub keys_accepted: u64,
-    /// Keys from such leases that nobody newer had written yet; whoever follows writes them again.
+    /// Keys from stale leases that no later grant had written yet; the next holder writes them
+    /// again.
     pub keys_early: u64,
 }
 
@@ -297,7 +295,7 @@ impl Oracle {
         }
     }
 
-    /// Refuses unless `condition` holds, or a fault that happened excuses it.
+    /// Returns a violation unless `condition` holds or the rule is suspended.
     #[inline]
     pub(super) fn require(&self, condition: bool, rule: Rule, why: &str) -> Result<(), Violation> {
         if condition || self.is_suspended(rule) {
@@ -306,7 +304,7 @@ impl Oracle {
         Err(Violation { rule, why: why.to_owned() })
     }
 
-    /// From now on nobody is held to `rules`: a fault has broken what they rest on.
+    /// Suspends `rules`: a fault has violated the guarantee they rest on.
     pub(super) fn suspend(&mut self, rules: &[Rule]) {
         for rule in rules {
             self.suspended |= 1 << *rule as u32;
@@ -317,14 +315,14 @@ impl Oracle {
         self.suspended >> rule as u32 & 1 == 1
     }
 
-    /// Whether any rule is suspended.
+    /// Returns whether any rule is suspended.
     pub(super) const fn excuses(&self) -> bool {
         self.suspended != 0
     }
 
-    /// A run that somebody is about to make. Answers its number.
+    /// Adds a run that is about to be created. Returns its number.
     pub(super) fn expect_run(&mut self, run: RunFacts) -> u32 {
-        let number = u32::try_from(self.runs.len()).expect("a world has few runs");
+        let number = u32::try_from(self.runs.len()).expect("a simulation has few runs");
         self.sink.add_run(run.key_count);
         self.runs_of[run.tenant as usize].push(number);
         self.runs.push(run);
@@ -341,7 +339,7 @@ impl Oracle {
     }
 
     pub(super) fn add_shard(&mut self, tenant: TenantId, facts: ShardFacts) {
-        let number = u32::try_from(self.shards.len()).expect("a world has few shards");
+        let number = u32::try_from(self.shards.len()).expect("a simulation has few shards");
         self.shard_index.insert((tenant, facts.key), number);
         let run = &mut self.runs[facts.run as usize];
         run.shards.push(number);
@@ -354,14 +352,14 @@ impl Oracle {
         holder.is_some_and(|holder| holder.grant == lease.grant)
     }
 
-    /// Whether the shard was granted, revoked or unparked since `lease` was granted, by the
-    /// oracle's own count. A shard that is deleted has no fence to be behind of.
+    /// Returns whether the shard was granted, revoked or unparked since `lease` was granted, by the
+    /// oracle's own count. A deleted shard has no fence.
     fn is_stale(&self, lease: LeaseRef) -> bool {
         self.shards[lease.shard as usize].fence > lease.fence && !self.is_gone(lease.shard)
     }
 
-    /// Counts an operation that reaches the store under an old fence, once; of a batch of renewals
-    /// each one that does.
+    /// Counts an operation that reaches the store under a stale fence once; of a batch of renewals,
+    /// each stale lease.
     pub(super) fn count_stale(&mut self, op: &Op) {
         if op.stale.get() || !op.verb.is_leased() {
             return;
@@ -380,7 +378,7 @@ impl Oracle {
         self.runs[self.shards[shard as usize].run as usize].deleted
     }
 
-    /// Until when `lease` is good; zero if it is not the last grant.
+    /// Returns the deadline of `lease`; zero if it is not the last grant.
     pub(super) fn good_until(&self, lease: LeaseRef) -> u64 {
         let holder = self.shards[lease.shard as usize].holder;
         holder.filter(|holder| holder.grant == lease.grant).map_or(0, |holder| holder.deadline)
@@ -390,7 +388,7 @@ impl Oracle {
         self.history.get(&(log, op_id)).copied()
     }
 
-    /// Whether `entry` is still within the last `capacity` operations of its log.
+    /// Returns whether `entry` is among the last `capacity` operations of its log.
     pub(super) fn is_fresh(&self, log: Log, entry: Remembered, capacity: usize) -> bool {
         let logged = match log {
             Log::Shard(shard) => self.shards[shard as usize].logged,
@@ -399,7 +397,7 @@ impl Oracle {
         (logged - entry.place) as usize <= capacity
     }
 
-    /// Remembers an operation that took effect; nothing is done twice that is still remembered.
+    /// Records an operation that took effect. A logged operation must not take effect twice.
     pub(super) fn remember(
         &mut self,
         log: Log,
@@ -412,8 +410,8 @@ impl Oracle {
         {
             let same = known.payload == op.payload;
             let (rule, why) = match same {
-                true => (Rule::Replay, "an operation was done again"),
-                false => (Rule::OpIdReused, "an operation id was used for two things"),
+                true => (Rule::Replay, "an operation took effect twice"),
+                false => (Rule::OpIdReused, "an operation id was used for two operations"),
             };
             self.require(false, rule, why)?;
         }

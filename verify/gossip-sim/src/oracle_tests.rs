@@ -1,4 +1,4 @@
-//! Doctored histories: each breaks one rule, and the oracle must say which.
+//! Doctored histories: each breaks one rule, and the oracle must name it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub(super) const fn key(shard: u64) -> ShardKey {
     ShardKey::new(RUN, ShardId::from_raw(shard))
 }
 
-/// A run of ten keys with two shards, of which the first is held by [`WORKER`].
+/// A run of ten keys with two shards; [`WORKER`] holds the first.
 pub(super) struct History {
     pub(super) oracle: Oracle,
     /// The lease of the first shard.
@@ -50,7 +50,7 @@ impl History {
         history
     }
 
-    /// `op` changes shard `shard`.
+    /// Applies an effect of `op` on shard `shard`.
     pub(super) fn applied(&mut self, op: &Op, shard: u64) -> Result<(), Violation> {
         self.oracle.applied(op, TENANT, &change(shard))
     }
@@ -62,7 +62,7 @@ impl History {
         op
     }
 
-    /// The results of `keys` reach the sink.
+    /// Writes the results of `keys` to the sink.
     fn write(&mut self, keys: std::ops::Range<u32>) {
         for key in keys {
             assert_eq!(self.oracle.sink.write(0, key, 2, 1), Taken::Accepted);
@@ -170,13 +170,13 @@ fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected:
 }
 
 #[test]
-fn an_operation_is_stale_by_its_fence_and_judged_while_the_rule_stands() {
+fn a_stale_operation_is_counted_while_the_rule_is_in_force() {
     let mut history = History::new();
     let early = history.under(Verb::Renew, |_| ());
     history.oracle.count_stale(&early);
     history.oracle.shards[0].holder = None;
     history.oracle.count_stale(&early);
-    assert_eq!(history.oracle.stale.operations, 0, "nobody came after it");
+    assert_eq!(history.oracle.stale.operations, 0, "it is the last grant");
     history.oracle.shards[0].fence += 1;
     history.oracle.count_stale(&early);
     history.oracle.count_stale(&early);
@@ -188,8 +188,8 @@ fn an_operation_is_stale_by_its_fence_and_judged_while_the_rule_stands() {
     assert_eq!((stale.operations, stale.operations_unjudged), (1, 1));
 }
 
-/// Two renewals under a standing offer leave the same bytes, so the second is known again by what
-/// the first left when it came late.
+/// Two renewals under an open offer write the same bytes, so the second may be resolved by the late
+/// commit of the first.
 #[rstest]
 #[case::in_doubt(true, None)]
 #[case::without_a_doubt(false, Some(Rule::Acknowledged))]
@@ -253,7 +253,7 @@ fn a_move_that_redoes_keys_is_refused() {
 #[case::parks(Verb::Park, Some(Rule::FrozenSource))]
 #[case::renews(Verb::Renew, None)]
 #[case::withdraws(Verb::Withdraw, None)]
-fn a_source_that_goes_on_is_refused(#[case] verb: Verb, #[case] expected: Option<Rule>) {
+fn an_effect_of_a_frozen_source_is_rejected(#[case] verb: Verb, #[case] expected: Option<Rule>) {
     let mut history = History::new();
     history.oracle.shards[0].offer = Some(OFFER);
     let act = history.under(verb, |op| op.said.terms = Some(OFFER));
@@ -330,7 +330,7 @@ fn a_cursor_that_goes_back_is_refused() {
 }
 
 #[test]
-fn an_end_with_keys_left_is_refused() {
+fn a_completion_with_keys_left_is_rejected() {
     let mut history = History::new();
     history.write(0..4);
     let complete = history.under(Verb::Complete, to(4));
@@ -369,7 +369,7 @@ fn a_shard_too_many_is_refused() {
 #[case::an_old_fence(1, 0, 1, Some(Rule::FenceFell))]
 #[case::an_old_position(2, 1, 1, Some(Rule::Acknowledged))]
 #[case::attempts_that_were_not_made(2, 0, 3, Some(Rule::Attempts))]
-fn a_grant_that_tells_something_else_is_refused(
+fn a_grant_with_wrong_values_is_rejected(
     #[case] fence: u64,
     #[case] done: u32,
     #[case] attempts: u32,
@@ -384,7 +384,7 @@ fn a_grant_that_tells_something_else_is_refused(
 }
 
 #[test]
-fn what_never_happened_cannot_be_acknowledged() {
+fn an_operation_without_effect_cannot_be_acknowledged() {
     let mut history = History::new();
     let checkpoint = history.under(Verb::Checkpoint, to(1));
     let result = history.ended(&checkpoint, Ending::Executed, "Executed");
@@ -398,7 +398,7 @@ fn what_never_happened_cannot_be_acknowledged() {
 }
 
 #[test]
-fn what_happened_cannot_be_refused() {
+fn an_operation_that_took_effect_cannot_be_rejected() {
     let mut history = History::new();
     let park = history.under(Verb::Park, |_| ());
     history.applied(&park, 0).expect("its holder may park it");
@@ -411,7 +411,7 @@ fn what_happened_cannot_be_refused() {
 }
 
 #[test]
-fn what_was_refused_cannot_happen_later() {
+fn a_rejected_operation_cannot_take_effect_later() {
     let mut history = History::new();
     let park = history.under(Verb::Park, |_| ());
     history.ended(&park, Ending::Refused, "ShardNotFound").expect("nothing happened yet");
@@ -421,7 +421,7 @@ fn what_was_refused_cannot_happen_later() {
 #[rstest]
 #[case::without_a_doubt(false, Some(Rule::RefusedHappened))]
 #[case::in_doubt(true, None)]
-fn what_failed_without_a_doubt_cannot_happen_later(
+fn an_operation_that_failed_for_certain_cannot_take_effect_later(
     #[case] doubtful: bool,
     #[case] expected: Option<Rule>,
 ) {
@@ -496,12 +496,12 @@ fn a_shard_that_is_given_up_too_early_is_refused(
     assert_eq!(rule(history.oracle.applied(&claim, TENANT, &parks)), expected);
 }
 
-/// A parked shard has another life, by an unpark; what is done or split has none.
+/// A parked shard can be revived by an unpark; a completed or split one cannot.
 #[rstest]
 #[case::done(ShardStatus::Done, Some(Rule::Acknowledged))]
 #[case::split(ShardStatus::Split, Some(Rule::Acknowledged))]
 #[case::parked(ShardStatus::Parked, None)]
-fn what_ended_is_not_revived(#[case] status: ShardStatus, #[case] unparked: Option<Rule>) {
+fn a_terminal_shard_is_not_revived(#[case] status: ShardStatus, #[case] unparked: Option<Rule>) {
     for (verb, expected) in [
         (Verb::Acquire, Some(Rule::StaleFence)),
         (Verb::Claim, Some(Rule::StaleFence)),
@@ -568,10 +568,10 @@ fn a_collection_leaves_nothing_of_a_run_that_was_gone_before(
     run.chunks.iter_mut().filter(|_| !names).for_each(|chunk| *chunk = None);
     history.oracle.shards.iter_mut().for_each(|shard| shard.swept = !shards);
     let collect = Op { begun_at: 0, ..at(NOW, Verb::CollectRuns) };
-    assert_eq!(rule(history.oracle.told_collected(&collect)), expected);
+    assert_eq!(rule(history.oracle.check_collection(&collect)), expected);
     collect.misled.set(true);
     assert_eq!(
-        rule(history.oracle.told_collected(&collect)),
+        rule(history.oracle.check_collection(&collect)),
         None,
         "the store showed old versions"
     );
@@ -596,7 +596,7 @@ fn damaged_bytes_cannot_be_decided_about() {
 }
 
 #[test]
-fn a_suspended_rule_is_not_held_against_anybody() {
+fn a_suspended_rule_is_not_enforced() {
     let limits = Limits { per_tenant: 1 };
     let keys = Rc::new(Keyspace::new());
     let mut oracle = Oracle::new(keys, 1, limits);
@@ -627,7 +627,7 @@ fn a_claim_cannot_overlook_a_free_shard(
     assert_eq!(rule(history.ended(&op, Ending::Refused, "NoneAvailable")), expected);
 }
 
-/// Somebody else holds the second shard until `deadline`.
+/// Gives the second shard to another holder until `deadline`.
 fn hold(history: &mut History, deadline: u64) {
     history.oracle.shards[1].holder = Some(Holder { grant: 7, worker: OTHER, deadline });
 }
@@ -645,7 +645,7 @@ fn a_doubt_has_a_reason(#[case] unsure: bool, #[case] begun: bool, #[case] expec
     assert_eq!(rule(history.ended(&park, failed, "Transient")), expected);
 }
 
-/// Each refusal, of an operation of the holder of the first shard, and whether it may be told.
+/// Rejections of operations of the holder of the first shard, and whether each is allowed.
 #[rstest]
 #[case(Verb::Checkpoint, "CursorRegression", false)]
 #[case(Verb::Checkpoint, "CursorOutOfBounds", false)]
@@ -695,7 +695,7 @@ fn a_refusal_about_a_run_has_a_reason(#[case] verb: Verb, #[case] name: &str, #[
 }
 
 #[test]
-fn an_offer_is_replayed_only_while_it_stands() {
+fn an_offer_is_replayed_only_while_it_is_open() {
     let mut history = History::new();
     let offer = history.under(Verb::Offer, |op| (op.said.terms, op.begun_at) = (Some(OFFER), 1));
     let replayed =
@@ -706,7 +706,7 @@ fn an_offer_is_replayed_only_while_it_stands() {
 }
 
 #[test]
-fn a_renewal_is_told_as_it_was() {
+fn a_renewal_returns_its_deadline() {
     let mut history = History::new();
     let renew = history.under(Verb::Renew, |_| ());
     history.applied(&renew, 0).expect("a holder renews");
@@ -716,7 +716,7 @@ fn a_renewal_is_told_as_it_was() {
 }
 
 #[test]
-fn progress_is_told_as_it_is() {
+fn progress_is_returned_exactly() {
     let mut history = History::new();
     history.oracle.shards[1].status = ShardStatus::Done;
     let mut op = at(NOW + 1, Verb::Progress);

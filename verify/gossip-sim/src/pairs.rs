@@ -1,15 +1,16 @@
-//! Pairs of worlds: two tenants, and the first of them alone.
+//! Pairs of simulations: two tenants, and the first of them alone.
 //!
-//! What one tenant is answered must not depend on another. A pair plays one world twice, with the
-//! second tenant and without, and compares a digest of everything that the first was answered. The
-//! oracle judges both as it judges any world.
+//! The results of one tenant must not depend on another. A pair runs one simulation twice, with and
+//! without the second tenant, and compares a digest of all results of the first. The oracle checks
+//! both as usual.
 //!
-//! Tenants share no key (DESIGN Q31). What they share is the server, so in a pair
-//! ([`Plan::paired_until`])
-//! - the store loses its leader, which is everybody's, when the dice of the first tenant say so;
-//! - nobody asks about another tenant on purpose.
+//! Tenants share no key (DESIGN Q31). They share the server, so in a pair ([`Plan::paired_until`])
+//! - the store loses its leader, which concerns all tenants, only when the dice of the first tenant
+//!   say so;
+//! - workers do not send operations to other tenants on purpose.
 //!
-//! All else is as in other worlds: flights of both tenants are interleaved wherever they wait.
+//! Everything else is as in other simulations: flights of both tenants are interleaved wherever
+//! they wait.
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -20,13 +21,13 @@ use super::report::{Failure, Report, grouped};
 use super::world::World;
 use super::{FINGERPRINT, Simulator};
 
-/// Ticks of each world of a pair: a few runs of each tenant, from their birth to their end.
+/// Ticks of each simulation of a pair: a few runs of each tenant from creation to deletion.
 const PAIR_TICKS: u64 = 6_000;
 
-/// Lines of a trace that are written: the end is what matters.
+/// Maximum number of trace lines that are printed: the last ones matter.
 const TRACE_LINES_MAX: usize = 200;
 
-/// A world of two tenants, and the same with the first alone.
+/// Returns the plan of two tenants, and the same with the first alone.
 #[must_use]
 pub fn pair(seed: u64) -> [Plan; 2] {
     let usual = Plan::of_seed(seed, u64::MAX, Some(pair_faults()));
@@ -35,31 +36,32 @@ pub fn pair(seed: u64) -> [Plan; 2] {
     [both, alone]
 }
 
-/// What goes wrong in a pair: all kinds but one that shows a tenant the record of another, and one
-/// after which nobody is held to any rule.
+/// Returns the faults of a pair: all kinds except one that returns the record of another tenant,
+/// and one that suspends every rule.
 fn pair_faults() -> FaultSet {
     FaultSet::usual().without(FaultKind::WrongKeyRead)
 }
 
-/// Whether `kind` may happen in a pair to a process of the first tenant, or of another.
+/// Returns whether `kind` may be injected in a pair, for a process of the first tenant or of
+/// another.
 pub(super) const fn may_happen(kind: FaultKind, of_first: bool) -> bool {
     let is_everybodys = matches!(kind, FaultKind::LeaderChange);
     !is_everybodys || of_first
 }
 
-/// How the operations of a world's first tenant and of the others took turns.
+/// How the operations of the first tenant and of the others were interleaved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
     /// Operations of the first tenant.
     pub first: u64,
-    /// Operations of others that ended between two of those.
+    /// Operations of others that finished between two of those.
     pub between: u64,
     /// Operations of others since the last of those.
     since: u64,
 }
 
 impl Turns {
-    /// An operation of `tenant` has ended.
+    /// Counts a finished operation of `tenant`.
     pub(super) const fn count(&mut self, tenant: u32) {
         if tenant > 0 {
             self.since += 1;
@@ -73,23 +75,23 @@ impl Turns {
     }
 }
 
-/// What pairs came to.
+/// Totals of pairs.
 #[derive(Clone, Debug, Default)]
 pub struct PairReport {
-    /// Pairs in which the first tenant was answered the same.
+    /// Pairs in which the first tenant got the same results.
     pub pairs: u64,
-    /// Operations of the first tenant, each of them in both worlds of its pair.
+    /// Operations of the first tenant, each in both simulations of its pair.
     pub first: u64,
-    /// Operations of the other that ended between two of those.
+    /// Operations of the other that finished between two of those.
     pub between: u64,
-    /// Operations of all worlds that were held to every rule.
+    /// Operations of all simulations that were checked against every rule.
     pub judged: u64,
-    /// Faults of the worlds with both tenants.
+    /// Faults of the simulations with both tenants.
     pub faults: FaultTally,
 }
 
 impl PairReport {
-    /// Adds what others came to.
+    /// Adds other totals.
     pub fn add(&mut self, other: &Self) {
         self.pairs += other.pairs;
         self.first += other.first;
@@ -98,11 +100,11 @@ impl PairReport {
         self.faults.add(&other.faults);
     }
 
-    /// Writes the figures as Markdown; `wrong` pairs are not among those that were added.
+    /// Writes the figures as Markdown; `wrong` pairs are not included in the totals.
     ///
     /// # Errors
     ///
-    /// Of the writer.
+    /// Returns an error of the writer.
     pub fn write(&self, wrong: u64, out: &mut dyn Write) -> io::Result<()> {
         let of_kind = FaultKind::ALL.iter().map(|kind| self.faults.of(*kind));
         let (faults, kinds) =
@@ -110,47 +112,48 @@ impl PairReport {
         let all = FaultKind::ALL.len() as u64;
         writeln!(out, "## Pairs\n\n| what | figure |\n|---|---|")?;
         let rows = [
-            ("pairs of worlds", self.pairs + wrong),
-            ("differences, broken rules and neighbours that did nothing", wrong),
+            ("pairs of simulations", self.pairs + wrong),
+            ("failed pairs: different results, broken rules or an idle second tenant", wrong),
             ("operations of the first tenant, the same with and without the other", self.first),
-            ("operations of the other that ended between two of those", self.between),
-            ("operations of all worlds that were held to every rule", self.judged),
-            ("faults in the worlds of two tenants", faults),
+            ("operations of the other that finished between two of those", self.between),
+            ("operations of all simulations that were checked against every rule", self.judged),
+            ("faults in the simulations of two tenants", faults),
         ];
         for (what, figure) in rows {
             writeln!(out, "| {what} | {} |", grouped(figure))?;
         }
-        writeln!(out, "| kinds of faults among them, of all | {kinds} of {all} |\n")
+        writeln!(out, "| kinds of faults among them | {kinds} of {all} |\n")
     }
 }
 
-/// A pair that is not as it must be.
+/// A pair that failed.
 #[derive(Debug)]
 pub struct PairFailure {
     /// The seed of the pair.
     pub seed: u64,
-    /// What is wrong.
+    /// The failure.
     pub why: PairWrong,
 }
 
-/// What is wrong with a pair.
+/// How a pair failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PairWrong {
-    /// One of the worlds breaks a rule.
+    /// One of the simulations breaks a rule.
     Broken(Box<(Plan, Failure)>),
-    /// The first tenant is answered differently without the other.
+    /// The first tenant gets different results without the other.
     Differs,
-    /// The other did nothing between two operations of the first, so nothing was compared.
+    /// The other tenant finished no operation between two of the first, so the comparison proves
+    /// nothing.
     Idle,
 }
 
 impl Simulator {
-    /// Plays both worlds of a pair and compares what the first tenant was answered.
+    /// Runs both simulations of a pair and compares the results of the first tenant.
     ///
     /// # Errors
     ///
-    /// What is wrong with the pair.
+    /// Returns the failure of the pair.
     pub fn run_pair(&self, seed: u64) -> Result<PairReport, PairFailure> {
         let failed = |why| PairFailure { seed, why };
         let run = |plan: Plan| {
@@ -175,12 +178,12 @@ impl Simulator {
         })
     }
 
-    /// Writes what is wrong with a pair; the last line is the command that plays it again.
+    /// Writes the failure of a pair; the last line is the command that reproduces it.
     ///
     /// # Errors
     ///
-    /// Of the writer.
-    pub fn tell_pair(&self, failure: &PairFailure, out: &mut dyn Write) -> io::Result<()> {
+    /// Returns an error of the writer.
+    pub fn write_pair_failure(&self, failure: &PairFailure, out: &mut dyn Write) -> io::Result<()> {
         let seed = failure.seed;
         match &failure.why {
             PairWrong::Broken(broken) => {
@@ -193,7 +196,7 @@ impl Simulator {
                 }
             }
             PairWrong::Differs => {
-                writeln!(out, "seed {seed}: the first tenant is answered differently")?;
+                writeln!(out, "seed {seed}: the first tenant got different results")?;
                 let [both, alone] = pair(seed).map(|plan| self.answers_of_first(plan));
                 let place = both.iter().zip(&alone).take_while(|(one, other)| one == other).count();
                 let line = |of: &[String]| of.get(place).cloned().unwrap_or_default();
@@ -201,9 +204,9 @@ impl Simulator {
             }
             PairWrong::Idle => writeln!(out, "seed {seed}: the other tenant did nothing")?,
         }
-        // Only a build that plays worlds alike plays this one again.
+        // Only a build with the same fingerprint reproduces the simulation.
         let version = env!("CARGO_PKG_VERSION");
-        writeln!(out, "gossip-coordination {version}, golden world {FINGERPRINT:016x}:")?;
+        writeln!(out, "gossip-coordination {version}, fingerprint {FINGERPRINT:016x}:")?;
         writeln!(out, "{} --pairs 1 --seed {seed}", self.command)
     }
 
@@ -213,8 +216,8 @@ impl Simulator {
         trace.split_off(trace.len().saturating_sub(TRACE_LINES_MAX))
     }
 
-    /// What the first tenant was answered and when, without the numbers of its operations: those
-    /// count the other's too.
+    /// Returns the results of the first tenant with their times, without operation numbers, which
+    /// count the other tenant's operations, too.
     fn answers_of_first(&self, plan: Plan) -> Vec<String> {
         let world = World::new(Plan { trace: true, ..plan }, Rc::clone(&self.keys), None);
         let firsts = world.processes.iter().filter(|process| process.tenant == 0).count();
@@ -227,7 +230,7 @@ impl Simulator {
     }
 }
 
-/// The answer in a line of a trace, if it is one of the first processes.
+/// Returns the result in a trace line, if it belongs to one of the first processes.
 fn answer_of(line: &str, processes: usize) -> Option<String> {
     let mut words = line.split_whitespace();
     let (at, process) = (words.next()?, words.next()?.strip_prefix('p')?);

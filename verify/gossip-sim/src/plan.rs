@@ -1,4 +1,4 @@
-//! What a world is made of: everything that decides what happens in it.
+//! The plan of a simulation: everything that determines its events.
 
 use gossip_coordination::store::StoreLimits;
 
@@ -7,45 +7,45 @@ use super::faults::{FaultKind, FaultSet};
 use super::random::Stream;
 use super::world::CALM_TICKS_MAX;
 
-/// Operations of a world, unless somebody asks for another number.
+/// Default number of operations of a simulation.
 pub const OPERATIONS_DEFAULT: u64 = 10_000;
 
-/// Everything that decides what happens in a world. Two worlds of one plan are the same, event by
-/// event.
+/// Everything that determines the events of a simulation. Two simulations of one plan are the same,
+/// event by event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Where all choices come from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Operations after which no fault happens any more.
+    /// Number of operations after which no more faults are injected.
     pub operations: u64,
     /// Tenants, each with an administrator.
     pub tenants: u32,
     /// Workers of each tenant.
     pub workers: u32,
-    /// What may go wrong.
+    /// Kinds of faults that may be injected.
     pub faults: FaultSet,
-    /// How often, in multiples of the usual rates.
+    /// Multiplier of the fault rates.
     pub roughness: u64,
-    /// Whether the store ties keys to the life of a process.
+    /// Whether the store binds owner keys to the lifetime of a process.
     pub binds: bool,
-    /// The only faults that are injected, by their numbers; all if absent.
+    /// Numbers of the only faults to inject; all if absent.
     pub only: Option<Vec<u64>>,
-    /// What is wrong with the code under test.
+    /// The mutant to simulate, if any.
     pub bug: Option<Bug>,
-    /// Whether to write down what happens.
+    /// Whether to record a trace.
     pub trace: bool,
     /// Ticks within which everything must finish after the last fault.
     pub calm_ticks: u64,
-    /// Whether it is a world of a pair, and for how many ticks it lasts: operations that write what
-    /// all tenants share are done at once, and faults leave that alone.
+    /// For a simulation of a pair, the tick at which it ends: operations on shared state are
+    /// immediate, and faults do not affect it.
     pub paired_until: Option<u64>,
     /// The only tenant whose processes run; all if absent.
     pub alone: Option<u32>,
 }
 
 impl Plan {
-    /// The plan of a seed. Worlds differ in size, in roughness, and in which faults they have, so
-    /// that what one kind hides from another is seen in a world without it.
+    /// Returns the plan of a seed. Plans differ in size, roughness and kinds of faults, so that a
+    /// failure that one kind hides appears in a simulation without that kind.
     #[must_use]
     pub fn of_seed(seed: u64, operations: u64, faults: Option<FaultSet>) -> Self {
         let mut stream = Stream::named(seed, "plan", 0);
@@ -75,23 +75,24 @@ impl Plan {
         }
     }
 
-    /// The size of transactions and pages: small, so that registrations and deletions take several
+    /// Limits of transactions and pages: small, so that registrations and deletions take several
     /// steps, and large enough for a split.
     pub(super) const fn store_limits(&self) -> StoreLimits {
         StoreLimits { txn_ops: 16, txn_bytes: 64 << 10, page: 8 }
     }
 
-    /// The command that plays this world again, or the plan itself if no command can say it.
+    /// Returns the command that reproduces the simulation, or the plan itself if no command can
+    /// express it.
     #[must_use]
     pub fn command(&self) -> String {
         let Self { paired_until, alone, calm_ticks, .. } = self;
         if paired_until.is_some() || alone.is_some() || *calm_ticks != CALM_TICKS_MAX {
-            return format!("no command runs this world, only a test: {self:?}");
+            return format!("no command reproduces this plan: {self:?}");
         }
         format!("cargo xtask sim {}", self.words())
     }
 
-    /// The words behind the command that plays this world again.
+    /// Returns the arguments of the command that reproduces the simulation.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { seed, operations, tenants, workers, roughness, binds, .. } = self;

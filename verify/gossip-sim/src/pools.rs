@@ -1,18 +1,18 @@
-//! Things that are large and that processes are lent, because they start often: the room for
-//! claims, and the coordinator with its pool of records.
+//! Object pools for large objects of processes, which start often: claim buffers, and coordinators
+//! with their record pools.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// What nobody uses at present.
+/// A pool of unused objects.
 pub(super) struct Pool<T>(Rc<RefCell<Vec<T>>>);
 
 impl<T> Pool<T> {
-    /// Lends what `make` makes, of something that nobody uses if there is such a thing.
+    /// Returns the object that `make` makes, from an unused one if there is one.
     pub(super) fn take(&self, make: impl FnOnce(Option<T>) -> T) -> Pooled<T> {
         let unused = self.0.borrow_mut().pop();
-        Pooled { it: Some(make(unused)), home: Self(Rc::clone(&self.0)) }
+        Pooled { it: Some(make(unused)), pool: Self(Rc::clone(&self.0)) }
     }
 }
 
@@ -22,15 +22,15 @@ impl<T> Default for Pool<T> {
     }
 }
 
-/// Something that goes home with the end of whoever was lent it.
+/// An object that returns to its pool when dropped.
 pub(super) struct Pooled<T> {
-    /// Absent only while it goes home.
+    /// Absent only while it is dropped.
     it: Option<T>,
-    home: Pool<T>,
+    pool: Pool<T>,
 }
 
-/// There is one from `lend` to `drop`.
-const PRESENT: &str = "what is lent is there until it goes home";
+/// Message of [`Deref`]: the object is present from `take` to `drop`.
+const PRESENT: &str = "a pooled object is present until it is dropped";
 
 impl<T> Deref for Pooled<T> {
     type Target = T;
@@ -48,6 +48,6 @@ impl<T> DerefMut for Pooled<T> {
 
 impl<T> Drop for Pooled<T> {
     fn drop(&mut self) {
-        self.home.0.borrow_mut().extend(self.it.take());
+        self.pool.0.borrow_mut().extend(self.it.take());
     }
 }

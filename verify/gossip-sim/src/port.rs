@@ -1,8 +1,8 @@
-//! The end of the wire inside a process: a mailbox with room for one question and one answer.
+//! The process side of the simulated network: a slot for one request and one reply.
 //!
-//! A simulated process waits for one thing at a time: the store, the sink, or the time. It puts the
-//! question here and is pending until the world has put the answer here. [`SimStore`] is the store
-//! as the production coordinator sees it; nothing behind it is a thread, a clock or an executor.
+//! A simulated process waits for one thing at a time: the store, the sink, or a timer. It puts its
+//! request here and is pending until the simulator has put the reply here. [`SimStore`] is the
+//! store as the production coordinator sees it; there is no thread, clock or executor behind it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,42 +15,42 @@ use gossip_coordination::{InfraError, Lease};
 
 use super::messages::Message;
 
-/// What a process waits for.
+/// A request of a process.
 #[derive(Debug)]
 pub(super) enum Ask {
     Read(Vec<Read>),
     Commit(Vec<Txn>),
     Wait(u64),
     Write(SinkWrite),
-    /// A guest's result.
+    /// The result of a user worker.
     Result {
         lease: Lease,
         key: Vec<u8>,
     },
 }
 
-/// What it is told.
+/// The reply to a request.
 #[derive(Debug)]
 pub(super) enum Reply {
     Read(Result<Vec<Answer>, InfraError>),
     Committed(Vec<Result<CommitOutcome, InfraError>>),
     Waited,
-    /// Whether the sink took the keys; `None` if it did not say.
+    /// Whether the sink accepted the keys; `None` if the reply was lost.
     Written(Option<bool>),
 }
 
 impl Reply {
-    /// Whether it leaves open what became of a commit.
+    /// Returns whether the reply leaves the outcome of a commit unknown.
     pub(super) fn is_unsure(&self) -> bool {
         let Self::Committed(outcomes) = self else { return false };
         outcomes.iter().any(|outcome| matches!(outcome, Ok(CommitOutcome::Unknown)))
     }
 
-    /// What a line of a trace says of it.
+    /// Returns the text of the reply in a trace line.
     pub(super) fn summary(&self) -> String {
         match self {
             Self::Read(Ok(answers)) => format!("{} answers", answers.len()),
-            Self::Read(Err(error)) => format!("that a read failed: {error}"),
+            Self::Read(Err(error)) => format!("a failed read: {error}"),
             Self::Committed(outcomes) => {
                 let name = |outcome: &Result<CommitOutcome, InfraError>| match outcome {
                     Ok(CommitOutcome::Applied { .. }) => "applied",
@@ -60,8 +60,8 @@ impl Reply {
                 };
                 outcomes.iter().map(name).collect::<Vec<_>>().join(", ")
             }
-            Self::Waited => "to go on".to_owned(),
-            Self::Written(taken) => format!("by the sink: {taken:?}"),
+            Self::Waited => "the end of a wait".to_owned(),
+            Self::Written(taken) => format!("the sink's reply: {taken:?}"),
         }
     }
 }
@@ -86,11 +86,11 @@ struct Port {
     result: Option<Reply>,
     binding: Option<u64>,
     limits: StoreLimits,
-    /// What a guest wrote and the world has not read.
+    /// Messages of a user worker that were not read yet.
     messages: Vec<Message>,
-    /// A guest's own clock.
+    /// The clock of a user worker.
     clock: u64,
-    /// The runs that a guest knows of.
+    /// The runs that a user worker can see.
     runs: Vec<RunId>,
 }
 
@@ -101,17 +101,17 @@ impl SimStore {
         Self(Arc::new(Mutex::new(port)))
     }
 
-    /// Writes a letter.
+    /// Queues a message.
     pub(super) fn post(&self, message: Message) {
         self.port().messages.push(message);
     }
 
-    /// Takes the letters that were written.
+    /// Takes the queued messages.
     pub(super) fn messages(&self) -> Vec<Message> {
         std::mem::take(&mut self.port().messages)
     }
 
-    /// Says what a guest sees when it goes on.
+    /// Sets the clock and the runs that a user worker sees.
     pub(super) fn brief(&self, clock: u64, runs: impl Iterator<Item = RunId>) {
         let mut port = self.port();
         port.clock = clock;
@@ -127,23 +127,23 @@ impl SimStore {
         self.port().runs.clone()
     }
 
-    /// Takes the question that waits.
+    /// Takes the pending request.
     pub(super) fn asked(&self) -> Option<Ask> {
         self.port().asked.take()
     }
 
-    /// Answers the question that was taken.
-    pub(super) fn tell(&self, reply: Reply) {
+    /// Sets the reply to the request that was taken.
+    pub(super) fn reply(&self, reply: Reply) {
         self.port().result = Some(reply);
     }
 
-    /// Says that what was bound may have vanished.
+    /// Changes the binding: bound keys may have expired.
     pub(super) fn bind_anew(&self) {
         let mut port = self.port();
         port.binding = port.binding.map(|binding| binding + 1);
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the reply.
     pub(super) fn ask(&self, ask: Ask) -> Exchange<'_> {
         Exchange { store: self, ask: Some(ask) }
     }
@@ -153,7 +153,7 @@ impl SimStore {
     }
 }
 
-/// A question until it is answered.
+/// A request until it is answered.
 pub(super) struct Exchange<'p> {
     store: &'p SimStore,
     ask: Option<Ask>,
@@ -173,8 +173,8 @@ impl Future for Exchange<'_> {
     }
 }
 
-/// What a world that answers a different question shows.
-const CROSSED: &str = "the world answers the question that was asked";
+/// Message for a reply of the wrong type.
+const CROSSED: &str = "the reply has the type of the request";
 
 impl AsyncStore for SimStore {
     async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {

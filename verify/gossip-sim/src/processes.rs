@@ -1,4 +1,4 @@
-//! Processes: how they are started, how they die, and under which names they come back.
+//! Processes: start, crash, restart, and the worker ids they use.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -19,26 +19,26 @@ use super::user_worker::{SimWorker, SimWorld, Trial};
 use super::worker::{Handle, Worker};
 use super::world::{Process, Role, What, World};
 
-/// Ticks that a process is gone after it died.
+/// Maximum ticks between the crash and the restart of a process.
 const DEATH_MAX: u64 = 60;
 
-/// Ticks after which the store notices that a process is gone.
+/// Ticks after which the store expires the keys of a dead process.
 const NOTICED_AFTER: u64 = 100;
 
-/// How long a twin lives, at most.
+/// Maximum lifetime of a twin in ticks.
 const TWIN_TICKS_MAX: u64 = 600;
 
-/// How far a clock is wrong from the beginning.
+/// Maximum initial clock error in ticks.
 const SKEW_MAX: u64 = 300;
 
-/// Thousandths by which a clock drifts, at most.
+/// Maximum clock drift in thousandths.
 pub(super) const DRIFT_MAX: u64 = 30;
 
-/// How long after its deadline the lease of a live owner is honoured.
+/// Ticks after its deadline for which the lease of a live holder is respected.
 pub(super) const CLOCK_SKEW_HONOURED: u64 = 40;
 
 impl World {
-    /// Makes the processes of every tenant and starts them.
+    /// Creates the processes of every tenant and starts them.
     pub(super) fn populate(&mut self) {
         for tenant in 0..self.plan.tenants {
             for role in std::iter::once(Role::Admin)
@@ -50,8 +50,8 @@ impl World {
         }
         for number in 0..self.processes.len() as u32 {
             let process = &self.processes[number as usize];
-            let invited = self.plan.alone.is_none_or(|alone| alone == process.tenant);
-            if invited && process.role != Role::Twin {
+            let is_started = self.plan.alone.is_none_or(|alone| alone == process.tenant);
+            if is_started && process.role != Role::Twin {
                 self.schedule(0, number, What::Start(number));
             }
         }
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Starts a process anew: with a coordinator that remembers nothing, and a clock of its own.
+    /// Starts a process with a new coordinator with an empty cache, and a new clock error.
     pub(super) fn start(&mut self, number: u32) {
         let binding = self.plan.binds.then_some(1);
         let limits = self.plan.store_limits();
@@ -133,7 +133,7 @@ impl World {
                 Box::pin(Admin { cx, handle, sequence: life << 32 }.live())
             }
             (Role::Worker | Role::Twin, Some(trial)) => {
-                self.invite(number, cx, make_handle(None), &trial)
+                self.start_user_worker(number, cx, make_handle(None), &trial)
             }
             (Role::Worker | Role::Twin, None) => {
                 let handle = self.handles.take(make_handle);
@@ -145,8 +145,8 @@ impl World {
         self.poll(number);
     }
 
-    /// Starts somebody else's worker.
-    fn invite(
+    /// Starts a user worker.
+    fn start_user_worker(
         &mut self,
         number: u32,
         cx: Cx,
@@ -157,7 +157,7 @@ impl World {
         let (store, choices) = (cx.store.clone(), cx.choices.borrow().clone());
         let keys = Rc::clone(&cx.shared.borrow().oracle.keys);
         self.processes[number as usize].user_worker = Some(UserWorkerState::new(cx));
-        // It may look at its clock before it waits for anything.
+        // The worker may read its clock before its first await.
         self.brief(number);
         let coordinator = SimCoordinator::new(handle, store.clone());
         let world = SimWorld { store, keys, tenant, worker, choices };
@@ -185,8 +185,8 @@ impl World {
         self.shared.borrow_mut().clocks[number as usize] = clock;
     }
 
-    /// A process dies with everything it remembers. What it sent is on its way. Answers after how
-    /// many ticks it lives again, if it is one that does.
+    /// Kills a process. Its sent messages stay in flight. Returns the ticks until its restart, if
+    /// it is restarted.
     pub(super) fn crash(&mut self, number: u32) -> u64 {
         let process = &mut self.processes[number as usize];
         process.program = None;
@@ -201,7 +201,7 @@ impl World {
         if renamed || !self.plan.faults.has(FaultKind::SameName) {
             self.rename(number);
         } else {
-            // An administrator's name means nothing.
+            // The id of an administrator has no meaning.
             let process = &mut self.processes[number as usize];
             process.keeps_name = process.role == Role::Worker;
         }
@@ -209,7 +209,7 @@ impl World {
         dead
     }
 
-    /// Offers to the old name find nobody from now on.
+    /// Gives a process a new worker id. Offers to the old id find no destination from now on.
     fn rename(&mut self, number: u32) {
         let process = &mut self.processes[number as usize];
         if process.role != Role::Worker {
@@ -221,7 +221,7 @@ impl World {
         names.iter_mut().filter(|name| **name == old).for_each(|name| *name = process.name);
     }
 
-    /// Starts a second process under the name of a worker.
+    /// Starts a second process with the id of a worker.
     pub(super) fn make_twin(&mut self, number: u32) {
         let (tenant, role, name) = {
             let it = &self.processes[number as usize];
@@ -241,7 +241,7 @@ impl World {
         self.schedule(ends, twin, What::Stop(twin));
     }
 
-    /// A twin ends; it leaves what it held to run out.
+    /// Stops a twin. Its leases expire.
     pub(super) fn stop(&mut self, number: u32) {
         if self.processes[number as usize].program.is_some() {
             self.crash(number);

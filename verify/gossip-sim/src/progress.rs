@@ -1,9 +1,8 @@
-//! A report as a line of text, so that a long campaign can go on where it was stopped.
+//! Reports as lines of text, so that an interrupted campaign can be resumed.
 //!
-//! A line says everything that a [`Report`] says but the hashes of single tenants, which mean
-//! nothing for more than one world. It is read back by the build that wrote it and by no other, so
-//! it has no version: who keeps lines keeps with them what tells builds apart
-//! ([`fingerprint`]).
+//! A line contains all of a [`Report`] except the hashes of single tenants, which have no meaning
+//! for several simulations. The format has no version: a line is read only by the build that wrote
+//! it, which a progress file identifies by [`fingerprint`].
 
 use std::fmt::Write as _;
 
@@ -14,29 +13,28 @@ use super::pairs::Turns;
 use super::report::{Coverage, Report};
 use super::{Plan, Simulator};
 
-/// The world whose trace hash tells builds apart.
+/// Seed of the simulation whose trace hash identifies a build.
 const FINGERPRINT_SEED: u64 = 1;
 
-/// Its operations: enough for every kind of message, few enough for a debug build.
+/// Number of its operations: enough for every kind of message, and fast in a debug build.
 const FINGERPRINT_OPERATIONS: u64 = 2_000;
 
-/// What [`fingerprint`] answers, in debug and in optimized builds. A change of the workload, of a
-/// fault or of the trace changes it, and whoever makes one writes the new number here; a change of
-/// anything else must not.
+/// The value of [`fingerprint`] in debug and in optimized builds. A change of the workload, of a
+/// fault or of the trace changes it and must update this constant; other changes must not.
 pub const FINGERPRINT: u64 = 0xd9a8_2eb7_a131_b594;
 
-/// The trace hash of one small world: the same for all builds that play worlds alike.
+/// Returns the trace hash of one small simulation, the same for all builds with the same behaviour.
 ///
 /// # Errors
 ///
-/// The rule that the world breaks.
+/// Returns the rule that the simulation breaks.
 pub fn fingerprint(simulator: &Simulator) -> Result<u64, super::Failure> {
     let plan = Plan::of_seed(FINGERPRINT_SEED, FINGERPRINT_OPERATIONS, None);
     simulator.run(&plan).map(|report| report.trace_hash)
 }
 
 impl Report {
-    /// Everything but the hashes of tenants, in one line.
+    /// Returns everything except the hashes of tenants in one line.
     #[must_use]
     pub fn to_line(&self) -> String {
         let mut line = String::new();
@@ -57,7 +55,7 @@ impl Report {
         line
     }
 
-    /// Reads [`Report::to_line`] back; `None` for anything else.
+    /// Parses the text of [`Report::to_line`]; `None` for any other text.
     #[must_use]
     pub fn from_line(line: &str) -> Option<Self> {
         let mut words = line.split_ascii_whitespace();
@@ -139,5 +137,5 @@ impl Report {
     }
 }
 
-/// Numbers that stand before the faults.
+/// Count of numbers before the faults.
 const NUMBERS: usize = 18;

@@ -1,14 +1,14 @@
-//! Reports as lines, and what tells builds apart.
+//! Reports as lines, and the fingerprint of a build.
 
 use std::time::Duration;
 
-use super::command::{Options, Verdict, run_behind, write_report};
+use super::command::{Options, Verdict, run_simulator, write_report};
 use super::op::{Label, Verb};
 use super::{FINGERPRINT, Plan, Report, Simulator, fingerprint};
 
 #[test]
-fn the_golden_world_is_the_same_in_every_build() {
-    let found = fingerprint(&Simulator::new()).expect("the golden world breaks no rule");
+fn the_fingerprint_is_the_same_in_every_build() {
+    let found = fingerprint(&Simulator::new()).expect("the simulation breaks no rule");
     assert_eq!(found, FINGERPRINT, "{found:016x}");
 }
 
@@ -18,7 +18,7 @@ fn a_report_is_read_back_from_its_line() {
     let mut sum = Report::default();
     for seed in 1..=2 {
         let report = simulator.run(&Plan::of_seed(seed, 300, None));
-        sum.add(&report.expect("the world breaks no rule"));
+        sum.add(&report.expect("the simulation breaks no rule"));
     }
     let line = sum.to_line();
     let read = Report::from_line(&line).expect("a line that was just written");
@@ -28,7 +28,7 @@ fn a_report_is_read_back_from_its_line() {
 }
 
 #[test]
-fn a_line_that_is_cut_is_no_report() {
+fn a_truncated_line_is_rejected() {
     let line = Report::default().to_line();
     assert!(Report::from_line(&line).is_some());
     for length in 0..line.len() - 1 {
@@ -38,7 +38,7 @@ fn a_line_that_is_cut_is_no_report() {
 }
 
 #[test]
-fn options_that_nobody_knows_are_refused() {
+fn unknown_options_are_rejected() {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let known = Options::parse(&words("--seed 7 --seeds 3 --ops 50 --faults none"));
     assert_eq!(known.expect("they are known").seeds(), 7..10);
@@ -48,25 +48,25 @@ fn options_that_nobody_knows_are_refused() {
 }
 
 #[test]
-fn a_world_that_breaks_a_rule_is_told_with_the_command_of_its_door() {
+fn a_failure_ends_with_the_command_of_its_simulator() {
     let words: Vec<String> = "--seed 5 --ops 600 --faults none --bug CheckpointLost --trace"
         .split(' ')
         .map(str::to_owned)
         .collect();
     let options = Options::parse(&words).expect("they are known");
-    let (simulator, mut out) = (Simulator::new().behind("simulate"), Vec::new());
-    let verdict = run_behind(&simulator, &options, &|| Duration::ZERO, &mut out);
+    let (simulator, mut out) = (Simulator::new().with_command("simulate"), Vec::new());
+    let verdict = run_simulator(&simulator, &options, &|| Duration::ZERO, &mut out);
     assert_eq!(verdict.expect("a vector takes everything"), Verdict::Broken);
     let text = String::from_utf8(out).expect("text");
     let mut lines = text.lines().rev();
     let replay = lines.next().and_then(|line| line.strip_prefix("simulate "));
     let again = replay.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
     assert!(again.and_then(|words| Options::parse(&words)).is_some(), "{text}");
-    assert!(lines.next().is_some_and(|line| line.contains("golden world")), "{text}");
+    assert!(lines.next().is_some_and(|line| line.contains("fingerprint")), "{text}");
 }
 
 #[test]
-fn a_plan_that_no_command_can_say_says_so() {
+fn a_plan_without_a_command_is_printed() {
     let plan = Plan::of_seed(1, 300, None);
     assert!(plan.command().starts_with("cargo xtask sim --seed 1 "));
     for odd in [
@@ -78,7 +78,7 @@ fn a_plan_that_no_command_can_say_says_so() {
     }
 }
 
-/// `cargo xtask sim --save` cuts what is written at these headings.
+/// `cargo xtask sim --save` finds the tables by these headings.
 #[test]
 fn a_report_has_a_heading_for_each_table_and_commas_between_thousands() {
     let mut report = Report { worlds: 1_234, operations: 1_234_567, ..Report::default() };
@@ -89,8 +89,8 @@ fn a_report_has_a_heading_for_each_table_and_commas_between_thousands() {
     let lines: Vec<&str> = written.lines().collect();
     let expected = [
         "## Figures",
-        "| worlds (seeds) without a violation | 1,234 |",
-        "| operations that were held to every rule | 1,234,567 |",
+        "| simulations (seeds) without a violation | 1,234 |",
+        "| operations checked against every rule | 1,234,567 |",
         "| time | 2,345.7 s |",
         "## Faults",
         "Floor: 123 of each kind; below it: drop, duplicate",

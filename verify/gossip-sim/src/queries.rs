@@ -1,8 +1,7 @@
-//! What the oracle makes of an answer that only tells: records, progress, listings, the registry.
+//! Oracle rules for queries: records, progress, listings and the worker registry.
 //!
-//! A listing of several pages is of several instants. Where nothing that it tells of changed
-//! between the beginning of the operation and its end, all instants are one, and it must tell
-//! everything as it is; where something changed, nothing is said here.
+//! A listing of several pages is read at several instants. If none of its subjects changed during
+//! the operation, it must list everything exactly; otherwise these rules do not check it.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ use super::splits::metadata_of;
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     entries: BTreeMap<u64, WorkerEntry>,
-    /// When anything in it last changed, in commits.
+    /// Commit number of the last change.
     pub(super) changed_at: u64,
 }
 
@@ -32,13 +31,13 @@ impl Registry {
         self.entries.get(&worker).is_some_and(|entry| now < entry.expires_at.as_raw())
     }
 
-    /// Those that are stored, live or not.
+    /// Returns the stored entries, live or not.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &WorkerEntry> {
         self.entries.values()
     }
 }
 
-/// Which runs are asked for: the first `limit` behind `after`.
+/// A page of runs: the first `limit` after `after`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPage {
     pub(super) after: Option<RunId>,
@@ -46,8 +45,8 @@ pub(super) struct RunPage {
 }
 
 impl Oracle {
-    /// Hears what a transaction writes into the registry: an entry lasts from the clock that was
-    /// presented, or longer if it was known.
+    /// Records a write to the registry. An entry expires by the presented clock, and is never
+    /// shortened.
     pub(super) fn registered_workers(
         &mut self,
         op: &Op,
@@ -56,7 +55,11 @@ impl Oracle {
     ) -> Result<(), Violation> {
         for write in txn.writes() {
             let Key::Worker { tenant: of, worker } = *write.key() else { continue };
-            self.require(of == tenant, Rule::Tenants, "a worker was entered for another tenant")?;
+            self.require(
+                of == tenant,
+                Rule::Tenants,
+                "a worker was registered for another tenant",
+            )?;
             let registry = &mut self.registries[op.tenant as usize];
             registry.changed_at = self.commits;
             let Write::Put(_, bytes) = write else {
@@ -68,14 +71,14 @@ impl Oracle {
             op.applied.set(op.applied.get() + 1);
             let until = op.now.as_raw() + WORKER_ENTRY_TTL;
             let lasts = entry.is_some_and(|entry| entry.expires_at.as_raw() >= until);
-            self.require(lasts, Rule::Acknowledged, "a worker is forgotten too soon")?;
+            self.require(lasts, Rule::Acknowledged, "a worker expires too early")?;
             let result = entry.zip(op.said.state).is_none_or(|(entry, state)| entry.state == state);
-            self.require(result, Rule::Acknowledged, "a worker is said to do something else")?;
+            self.require(result, Rule::Acknowledged, "a worker is stored with another state")?;
         }
         Ok(())
     }
 
-    /// Holds the workers that were listed against those that are there.
+    /// Checks a listing of workers.
     pub(super) fn check_listed_workers(
         &self,
         op: &Op,
@@ -87,11 +90,11 @@ impl Oracle {
         }
         let live = registry.entries.values().filter(|entry| entry.is_live_at(op.now));
         let same = live.eq(result.iter());
-        self.require(same, Rule::Acknowledged, "other workers were listed than are there")
+        self.require(same, Rule::Acknowledged, "a listing has wrong workers")
     }
 
-    /// Holds a page of runs against those that there are. One that changed meanwhile may be there
-    /// or not, and behind the last of a full page nobody has looked.
+    /// Checks a page of runs. A run that changed during the operation may be listed or not, and the
+    /// page says nothing about runs after the last one of a full page.
     pub(super) fn check_listed_runs(
         &self,
         op: &Op,
@@ -115,14 +118,14 @@ impl Oracle {
             let there = result.binary_search(&run.id).is_ok();
             known += usize::from(there);
             let right = run.changed_at > op.begun_at || there == is_listed(op.verb, run);
-            self.require(right, Rule::Acknowledged, "other runs were listed than are there")?;
+            self.require(right, Rule::Acknowledged, "a listing has wrong runs")?;
         }
-        self.require(known == result.len(), Rule::Acknowledged, "a run was listed that is nobody's")
+        self.require(known == result.len(), Rule::Acknowledged, "an unknown run was listed")
     }
 
-    /// Holds a collection that says that it has done everything against what deletions have left:
-    /// of a run that was gone when it began nothing is there.
-    pub(super) fn told_collected(&self, op: &Op) -> Result<(), Violation> {
+    /// Checks a garbage collection that reports to be complete: nothing may remain of a run that
+    /// was deleted before it began.
+    pub(super) fn check_collection(&self, op: &Op) -> Result<(), Violation> {
         if op.misled.get() {
             return Ok(());
         }
@@ -136,7 +139,7 @@ impl Oracle {
         run.shards.iter().map(|shard| &self.shards[*shard as usize])
     }
 
-    /// Holds the record of a run against what became of it.
+    /// Checks the returned record of a run.
     pub(super) fn check_run_query(&self, op: &Op, result: &RunRecord) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
         let roots = if run.is_whole() { run.cuts.len() + 1 } else { 0 };
@@ -144,10 +147,14 @@ impl Oracle {
         let same = (Some(is.0), is.1) == (run.status, run.paused)
             && result.root_shards().len() == roots
             && run.is_set_as(result.config());
-        self.require(same && !run.deleted, Rule::Acknowledged, "a run was told as it is not")
+        self.require(
+            same && !run.deleted,
+            Rule::Acknowledged,
+            "a query returned a wrong run record",
+        )
     }
 
-    /// Holds the sums over a run against its shards.
+    /// Checks the returned progress of a run.
     pub(super) fn check_progress_query(
         &self,
         op: &Op,
@@ -169,10 +176,10 @@ impl Oracle {
             lowest = lowest.into_iter().chain(reached).min();
         }
         wanted.watermark = lowest.map(Watermark::new);
-        self.require(*result == wanted, Rule::Acknowledged, "a run has come further, or less far")
+        self.require(*result == wanted, Rule::Acknowledged, "a query returned a wrong progress")
     }
 
-    /// Holds a listing of the shards that `filter` admits against them.
+    /// Checks a listing of the shards that match `filter`.
     pub(super) fn check_listed_shards(
         &self,
         op: &Op,
@@ -188,7 +195,7 @@ impl Oracle {
         for shard in wanted() {
             let mut rows = result.iter().filter(|row| row.shard == shard.key.shard());
             let same = rows.next().is_some_and(|row| self.is_row_of(op, row, shard));
-            self.require(same, Rule::Acknowledged, "a shard was listed as it is not")?;
+            self.require(same, Rule::Acknowledged, "a listed shard has wrong values")?;
         }
         Ok(())
     }
@@ -211,17 +218,18 @@ impl Oracle {
             && (shard.foreign || *row.metadata == *metadata)
     }
 
-    /// The last key that a shard has done, if it has done any.
+    /// Returns the last completed key of a shard, if there is one.
     pub(super) fn reached(&self, shard: &ShardFacts) -> Option<&[u8]> {
         (shard.done > shard.range.0).then(|| self.keys.key(shard.done - 1))
     }
 
-    /// The token of a shard's cursor: our workers take the last byte of the last key.
+    /// Returns the cursor token of a shard: the simulator's workers use the last byte of the last
+    /// key.
     pub(super) fn token_of(&self, shard: &ShardFacts) -> Option<&[u8]> {
         self.reached(shard).map(|key| &key[key.len() - 1..])
     }
 
-    /// A number of what a shard's next owner is told beside its range and position.
+    /// Returns a digest of the token, metadata and semantics that the next holder receives.
     pub(super) fn carried(&self, shard: &ShardFacts) -> u64 {
         if shard.foreign {
             return 0;
@@ -230,12 +238,13 @@ impl Oracle {
         carried(self.token_of(shard), metadata_of(shard.key.run(), shard.range.0), semantics)
     }
 
-    /// The shards of a run that can be found: none before all of its roots are there.
+    /// Returns the visible shards of a run: none before all of its roots exist.
     fn shown<'o>(&'o self, run: &'o RunFacts) -> impl Iterator<Item = &'o ShardFacts> {
         self.shown_or_not(run).filter(|_| run.is_whole())
     }
 
-    /// The run that `op` is about, if neither it nor any of its shards changed meanwhile.
+    /// Returns the run of `op`, if neither the run nor any of its shards changed during the
+    /// operation.
     fn unchanged_run(&self, op: &Op) -> Option<&RunFacts> {
         let run = &self.runs[op.run? as usize];
         let unchanged = run.changed_at.max(run.touched_at) <= op.begun_at;
@@ -243,20 +252,20 @@ impl Oracle {
     }
 }
 
-/// A number of a token, of metadata and of what a cursor means, never zero.
+/// Returns a digest of token, metadata and cursor semantics, never zero.
 pub(super) fn carried(token: Option<&[u8]>, metadata: &[u8], semantics: CursorSemantics) -> u64 {
     let bytes = token.unwrap_or_default().iter().chain(metadata);
     let start = 1 + token.map_or(0, <[u8]>::len) as u64 + (u64::from(semantics.as_u8()) << 32);
     bytes.fold(start, |hash, byte| mix(hash ^ u64::from(*byte))) | 1
 }
 
-/// Whether a run is in the list that `verb` asks for.
+/// Returns whether a run belongs to the list of `verb`.
 fn is_listed(verb: Verb, run: &RunFacts) -> bool {
     let there = run.status.is_some() && !run.deleted;
     there && (verb == Verb::ListRuns || !run.is_over())
 }
 
-/// Whether a filter admits a shard, by what is known of it: a root is what was cut from nothing.
+/// Returns whether a filter matches a shard, by its history: a root has no parent.
 fn is_admitted(op: &Op, filter: ShardFilter, shard: &ShardFacts) -> bool {
     let ShardFilter { status, is_leased: leased, root_only, only } = filter;
     status.is_none_or(|status| status == shard.status)

@@ -1,4 +1,4 @@
-//! Lists that tell too much, too little or something else, and the oracle that must say so.
+//! Listings with missing, additional or wrong entries, which the oracle must find.
 
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
@@ -12,8 +12,8 @@ use super::oracle_tests::{History, NOW, at, key, run};
 use super::queries::RunPage;
 use super::splits::metadata_of;
 
-/// A tenant of six runs: 1 and 4 are open, 2 is over, 3 is deleted, 5 was never made, and 6 was
-/// made while somebody listed them.
+/// A tenant of six runs: 1 and 4 are unfinished, 2 is finished, 3 is deleted, 5 was never created,
+/// and 6 was created during the listing.
 fn tenant_of_six() -> History {
     let mut history = History::new();
     let made = |id, status| RunFacts { id: RunId::from_raw(id), status, ..run() };
@@ -50,7 +50,7 @@ const WRONG: Option<Rule> = Some(Rule::Acknowledged);
 #[case::behind_the_last(Verb::ListRuns, 6, 9, &[], None)]
 #[case::not_in_order(Verb::ListRuns, 0, 9, &[2, 1, 4], WRONG)]
 #[case::one_twice(Verb::ListRuns, 0, 9, &[1, 1, 2, 4], WRONG)]
-fn a_page_shows_the_runs_that_there_are(
+fn a_page_lists_the_existing_runs(
     #[case] verb: Verb,
     #[case] after: u64,
     #[case] limit: usize,
@@ -63,12 +63,13 @@ fn a_page_shows_the_runs_that_there_are(
     let op = at(NOW, verb);
     let verdict = history.oracle.check_listed_runs(&op, RunPage { after, limit }, &result);
     assert_eq!(verdict.err().map(|violation| violation.rule), expected);
-    // Who was shown an old version may tell of it.
+    // An operation that read an old version may return it.
     op.misled.set(true);
     assert!(history.oracle.check_listed_runs(&op, RunPage { after, limit }, &result).is_ok());
 }
 
-/// The rows of a run of two roots, of which the first is held, and of a child of it that is done.
+/// Returns the rows of a run with two roots, of which the first is held, and of a completed child
+/// of it.
 fn rows_of_three(history: &mut History) -> Vec<ShardSummary> {
     let child = ShardId::from_raw(1 << 63 | 7);
     let mut born = history.oracle.shards[1].clone();
@@ -132,7 +133,7 @@ const LEASED: ShardFilter = ShardFilter { is_leased: Some(true), ..ALL };
 #[case::only_one(ShardFilter::one(ShardId::from_raw(1)), NOW, &[1], None)]
 #[case::only_another(ShardFilter::one(ShardId::from_raw(1)), NOW, &[0], WRONG)]
 #[case::only_one_of_nobody(ShardFilter::one(ShardId::from_raw(9)), NOW, &[], None)]
-fn a_listing_shows_the_shards_that_its_filter_admits(
+fn a_listing_has_the_shards_that_match_its_filter(
     #[case] filter: ShardFilter,
     #[case] now: u64,
     #[case] shown: &[usize],
@@ -159,7 +160,7 @@ fn a_listing_shows_the_shards_that_its_filter_admits(
 #[case(|row: &mut ShardSummary| row.metadata = [1; 99].into())]
 #[case(|row: &mut ShardSummary| row.parent = Some(ShardId::from_raw(9)))]
 #[case(|row: &mut ShardSummary| row.spawned_count = 9)]
-fn a_row_tells_everything_as_it_is(#[case] change: fn(&mut ShardSummary)) {
+fn a_row_with_a_wrong_value_is_found(#[case] change: fn(&mut ShardSummary)) {
     let mut history = History::new();
     let mut rows = rows_of_three(&mut history);
     let mut op = at(NOW, Verb::ListShards);

@@ -1,12 +1,11 @@
-//! What the oracle makes of a refusal: the reason that was told must have been true.
+//! Oracle rules for rejections: the returned reason must have been true.
 //!
-//! A refusal is decided about one instant between the beginning of its operation and its end. Where
-//! the shard and the run did not change in between, every instant is like the last one, so the
-//! reason is held against what the oracle knows now. Where they changed, nothing is said. A reason
-//! that stands in no table has none.
+//! A rejection is decided at one instant during its operation. If the shard and the run did not
+//! change during the operation, the reason is checked against the present history; otherwise it is
+//! not checked. A reason that is missing from these tables is always a violation.
 //!
-//! Who is shut out, which shard is withheld and what is forgotten is judged in `answers`, with more
-//! care about time.
+//! Rules that need more care about time are in `answers`: rejected lease holders, withheld shards
+//! and forgotten operations.
 
 use gossip_coordination::protocol::OFFER_LEASES_MAX;
 use gossip_coordination::{RunStatus, ShardStatus};
@@ -15,21 +14,25 @@ use super::op::{Flaw, Op, Terms, Verb};
 use super::oracle::{Oracle, Rule, RunFacts, ShardFacts, Violation};
 
 impl Oracle {
-    /// Holds the name of a refusal against what is known.
+    /// Checks the name of a rejection against the history.
     ///
     /// # Errors
     ///
-    /// [`Rule::Unfounded`] if it was not so.
+    /// [`Rule::Unfounded`] if the reason was not true.
     pub(super) fn judge_reason(&self, op: &Op, name: &str) -> Result<(), Violation> {
         if op.said.stranger {
-            // Another tenant has no such shard, or one with which this lease has nothing to do.
+            // The other tenant has no such shard, or has one that the lease does not belong to.
             let result = matches!(name, "TenantMismatch" | "ShardNotFound");
-            return self.require(result, Rule::Unfounded, "a stranger was told something else");
+            return self.require(
+                result,
+                Rule::Unfounded,
+                "an operation on another tenant's lease returned another error",
+            );
         }
         if Flaw::is_told_by(name) {
-            // What a guest presents is not known in such detail.
+            // The input of a user worker is not known in such detail.
             let founded = op.said.flaw.is_some_and(|flaw| flaw.refusal() == name);
-            let why = "something was refused as impossible that is not";
+            let why = "valid input was rejected as malformed";
             return self.require(founded || op.said.foreign, Rule::Unfounded, why);
         }
         let shard = op.lease.or(op.target).map(|subject| &self.shards[subject.shard as usize]);
@@ -41,10 +44,10 @@ impl Oracle {
             (Some(shard), Some(run)) => self.is_true_of_shard(op, name, shard, run),
             (None, Some(run)) if changed(run.changed_at) => true,
             (None, Some(run)) => self.is_true_of_run(op, name, run),
-            // A guest may ask about what never was.
+            // A user worker may ask about a shard or run that never existed.
             (None | Some(_), None) => self.is_true_of_worker(op, name),
         };
-        let why = || format!("{:?} was refused with {name}, which was not so", op.verb);
+        let why = || format!("{:?} was rejected with {name}, which was not true", op.verb);
         if founded { Ok(()) } else { self.require(false, Rule::Unfounded, &why()) }
     }
 
@@ -67,7 +70,7 @@ impl Oracle {
                 op.said.to.is_none_or(|to| to <= shard.range.0 || to > shard.range.1)
             }
             "SplitInvalid" => !is_valid_split(op, shard) || self.may_lack_room(op, run),
-            // Whoever withdraws what does not stand has its way.
+            // Withdrawing an offer that is not open succeeds.
             "NoOffer" if op.verb == Verb::Withdraw => standing.is_some() && !names(terms, standing),
             "NoOffer" => !names(terms, standing),
             "NotDestination" => standing.is_none_or(|offer| offer.destination != op.worker),
@@ -78,7 +81,7 @@ impl Oracle {
                 terms.until <= now || terms.until > now + OFFER_LEASES_MAX * run.lease
             }),
             "NotParked" => shard.status != ShardStatus::Parked,
-            // Whoever revokes does not believe the deadline, whoever asks an owner does.
+            // A revocation ignores the deadline, a request to the holder does not.
             "NotLeased" if op.verb == Verb::RevokeLease => deadline.is_none(),
             "NotLeased" => deadline.is_none_or(|deadline| now >= deadline),
             "RequestPending" => shard.request.as_ref().is_some_and(|it| it.is_pending_at(op.now)),
@@ -95,7 +98,7 @@ impl Oracle {
             "RunTerminal" => run.is_over(),
             "RunPaused" => run.paused,
             "NotTerminal" => !run.is_over(),
-            // What has begun goes on with the same roots only.
+            // A registration that has begun can only continue with the same roots.
             "WrongStatus" if op.verb == Verb::RegisterShards => {
                 let others = op.said.flaw.is_some() || op.said.cuts != run.cuts;
                 !initializing || others && run.roots_born > 0
@@ -107,20 +110,20 @@ impl Oracle {
         }
     }
 
-    /// Without a shard and a run there is only the registry of workers.
+    /// Without a shard and a run, the operation is about the worker registry.
     fn is_true_of_worker(&self, op: &Op, name: &str) -> bool {
         let registry = &self.registries[op.tenant as usize];
         let live = registry.is_live(op.worker, op.now.as_raw());
         match (op.verb, name) {
             (Verb::Heartbeat, "NotRegistered") => !live || registry.changed_at > op.begun_at,
             (Verb::Heartbeat | Verb::RegisterWorker | Verb::ListWorkers, _) => false,
-            // What a guest asks about that never was is not there.
+            // A subject of a user worker that never existed is not found.
             (_, result) => result.ends_with("NotFound"),
         }
     }
 
-    /// Whether there may have been no room for what `op` would make. Who registers reserves room
-    /// before anything is there, so unfinished runs count in full.
+    /// Returns whether the quota may have been exhausted for `op`. A registration reserves quota
+    /// before its shards exist, so unfinished runs count in full.
     fn may_lack_room(&self, op: &Op, run: &RunFacts) -> bool {
         let wanted = match op.verb {
             Verb::RegisterShards => run.cuts.len() as u64 + 1,
@@ -136,12 +139,12 @@ impl Oracle {
     }
 }
 
-/// Whether the terms name the offer that stands.
+/// Returns whether the terms name the open offer.
 fn names(terms: Option<Terms>, standing: Option<Terms>) -> bool {
     terms.zip(standing).is_some_and(|(terms, standing)| terms.handoff == standing.handoff)
 }
 
-/// Whether the cuts lie within the shard and behind what is done.
+/// Returns whether the cuts lie within the shard and after its cursor.
 fn is_valid_split(op: &Op, shard: &ShardFacts) -> bool {
     let (from, to) = shard.range;
     let cuts = &op.said.cuts;

@@ -8,7 +8,7 @@ use super::op::{Ending, Label, Member, Op, Verb};
 use super::oracle::Rule;
 use super::oracle_tests::{History, LEASE, NOW, at, rule};
 
-/// A renewal of the lease of `book` and of nothing else, as a batch.
+/// Returns a batch that renews the lease of `history` only.
 fn batch(history: &History) -> Op {
     let op = at(NOW + 1, Verb::RenewMany);
     let (lease, good_until) = (history.lease, history.oracle.good_until(history.lease));
@@ -59,7 +59,7 @@ fn a_wrong_answer_to_one_of_many_renewals_is_refused(
 fn one_of_many_that_was_refused_cannot_be_renewed_later() {
     let mut history = History::new();
     let mut op = batch(&history);
-    // By a clock for which the lease is over, a refusal is right.
+    // By a clock for which the lease is expired, a rejection is right.
     op.now = LogicalTime::from_raw(NOW + LEASE);
     history.oracle.batch_ended(&op, &[refused()]).expect("the lease has run out");
     op.now = LogicalTime::from_raw(NOW + 1);

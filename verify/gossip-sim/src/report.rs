@@ -1,4 +1,4 @@
-//! What a world, or many of them, came to.
+//! The report of one or many simulations.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::oracle::StaleTally;
 use super::pairs::Turns;
 use crate::model::Violation;
 
-/// How often each operation had each outcome.
+/// Number of times each operation had each outcome.
 #[derive(Clone, Debug)]
 pub struct Coverage(Vec<Vec<(Label, u64)>>);
 
@@ -40,7 +40,7 @@ impl Coverage {
         }
     }
 
-    /// The outcomes of an operation, by name.
+    /// Returns the outcomes of an operation, sorted by name.
     #[must_use]
     pub fn of(&self, verb: Verb) -> Vec<(&str, u64)> {
         let mut outcomes: Vec<_> =
@@ -49,57 +49,57 @@ impl Coverage {
         outcomes
     }
 
-    /// How many pairs of operation and outcome were met.
+    /// Returns the number of pairs of operation and outcome that occurred.
     #[must_use]
     pub fn pair_count(&self) -> usize {
         self.0.iter().map(Vec::len).sum()
     }
 }
 
-/// Operations for each fault of every kind, at most: a hundred thousand of each in a campaign of a
-/// thousand million operations.
+/// Maximum number of operations per fault of each kind: a hundred thousand of each in a campaign of
+/// a thousand million operations.
 const OPERATIONS_PER_FAULT: u64 = 10_000;
 
-/// What was seen.
+/// Totals of one or many simulations.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Worlds.
+    /// Simulations.
     pub worlds: u64,
-    /// Operations that ended.
+    /// Finished operations.
     pub operations: u64,
-    /// Of those, how many ended after a fault had suspended some rule. They show little, so they
-    /// are counted apart: see [`Report::judged`].
+    /// Of those, the number that finished after a fault had suspended some rule. They prove little
+    /// and are counted separately: see [`Report::judged`].
     pub operations_excused: u64,
-    /// Transactions that were applied.
+    /// Applied transactions.
     pub commits: u64,
-    /// Ticks that passed.
+    /// Elapsed ticks.
     pub ticks: u64,
-    /// Faults that were injected.
+    /// Injected faults.
     pub faults: FaultTally,
     /// Writes under stale fences.
     pub stale: StaleTally,
     /// Operations and outcomes.
     pub coverage: Coverage,
-    /// Damaged values that were shown to a process.
+    /// Damaged values that were returned to a process.
     pub damaged_reads: u64,
-    /// Operations that ended as corruption.
+    /// Operations that returned a corruption error.
     pub corruption_reported: u64,
-    /// Of those, how many because the store showed a lower revision than the handle knew of.
+    /// Of those, the number that detected a lower revision than the handle had seen.
     pub older_reported: u64,
-    /// Runs that finished.
+    /// Finished runs.
     pub runs_finished: u64,
-    /// The longest that a world took to finish after the last fault, in ticks.
+    /// Maximum ticks that a simulation took to finish after the last fault.
     pub calm_ticks_max: u64,
-    /// Over every event of every world, in their order.
+    /// Hash over every event of every simulation, in order.
     pub trace_hash: u64,
-    /// Over the answers that each tenant of the world got.
+    /// Hashes over the results of each tenant of the simulation.
     pub tenant_hashes: Vec<u64>,
-    /// How its tenants took turns, in a world of a pair.
+    /// How the tenants were interleaved, in a simulation of a pair.
     pub turns: Turns,
 }
 
 impl Report {
-    /// Adds what another came to.
+    /// Adds another report.
     pub fn add(&mut self, other: &Self) {
         self.worlds += other.worlds;
         self.operations += other.operations;
@@ -117,43 +117,44 @@ impl Report {
         self.trace_hash = super::random::mix(self.trace_hash ^ other.trace_hash);
     }
 
-    /// Operations that were held to every rule. Goals, rates and floors are about these.
+    /// Returns the number of operations that were checked against every rule. Goals, rates and
+    /// floors refer to these.
     #[must_use]
     pub const fn judged(&self) -> u64 {
         self.operations - self.operations_excused
     }
 
-    /// How often each kind of fault should have been injected: once in ten thousand operations
-    /// that were judged.
+    /// Returns the minimum number of faults of each kind: one in ten thousand checked operations.
     #[must_use]
     pub const fn floor(&self) -> u64 {
         self.judged() / OPERATIONS_PER_FAULT
     }
 
-    /// The kinds that were injected fewer than `floor` times.
+    /// Returns the kinds that were injected fewer than `floor` times.
     #[must_use]
     pub fn below_floor(&self, floor: u64) -> Vec<FaultKind> {
         FaultKind::ALL.iter().copied().filter(|kind| self.faults.of(*kind) < floor).collect()
     }
 }
 
-/// A world in which a rule was broken.
+/// A simulation in which a rule was broken.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The rule, and how.
+    /// The rule, and how it was broken.
     pub violation: Violation,
-    /// What happened, as far as it was written down.
+    /// The trace, if one was recorded.
     pub trace: Vec<String>,
-    /// Operations that had ended by then.
+    /// Operations that had finished by then.
     pub operations: u64,
-    /// The faults that had been injected, by their numbers.
+    /// Numbers of the faults that had been injected.
     pub injected: Vec<u64>,
 }
 
-/// The faults, what they may cost, and how often each was injected, as Markdown.
+/// Returns a Markdown table of the faults, their consequences and counts.
 #[must_use]
 pub fn fault_table(tally: &FaultTally) -> String {
-    let mut table = String::from("| fault | what | class | noticed by | suspends | injected |\n");
+    let mut table =
+        String::from("| fault | description | class | detected by | suspends | injected |\n");
     table.push_str("|---|---|---|---|---|---|\n");
     for kind in FaultKind::ALL {
         let (class, by) = match kind.class() {
@@ -163,7 +164,7 @@ pub fn fault_table(tally: &FaultTally) -> String {
         let mut rules: Vec<String> =
             kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
         if kind.misleads() {
-            rules.push("every rule about the answers of that one operation".to_owned());
+            rules.push("every rule about the result of that one operation".to_owned());
         }
         let (name, what, rules) = (kind.name(), kind.what(), rules.join(", "));
         let count = grouped(tally.of(*kind));
@@ -172,12 +173,12 @@ pub fn fault_table(tally: &FaultTally) -> String {
     table
 }
 
-/// The figures of a report, and how fast they came, as Markdown.
+/// The figures of a report with its rate, as Markdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures<'r> {
-    /// What came of it.
+    /// The report.
     pub report: &'r Report,
-    /// How long it took.
+    /// The elapsed time.
     pub time: Duration,
 }
 
@@ -193,39 +194,39 @@ impl fmt::Display for Figures<'_> {
             [report.commits, report.ticks, report.runs_finished].map(grouped);
         let pair = |one: u64, other: u64| format!("{}, {}", grouped(one), grouped(other));
         writeln!(f, "| what | figure |\n|---|---|")?;
-        // A world that breaks a rule ends the run that would have counted it.
-        writeln!(f, "| worlds (seeds) without a violation | {worlds} |")?;
-        writeln!(f, "| operations that were held to every rule | {} |", grouped(judged))?;
-        writeln!(f, "| with those after a fault had suspended some rule | {operations} |")?;
-        writeln!(f, "| those alone | {excused} |")?;
+        // A simulation that breaks a rule ends the program, so it is never counted here.
+        writeln!(f, "| simulations (seeds) without a violation | {worlds} |")?;
+        writeln!(f, "| operations checked against every rule | {} |", grouped(judged))?;
+        writeln!(f, "| including those after a fault had suspended some rule | {operations} |")?;
+        writeln!(f, "| only those after a fault had suspended some rule | {excused} |")?;
         let tenths = (seconds * 10.0).round() as u64;
         writeln!(f, "| time | {}.{} s |", grouped(tenths / 10), tenths % 10)?;
-        writeln!(f, "| judged operations per second | {rate} |")?;
+        writeln!(f, "| checked operations per second | {rate} |")?;
         writeln!(f, "| transactions applied | {commits} |")?;
         writeln!(f, "| simulated ticks | {ticks} |")?;
         writeln!(f, "| runs finished | {runs} |")?;
         let calm = grouped(report.calm_ticks_max);
-        writeln!(f, "| most ticks from the last fault to the end | {calm} |")?;
+        writeln!(f, "| maximum ticks from the last fault to the end | {calm} |")?;
         let sent = pair(stale.operations, stale.operations_accepted);
         writeln!(f, "| stale operations sent, accepted | {sent} |")?;
         let sent = pair(stale.operations_unjudged, stale.operations_excused);
-        writeln!(f, "| the same while the rule was suspended, accepted | {sent} |")?;
+        writeln!(f, "| stale operations sent while the rule was suspended, accepted | {sent} |")?;
         let sent = pair(stale.keys, stale.keys_accepted);
         writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent} |")?;
         let early = grouped(stale.keys_early);
-        writeln!(f, "| keys of lost leases that came before anybody else's | {early} |")?;
+        writeln!(f, "| keys of lost leases written before a later grant | {early} |")?;
         let shown = pair(report.damaged_reads, report.corruption_reported);
-        writeln!(f, "| damaged reads shown, operations ended as corruption | {shown} |")?;
+        writeln!(f, "| damaged reads, operations that returned corruption | {shown} |")?;
         let older = grouped(report.older_reported);
-        writeln!(f, "| of those, because a revision fell | {older} |")?;
+        writeln!(f, "| of those, by a decreased revision | {older} |")?;
         writeln!(f, "| trace hash | {:016x} |", report.trace_hash)
     }
 }
 
-/// How often each operation had each outcome, as Markdown.
+/// Returns a Markdown table of the outcomes of each operation.
 #[must_use]
 pub fn outcome_table(coverage: &Coverage) -> String {
-    let mut table = String::from("| operation | outcomes, each with its number |\n|---|---|\n");
+    let mut table = String::from("| operation | outcomes with counts |\n|---|---|\n");
     for verb in Verb::ALL {
         let outcomes = coverage.of(verb);
         let list: Vec<String> =
@@ -235,7 +236,7 @@ pub fn outcome_table(coverage: &Coverage) -> String {
     table
 }
 
-/// With commas between thousands.
+/// Formats a number with commas between thousands.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();

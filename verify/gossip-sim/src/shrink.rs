@@ -1,18 +1,18 @@
-//! Making a world that breaks a rule as small as it can be while it breaks the same rule.
+//! Shrinks a failing simulation to a smaller one that breaks the same rule.
 //!
-//! Kinds of faults are dropped first, then tenants, workers and operations, and in the end single
-//! faults, by halves. Every candidate is played to its end, so whatever is left is a plan of its
-//! own that one line plays again.
+//! Kinds of faults are dropped first, then tenants, workers and operations, and finally single
+//! faults by bisection. Every candidate is run to its end, so the result is a complete plan that
+//! one command reproduces.
 
 use super::Simulator;
 use super::faults::FaultKind;
 use super::oracle::Rule;
 use super::plan::Plan;
 
-/// Worlds that are played to shrink one, at most.
+/// Maximum number of simulations to shrink one.
 const RUNS_MAX: usize = 400;
 
-/// A smaller plan that breaks the rule that `plan` breaks, if there is one; `plan` itself if not.
+/// Returns a smaller plan that breaks the rule that `plan` breaks; `plan` itself if none is found.
 #[must_use]
 pub fn shrink(simulator: &Simulator, plan: Plan) -> Plan {
     let Err(failure) = simulator.run(&plan) else { return plan };
@@ -47,7 +47,7 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
-    /// Takes `plan` if it breaks the rule; whether it does.
+    /// Keeps `plan` if it breaks the rule. Returns whether it does.
     fn try_plan(&mut self, plan: Plan) -> bool {
         if self.runs == RUNS_MAX {
             return false;
@@ -63,8 +63,8 @@ impl Search<'_> {
         }
     }
 
-    /// Mostly nothing after the operation that broke the rule matters. Yet a shorter world is calm
-    /// sooner, so it is played before it is believed.
+    /// Operations after the violation rarely matter. But a shorter simulation enters its calm phase
+    /// earlier, so the candidate is run before it is kept.
     fn try_shorter(&mut self, operations: u64) {
         let operations = operations + 1;
         if operations < self.best.operations {
@@ -72,7 +72,7 @@ impl Search<'_> {
         }
     }
 
-    /// Drops single faults: halves of what is left, then quarters, and so on.
+    /// Drops single faults: halves of the rest, then quarters, and so on.
     fn drop_faults(&mut self) {
         let Err(failure) = self.simulator.run(&self.best) else { return };
         let mut left = failure.injected;

@@ -1,4 +1,4 @@
-//! The short form of the campaign, and tests of the tester.
+//! The short form of the campaign, and tests of the simulator itself.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,23 +16,23 @@ use super::{
     Bug, FaultKind, FaultSet, PairReport, Plan, Report, Simulator, Verb, fault_table, pair, shrink,
 };
 
-/// Worlds of the short form.
+/// Simulations of the short form.
 const SEEDS: u64 = 40;
 
-/// Operations of each before it calms down.
+/// Operations of each before faults end.
 const OPERATIONS: u64 = 2_500;
 
-/// Worlds in which writes are lost, one by one.
+/// Simulations in which writes are lost one by one.
 const LOST_SEEDS: u64 = 4;
 
-/// At most so many, if none of the first had both a loss that is noticed and one that is not. In
-/// those behind the first only writes of splits are lost, which change both parts of a shard.
+/// Maximum number of simulations, if none of the first had both a detected and an undetected loss.
+/// After the first ones, only writes of splits are lost, which change both parts of a shard.
 const LOST_SEEDS_MAX: u64 = 60;
 
-/// Worlds in which a mutant must show.
+/// Simulations in which a mutant must be found.
 const BUG_SEEDS: u64 = 30;
 
-/// At most one operation in so many may be judged by fewer than all rules.
+/// At most one operation in this many may be checked with a suspended rule.
 const EXCUSED_ONE_IN: u64 = 25;
 
 fn run(plan: &Plan) -> Report {
@@ -42,11 +42,11 @@ fn run(plan: &Plan) -> Report {
     }
 }
 
-/// One half of the short form: two tests, so that two cores play it.
+/// One half of the short form: two tests, so that two cores run it.
 fn campaign(seeds: std::ops::Range<u64>) {
     let mut sum = Report::default();
     for seed in seeds {
-        // Worlds differ in their faults; every fourth has all that leave the rules in force.
+        // Simulations differ in their faults; every fourth has all that suspend no rule.
         let faults = seed.is_multiple_of(4).then(FaultSet::usual);
         sum.add(&run(&Plan::of_seed(seed, OPERATIONS, faults)));
     }
@@ -67,17 +67,17 @@ fn campaign(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn worlds_of_many_seeds_keep_the_rules() {
+fn simulations_of_many_seeds_keep_the_rules() {
     campaign(0..SEEDS / 2);
 }
 
 #[test]
-fn worlds_of_more_seeds_keep_the_rules() {
+fn simulations_of_more_seeds_keep_the_rules() {
     campaign(SEEDS / 2..SEEDS);
 }
 
 #[test]
-fn worlds_without_faults_keep_the_rules() {
+fn simulations_without_faults_keep_the_rules() {
     for seed in 1..=6 {
         let report = run(&Plan::of_seed(seed, OPERATIONS, Some(FaultSet::NONE)));
         assert!(FaultKind::ALL.iter().all(|kind| report.faults.of(*kind) == 0));
@@ -85,9 +85,9 @@ fn worlds_without_faults_keep_the_rules() {
     }
 }
 
-/// Who is shown yesterday's state is excused for that operation, and nobody else.
+/// A read of an old version excuses that operation and no other.
 #[test]
-fn an_old_version_excuses_the_operation_that_was_shown_it() {
+fn an_old_version_excuses_only_the_operation_that_read_it() {
     let faults = FaultSet::NONE.with(FaultKind::OldVersionRead);
     let plan = Plan { roughness: 16, ..Plan::of_seed(3, 2 * OPERATIONS, Some(faults)) };
     let report = run(&plan);
@@ -98,11 +98,11 @@ fn an_old_version_excuses_the_operation_that_was_shown_it() {
     assert_eq!(failure.violation.rule, Rule::Acknowledged);
 }
 
-/// Writes are lost in a world of their own, beside one that lost none. A store that shows half of
-/// yesterday is noticed or harmless; one that shows all of it is noticed by those who remember, and
-/// the others cannot notice.
+/// Each lost write has a simulation of its own, compared with one without the loss. A store that
+/// returns half of an old state is detected or harmless; one that returns all of it is detected by
+/// handles with a cached revision, and undetectable by the others.
 #[test]
-fn half_of_a_lost_write_is_noticed_or_harmless() {
+fn half_of_a_lost_write_is_detected_or_harmless() {
     let faults = FaultSet::NONE.with(FaultKind::LostWrite);
     let (mut noticed, mut harmless, mut silent, mut fell) = (0, 0, 0, 0);
     for seed in 1..=LOST_SEEDS_MAX {
@@ -122,7 +122,7 @@ fn half_of_a_lost_write_is_noticed_or_harmless() {
                 splitting.extend(line.contains(" SplitResidual ").then_some(process));
             }
             let Some((_, number)) = line.split_once("(number ") else { continue };
-            // Before that it would not happen.
+            // The fault is injected only in the last quarter.
             let too_early = ended < whole.operations / 4 * 3;
             if too_early || seed > LOST_SEEDS && !splitting.contains(process) {
                 continue;
@@ -157,14 +157,14 @@ fn a_fault_counts_when_it_changes_something() {
         run(&Plan { binds, ..usual }).faults.of(FaultKind::EarlyRevoke)
     };
     assert!(revoked(true) > 0);
-    assert_eq!(revoked(false), 0, "nothing was bound that could vanish");
+    assert_eq!(revoked(false), 0, "no key was bound");
     let faults = FaultSet::NONE.with(FaultKind::PastLifeReply);
     let past = run(&Plan::of_seed(4, OPERATIONS, Some(faults)));
-    assert!(past.faults.of(FaultKind::PastLifeReply) > 0, "a past life was never met");
+    assert!(past.faults.of(FaultKind::PastLifeReply) > 0, "no commit of a past life was applied");
 }
 
 #[test]
-fn a_rule_is_suspended_by_what_happened_and_not_by_what_might() {
+fn a_rule_is_suspended_only_by_an_injected_fault() {
     let faults = FaultSet::NONE.with(FaultKind::LostWrite);
     let might = Plan::of_seed(6, OPERATIONS, Some(faults));
     let happened = run(&might);
@@ -179,22 +179,22 @@ fn a_rule_is_suspended_by_what_happened_and_not_by_what_might() {
     assert_eq!(failure.violation.rule, Rule::Acknowledged);
 }
 
-/// Polls of a world that nothing can be said about any more are no operations of a campaign.
+/// The polls of a simulation that need not finish do not count as operations of a campaign.
 #[test]
-fn a_world_that_may_never_finish_ends_when_it_calms_down() {
+fn a_simulation_that_need_not_finish_ends_with_the_faults() {
     let faults = FaultSet::usual().with(FaultKind::LostWrite);
     for seed in 1..=4 {
         let plan = Plan { roughness: 4, ..Plan::of_seed(seed, 1_000, Some(faults)) };
         let report = run(&plan);
         assert!(report.faults.of(FaultKind::LostWrite) > 0);
         assert_eq!(report.operations, plan.operations, "seed {seed}");
-        // Writes are lost in the last quarter; an old version excuses whoever was shown it.
+        // Writes are lost in the last quarter; an old version excuses the operation that read it.
         let held = report.judged() + report.faults.of(FaultKind::OldVersionRead);
         assert!(held >= plan.operations / 4 * 3, "seed {seed}: {held}");
     }
 }
 
-/// Plays a world with a trace.
+/// Runs a simulation with a trace.
 fn traced(plan: &Plan) -> Vec<String> {
     traced_with_report(plan).0
 }
@@ -212,14 +212,14 @@ fn traced_with_report(plan: &Plan) -> (Vec<String>, Report) {
     }
 }
 
-/// What all operations were answered, and when.
+/// Returns the results of all operations with their times.
 fn answers(trace: &[String]) -> Vec<String> {
     let is_answer = |line: &&String| line.contains(" op ") && line.contains(" returned ");
     let is_digest = |line: &&String| line.contains(" answer ");
     trace.iter().filter(|line| is_answer(line) || is_digest(line)).cloned().collect()
 }
 
-/// What the first operation of `process` that ends after line `from` was answered, up to its end.
+/// Returns the result lines of the first operation of `process` that ends after line `from`.
 fn answer_after(trace: &[String], from: usize, process: &str) -> Vec<String> {
     let said = trace[from..].iter().map(|line| line[8..].to_owned());
     let mut answer = Vec::new();
@@ -234,17 +234,18 @@ fn answer_after(trace: &[String], from: usize, process: &str) -> Vec<String> {
     Vec::new()
 }
 
-/// Worlds in which values are damaged one by one, at most; a few have everything.
+/// Maximum number of simulations in which values are damaged one by one; a few have every kind.
 const DAMAGED_SEEDS_MAX: u64 = 24;
 
-/// Each damaged value is shown in a world of its own, beside one without any: until then they are
-/// the same, so the operation that was shown it can be held against what it would have been.
+/// Each damaged value has a simulation of its own, compared with one without damage. Until the
+/// damage both are the same, so the result of the affected operation can be compared with the
+/// undamaged one.
 #[test]
 fn damaged_bytes_end_an_operation_or_change_nothing() {
     let faults = FaultSet::parse("bit-flip,truncated-read,wrong-key").expect("names of faults");
     let (mut kinds, mut failed, mut unchanged) = (BTreeSet::new(), 0, 0);
-    // Until one of nearly every kind was damaged: which worlds have them changes with what workers
-    // do.
+    // Continues until nearly every kind was damaged: which simulations have them depends on the
+    // workload.
     for seed in 1..=DAMAGED_SEEDS_MAX {
         if kinds.len() >= 9 && failed > 20 && unchanged > 5 {
             break;
@@ -258,7 +259,7 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
             let number = u64::from_str_radix(number.trim_end_matches(')'), 16).expect("a number");
             let damaged = traced(&Plan { only: Some(vec![number]), ..whole.clone() });
             assert!(damaged[place].contains("fault"), "{}", damaged[place]);
-            let Some((_, kind)) = damaged[place + 1].split_once("is shown a wrong ") else {
+            let Some((_, kind)) = damaged[place + 1].split_once("reads a damaged ") else {
                 continue;
             };
             kinds.insert(kind.to_owned());
@@ -266,10 +267,10 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
                 (answer_after(&spared, place, process), answer_after(&damaged, place, process));
             let result = after.last().map_or("", String::as_str);
             let fails = ["BackendError", "Corruption", "Transient", "Refused"];
-            // Whose owner key cannot be read is taken to be alive, so others wait longer.
+            // A holder whose owner key cannot be read is taken to be alive, so others wait longer.
             let waits =
                 ["AlreadyLeased", "NoneAvailable"].iter().any(|name| result.ends_with(name));
-            // Of a batch each is told apart, and the oracle asks that one of them failed.
+            // A batch has a result for each lease, and the oracle requires that one of them failed.
             let one_of_many = result.contains(" RenewMany returned ") && after != before;
             let fails = fails.iter().any(|name| result.ends_with(name)) || one_of_many;
             if fails || kind == "Owner" && waits {
@@ -285,7 +286,7 @@ fn damaged_bytes_end_an_operation_or_change_nothing() {
 }
 
 #[test]
-fn the_same_plan_is_the_same_world_event_by_event() {
+fn the_same_plan_gives_the_same_events() {
     for seed in [3, 8, 21] {
         let plan = Plan::of_seed(seed, 1_000, Some(FaultSet::usual()));
         let (first, report) = traced_with_report(&plan);
@@ -296,23 +297,25 @@ fn the_same_plan_is_the_same_world_event_by_event() {
         assert_eq!(first.len(), second.len());
         assert!(first.len() > 1_000, "{} events", first.len());
         assert_eq!(report.to_line(), again.to_line());
-        assert_eq!(report.trace_hash, run(&plan).trace_hash, "to look on changes nothing");
+        assert_eq!(report.trace_hash, run(&plan).trace_hash, "tracing changes nothing");
         let (other, of_other) = traced_with_report(&Plan { seed: seed + 1, ..plan });
-        assert_ne!(report.trace_hash, of_other.trace_hash, "a hash over nothing proves nothing");
+        assert_ne!(report.trace_hash, of_other.trace_hash, "another seed gives another hash");
         assert_ne!(first, other);
     }
 }
 
-/// One tenant's replies do not depend on another tenant; the short form of `--pairs`.
+/// One tenant's results do not depend on another tenant; the short form of `--pairs`.
 #[test]
-fn a_tenant_is_answered_the_same_with_and_without_another() {
+fn a_tenant_gets_the_same_results_with_and_without_another() {
     let (simulator, mut sum) = (Simulator::new(), PairReport::default());
     for seed in 1..=6 {
         match simulator.run_pair(seed) {
             Ok(report) => sum.add(&report),
             Err(failure) => {
                 let mut result = Vec::new();
-                simulator.tell_pair(&failure, &mut result).expect("a vector takes everything");
+                simulator
+                    .write_pair_failure(&failure, &mut result)
+                    .expect("a vector takes everything");
                 panic!("{}", String::from_utf8_lossy(&result));
             }
         }
@@ -324,7 +327,7 @@ fn a_tenant_is_answered_the_same_with_and_without_another() {
     assert_eq!(idle, ["lost-write", "wrong-key"], "kinds that no pair has");
 }
 
-/// Without the rule about lists, only the answers can differ. The mutant `WorkersOfAllTenants`
+/// Without the rule about listings, only the results can differ. The mutant `WorkersOfAllTenants`
 /// makes this test fail.
 #[test]
 fn lists_are_answered_the_same_with_and_without_another_tenant() {
@@ -353,7 +356,7 @@ fn every_mutant_of_the_store_is_found() {
 }
 
 #[test]
-fn a_failure_shrinks_to_a_plan_that_fails_alike() {
+fn a_failure_shrinks_to_a_plan_with_the_same_failure() {
     let simulator = Simulator::new();
     let bug = Some(Bug::CheckpointLost);
     let plan = Plan { bug, ..Plan::of_seed(5, 600, Some(FaultSet::usual())) };
@@ -366,19 +369,19 @@ fn a_failure_shrinks_to_a_plan_that_fails_alike() {
 }
 
 #[test]
-fn what_never_ends_is_noticed() {
+fn a_simulation_that_does_not_finish_fails() {
     let plan = Plan { calm_ticks: 1, ..Plan::of_seed(2, 500, Some(FaultSet::NONE)) };
     let failure = Simulator::new().run(&plan).expect_err("one tick is not enough");
     assert_eq!(failure.violation.rule, Rule::NeverFinishes);
 }
 
 #[test]
-fn a_program_that_panics_is_noticed() {
+fn a_panic_of_a_program_is_a_violation() {
     let plan = Plan::of_seed(2, 500, Some(FaultSet::NONE));
     let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
     world.processes[0].program = Some(Box::pin(async { panic!("requested by the test") }));
     world.poll(0);
-    let failure = world.run().expect_err("somebody panicked");
+    let failure = world.run().expect_err("a panic is a violation");
     assert_eq!(
         (failure.violation.rule, &*failure.violation.why),
         (Rule::Panicked, "requested by the test")
@@ -386,14 +389,14 @@ fn a_program_that_panics_is_noticed() {
 }
 
 #[test]
-fn a_panic_is_noticed_although_the_oracle_is_borrowed() {
+fn a_panic_is_a_violation_while_the_oracle_is_borrowed() {
     let plan = Plan::of_seed(2, 500, Some(FaultSet::NONE));
     let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
     let shared = Rc::clone(&world.shared);
     let held = shared.borrow_mut();
     world.panicked("requested by the test");
     drop(held);
-    let failure = world.run().expect_err("somebody panicked");
+    let failure = world.run().expect_err("a panic is a violation");
     assert_eq!(
         (failure.violation.rule, &*failure.violation.why),
         (Rule::Panicked, "requested by the test")
@@ -401,7 +404,7 @@ fn a_panic_is_noticed_although_the_oracle_is_borrowed() {
     assert_eq!(failure.operations, 0, "nothing is simulated after it");
 }
 
-/// The first dice of a process, with whatever is drawn between them.
+/// Returns the first dice of a process, with `between` called between the rolls.
 fn dice(faults: FaultSet, between: impl Fn(&mut World)) -> Vec<Option<FaultKind>> {
     let plan = Plan { roughness: 16, ..Plan::of_seed(7, OPERATIONS, Some(faults)) };
     let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
@@ -414,7 +417,7 @@ fn dice(faults: FaultSet, between: impl Fn(&mut World)) -> Vec<Option<FaultKind>
 }
 
 #[test]
-fn what_a_fault_draws_shifts_no_die() {
+fn draws_of_a_fault_do_not_shift_the_dice() {
     let plain = dice(FaultSet::usual(), |_| ());
     assert!(plain.iter().flatten().count() > 50);
     let drawn = dice(FaultSet::usual(), |world| {
@@ -428,7 +431,7 @@ fn what_a_fault_draws_shifts_no_die() {
 }
 
 #[test]
-fn a_record_may_be_found_under_the_key_of_any_other() {
+fn a_wrong_key_read_may_return_any_other_value() {
     let plan = Plan::of_seed(7, OPERATIONS, None);
     let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
     let tenant = TenantId::from_bytes([9; 32]);
@@ -450,9 +453,9 @@ fn a_record_may_be_found_under_the_key_of_any_other() {
 }
 
 #[test]
-fn the_table_says_whose_answers_are_excused() {
+fn the_fault_table_names_the_excused_results() {
     let table = fault_table(&FaultTally::default());
-    let excuses = |line: &&str| line.contains("the answers of that one operation");
+    let excuses = |line: &&str| line.contains("the result of that one operation");
     let names: Vec<&str> =
         table.lines().filter(excuses).filter_map(|line| line.split('|').nth(1)).collect();
     assert_eq!(names, [" old-version "]);

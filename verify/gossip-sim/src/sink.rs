@@ -1,8 +1,8 @@
-//! The simulated sink: where workers put results, by key, under the fence of their lease.
+//! The simulated sink: stores the results of workers by key, under the fence of their lease.
 //!
-//! It is what the documentation asks of a real one and no more: it keeps the fence of the last
-//! write of each key and refuses a lower one. It knows no coordinator, no lease and no time, so
-//! whatever a zombie sends is decided here by the fence alone.
+//! It does what the documentation requires of a real sink and nothing more: it keeps the fence of
+//! the last write of each key and rejects a lower one. It has no access to coordinator, leases or
+//! time, so a stale write is rejected by its fence alone.
 
 /// The last accepted write of a key; fence zero for none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,13 +11,13 @@ pub(super) struct Cell {
     pub(super) grant: u32,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Accepted,
     /// A newer fence had written the key.
     Stale,
-    /// The same fence had been used by another grant.
+    /// Another grant had used the same fence.
     Crossed,
 }
 
@@ -49,13 +49,13 @@ impl Sink {
         Taken::Accepted
     }
 
-    /// Writes one key whatever its fence, which a sink must not do.
+    /// Writes one key regardless of its fence, as a broken sink does.
     pub(super) fn force(&mut self, run: u32, key: u32, fence: u64, grant: u32) -> Taken {
         self.cells[run as usize][key as usize] = Cell { fence, grant };
         Taken::Accepted
     }
 
-    /// Whether every key of `keys` has been written.
+    /// Returns whether every key of `keys` has been written.
     pub(super) fn covers(&self, run: u32, keys: (u32, u32)) -> bool {
         let (from, to) = (keys.0 as usize, keys.1 as usize);
         from >= to || self.cells[run as usize][from..to].iter().all(|cell| cell.fence > 0)

@@ -1,4 +1,4 @@
-//! The two splits of a simulated worker.
+//! The two split operations of a simulated worker.
 
 use gossip_contracts::coordination::{
     CursorUpdate, ShardSpecRef, SplitChild, SplitReplacePlan, SplitResidualPlan,
@@ -13,26 +13,26 @@ use super::op::{Ending, Said, Verb};
 use super::random::mix;
 use super::worker::{Worker, cursor_at, keys};
 
-/// Children of a replacing split, at most: the store's transactions are small here.
+/// Maximum number of children of a replacing split: transactions are small here.
 const CHILDREN_MAX: u64 = 3;
 
-/// How often a split is sent again that may have happened.
+/// Maximum attempts of a split whose outcome is unknown.
 const TRIES_MAX: u32 = 4;
 
-/// The longest metadata of a shard that is no guest's.
+/// Maximum length of the simulator's own metadata.
 const METADATA_MAX: u64 = 12;
 
-/// What is taken off the lengths that are drawn, so that five shards of seventeen have none.
+/// Subtracted from the drawn lengths, so that five of seventeen shards have no metadata.
 const METADATA_NONE: u64 = 4;
 
-/// Where metadata are cut from.
+/// The source of metadata.
 const METADATA: &[u8; 64] =
     b"\0sim/\xFFkinds of bytes that only connectors know, \xC3\x84 and others\0\n!";
 
 const _: () = assert!(METADATA_MAX < METADATA.len() as u64);
 
 impl Worker {
-    /// Gives the right part of a shard to a new one: from `wanted` on, if that can be.
+    /// Splits off the right part of a shard, from `wanted` on if possible.
     pub(super) async fn split_residual(&mut self, place: usize, wanted: Option<u32>) {
         let (worked, end) = self.held[place].open();
         let low = worked.max(self.held[place].range.0 + 1);
@@ -52,7 +52,7 @@ impl Worker {
                 Ending::Failed { .. } => self.cx.sleep(4).await,
             }
         }
-        // It is not known where the shard ends, so it is nobody's to work on.
+        // The end of the shard is unknown, so the worker stops working on it.
         self.held.swap_remove(place);
     }
 
@@ -78,7 +78,7 @@ impl Worker {
     /// Replaces a shard by children.
     pub(super) async fn split_replace(&mut self, place: usize) {
         let (worked, end) = self.held[place].open();
-        // Only what was recorded can be handed down, and a child lies behind it in part.
+        // Only checkpointed progress can be inherited, and a child begins in part before it.
         let recorded = worked == self.held[place].done();
         let low = worked.max(self.held[place].range.0) + 1;
         if !recorded || low >= end {
@@ -90,8 +90,8 @@ impl Worker {
         cuts.dedup();
         let op_id = self.next_op_id(place);
         for _ in 0..TRIES_MAX {
-            // Its plan has room for hundreds of children: it would be moved about with every worker
-            // that starts, and with every split that is not tried.
+            // The plan has room for hundreds of children. Boxed, it does not enlarge the future of
+            // every worker.
             match Box::pin(self.send_replace(place, &cuts, op_id)).await {
                 Ending::Executed | Ending::Replayed => break,
                 Ending::Refused => return self.maybe_lost(place, Ending::Refused),
@@ -123,13 +123,13 @@ impl Worker {
     }
 }
 
-/// The range of keys of a run between two positions.
+/// Returns the range of keys of a run between two positions.
 pub(super) fn spec(keys: &Keyspace, run: RunId, range: (u32, u32)) -> ShardSpecRef<'_> {
     ShardSpecRef::new(keys.key(range.0), keys.key(range.1), metadata_of(run, range.0))
 }
 
-/// The metadata of a shard that is no guest's: of its run and of where it begins, which never
-/// changes, so that others have others.
+/// Returns the metadata of a shard. They depend on the run and on the start of the range, which
+/// never changes, so different shards have different ones.
 pub(super) fn metadata_of(run: RunId, start: u32) -> &'static [u8] {
     let number = mix(run.as_raw() << 32 ^ u64::from(start));
     let length = (number % (METADATA_MAX + METADATA_NONE + 1)).saturating_sub(METADATA_NONE);

@@ -1,27 +1,27 @@
-//! Your own worker and sink in our worlds.
+//! Simulation of your own worker and sink.
 //!
-//! A worker is an `async` function on the traits of the coordinator
-//! ([`AsyncCoordinationFacade`](gossip_coordination::AsyncCoordinationFacade)), so what runs here
-//! is what runs in production. It is given a [`SimWorker`]: a coordinator that tells the oracle
-//! what is asked and answered, and the [`SimWorld`] around it, from which it has its time, its keys
-//! and its sink. Everything else is as for our own workers: several of them for each tenant, an
-//! administrator who makes, pauses and ends runs, faults, twins, restarts, and every rule of the
-//! [oracle](super::oracle). A worker that returns is started again after a while.
+//! A worker is an `async` function on the coordinator traits
+//! ([`AsyncCoordinationFacade`](gossip_coordination::AsyncCoordinationFacade)), so the simulation
+//! runs the production code. It receives a [`SimWorker`]: a coordinator that reports calls and
+//! results to the oracle, and the [`SimWorld`], which provides the clock, keys and sink. Everything
+//! else is as for the simulator's own workers: several workers per tenant, an administrator that
+//! creates, pauses and finishes runs, faults, twins, restarts, and every rule of the
+//! [oracle](super::oracle). A worker that returns is restarted after a while.
 //!
 //! ```text
 //!  your worker ──► SimCoordinator ──► production coordinator ──► simulated store
-//!       │                └── letters ──► oracle
-//!       └──► SimWorld::write ──► the wire ──► your sink, or one that fences
+//!       │                └── messages ──► oracle
+//!       └──► SimWorld::write ──► network ──► your sink, or a fencing one
 //! ```
 //!
-//! `examples/your_worker.rs` is a worker with a bug and the same without it.
+//! `examples/your_worker.rs` is a worker with a bug, and the same worker without it.
 //!
 //! # Limits
-//! - A worker waits for its [`SimWorker`] and for nothing else; another future breaks the rule
-//!   `Panicked`, and a loop that waits for nothing never ends.
-//! - It does one thing at a time: a second operation of the same coordinator needs the first one's
-//!   answer.
-//! - Runs are made and ended by the world: those operations of [`SimCoordinator`] are refused.
+//! - A worker may only await futures of its [`SimWorker`]; any other future breaks the rule
+//!   `Panicked`. A loop that never awaits does not terminate.
+//! - It runs one operation at a time: a second operation on the same coordinator needs the result
+//!   of the first.
+//! - The simulator creates and finishes runs; [`SimCoordinator`] rejects those operations.
 
 use std::fmt;
 use std::future::Future;
@@ -37,25 +37,25 @@ use super::messages::Message;
 use super::port::{Ask, Reply, SimStore};
 use super::random::Stream;
 
-/// A worker's life, from its start until it dies or returns.
+/// The future of a worker process, from its start until it is killed or returns.
 type Life = Pin<Box<dyn Future<Output = ()>>>;
 
-/// How a worker is started.
+/// Starts a worker.
 type Program = dyn Fn(SimWorker) -> Life;
 
-/// How a sink is made, empty, for a new world.
+/// Creates an empty sink for a new simulation.
 type MakeSink = dyn Fn() -> Box<dyn ResultSink>;
 
-/// Where results go. It decides about each of them alone, by what it keeps.
+/// A destination of results. It accepts or rejects each write by its own state.
 ///
-/// The oracle holds it to the order of the fences: of the writes that are accepted for one key, the
-/// fences never fall, and no two grants share one.
+/// The oracle checks the order of fences: accepted writes of one key have non-decreasing fences,
+/// and no two grants share one.
 pub trait ResultSink {
-    /// The result of `key` of `run` arrives under `fence`. Whether it is accepted.
+    /// Writes the result of `key` of `run` under `fence`. Returns whether it is accepted.
     fn write(&mut self, run: RunId, key: &[u8], fence: FenceEpoch) -> bool;
 }
 
-/// A worker, and a sink if it has one of its own, to be tried in worlds.
+/// A worker to simulate, and optionally its sink.
 #[derive(Clone)]
 pub struct Trial {
     program: Rc<Program>,
@@ -63,8 +63,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Tries `worker`, which is started once for every life of every worker of a world. Its results
-    /// go to a sink that keeps the fence of each key and refuses a lower one.
+    /// Simulates `worker`, which is called for each start of each worker process. Results go to a
+    /// sink that keeps the fence of each key and rejects a lower one.
     pub fn of<F>(worker: impl Fn(SimWorker) -> F + 'static) -> Self
     where
         F: Future<Output = ()> + 'static,
@@ -72,7 +72,7 @@ impl Trial {
         Self { program: Rc::new(move |user_worker| Box::pin(worker(user_worker))), make_sink: None }
     }
 
-    /// The same with a sink of its own, one for each world.
+    /// Replaces the sink; `make` is called once for each simulation.
     #[must_use]
     pub fn with_sink<S: ResultSink + 'static>(self, make: impl Fn() -> S + 'static) -> Self {
         Self { make_sink: Some(Rc::new(move || Box::new(make()))), ..self }
@@ -93,29 +93,29 @@ impl fmt::Debug for Trial {
     }
 }
 
-/// What a worker is given when it is started.
+/// The arguments of a simulated worker.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a worker takes it apart")]
+#[expect(clippy::exhaustive_structs, reason = "a worker destructures it")]
 pub struct SimWorker {
-    /// Its handle of the store.
+    /// The handle to the store.
     pub coordinator: SimCoordinator,
-    /// Everything else.
+    /// Clock, keys, sink and runs.
     pub world: SimWorld,
 }
 
-/// What became of a result.
+/// The outcome of a sink write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a worker must know what to do about each")]
+#[expect(clippy::exhaustive_enums, reason = "a worker must handle each")]
 pub enum Written {
-    /// The sink has it.
+    /// The sink accepted the result.
     Accepted,
-    /// The sink refused it: somebody newer is at work.
+    /// The sink rejected the result: a newer lease holder wrote the key.
     Refused,
-    /// Nobody said. It may arrive, or have arrived.
+    /// The reply was lost. The result may arrive later, or have arrived.
     Unknown,
 }
 
-/// The world as one worker sees it.
+/// The simulation as seen by one worker.
 #[derive(Debug)]
 pub struct SimWorld {
     pub(super) store: SimStore,
@@ -126,41 +126,41 @@ pub struct SimWorld {
 }
 
 impl SimWorld {
-    /// The tenant that it works for.
+    /// Returns the tenant of the worker.
     #[must_use]
     pub const fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    /// Its name. Another may go by it.
+    /// Returns the worker's id. Another process may use the same one.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// The time by its own clock, which may be wrong, drift and step.
+    /// Returns the time of the worker's own clock, which may be skewed, drift and step.
     #[must_use]
     pub fn now(&self) -> LogicalTime {
         LogicalTime::from_raw(self.store.clock())
     }
 
-    /// The runs that there may be work in.
+    /// Returns the runs that may have work.
     #[must_use]
     pub fn runs(&self) -> Vec<RunId> {
         self.store.runs()
     }
 
-    /// A number below `bound`, the same whenever the world is played again; zero if `bound` is.
+    /// Returns a number below `bound`, the same in every run of the plan; zero if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.choices.below(bound) }
     }
 
-    /// Lets time pass.
+    /// Waits for `ticks`.
     pub async fn sleep(&self, ticks: u64) {
         self.store.ask(Ask::Wait(ticks)).await;
     }
 
-    /// The keys of a shard that a worker has to do: those of its range behind its cursor.
+    /// Returns the keys that are left in a shard: those of its range after its cursor.
     #[must_use]
     pub fn keys(&self, start: &[u8], end: &[u8], last_key: Option<&[u8]>) -> Vec<Vec<u8>> {
         let done = last_key.and_then(|key| self.keys.number(key)).map(|number| number + 1);
@@ -173,7 +173,7 @@ impl SimWorld {
     pub async fn write(&self, lease: &Lease, key: &[u8]) -> Written {
         let ask = Ask::Result { lease: lease.clone(), key: key.to_vec() };
         let Reply::Written(taken) = self.store.ask(ask).await else {
-            unreachable!("the world answers the question that was asked")
+            unreachable!("the reply has the type of the request")
         };
         match taken {
             Some(true) => {

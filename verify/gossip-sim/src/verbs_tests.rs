@@ -1,7 +1,7 @@
-//! Every operation of the public traits is played, or has a reason here why it is not.
+//! Every operation of the public traits is simulated, or has a reason here why it is not.
 //!
-//! The names are read from the source: an operation that is added to
-//! a trait and simulated by nobody turns a test red.
+//! The names are read from the source: an operation that is added to a trait and not simulated
+//! fails a test.
 
 use super::op::Verb;
 
@@ -10,7 +10,7 @@ const RUN_MANAGEMENT: &str =
     include_str!("../../../crates/gossip-coordination/src/run_management.rs");
 const FACADE: &str = include_str!("../../../crates/gossip-coordination/src/facade.rs");
 
-/// What is called for each operation, in the order of [`Verb::ALL`].
+/// The method of each operation, in the order of [`Verb::ALL`].
 const SIMULATED: [(&str, Verb); Verb::COUNT] = [
     ("claim_next_available", Verb::Claim),
     ("acquire_and_restore_into", Verb::Acquire),
@@ -47,19 +47,19 @@ const SIMULATED: [(&str, Verb); Verb::COUNT] = [
     ("list_runs_into", Verb::ListRuns),
 ];
 
-/// What is not played on its own, and why.
+/// Methods that are not simulated on their own, with the reason.
 const LEFT_OUT: [(&str, &str); 5] = [
     (
         "create_run_with_shards",
         "makes a run and registers its shards, which are simulated one by one",
     ),
-    ("collect_claim_candidates_into", "is how a claim looks"),
-    ("probe_candidates_into", "is how a claim looks first"),
-    ("claim_throttled_until", "is what a claim asks before it looks; no store says anything else"),
-    ("note_claim", "is what a claim says when it has found something"),
+    ("collect_claim_candidates_into", "is the candidate scan of a claim"),
+    ("probe_candidates_into", "is the first step of a claim"),
+    ("claim_throttled_until", "is called by a claim; no store returns anything else"),
+    ("note_claim", "is called by a successful claim"),
 ];
 
-/// The programs that are played.
+/// The sources of the simulated programs.
 const PROGRAMS: [&str; 4] = [
     include_str!("admin.rs"),
     include_str!("listings.rs"),
@@ -69,7 +69,7 @@ const PROGRAMS: [&str; 4] = [
 
 const SIM_COORDINATOR: &str = include_str!("guest_coordinator.rs");
 
-/// The names of a trait's methods.
+/// Returns the names of a trait's methods.
 fn names(source: &'static str, opening: &str) -> Vec<&'static str> {
     let (_, rest) = source.split_once(&format!("\n{opening}")).expect("the trait is there");
     let (block, _) = rest.split_once("\n}").expect("the trait ends");
@@ -93,16 +93,16 @@ fn every_operation_is_simulated_or_left_out_for_a_reason() {
 
 #[test]
 fn every_simulated_operation_is_called() {
-    // Where a line ends in between is a matter of taste.
+    // Line breaks are irrelevant.
     let programs = PROGRAMS.map(|program| program.split_whitespace().collect::<String>());
     for (method, verb) in SIMULATED {
         let (call, name) = (format!("self.handle.{method}("), format!("Verb::{verb:?}"));
         let called = |program: &String| program.contains(&call) && program.contains(&name);
-        assert!(programs.iter().any(called), "nobody calls {method}");
+        assert!(programs.iter().any(called), "no program calls {method}");
     }
 }
 
-/// A guest's operations go by the same names, but for those that it may not call.
+/// A user worker reports its operations under the same names, except for those it must not call.
 #[test]
 fn operations_of_a_user_worker_have_their_names() {
     for (method, verb) in SIMULATED {

@@ -1,4 +1,4 @@
-//! The way between processes, store and sink, and everything that goes wrong on it.
+//! The simulated network between processes, store and sink, with its faults.
 
 use std::rc::Rc;
 
@@ -16,35 +16,35 @@ use super::port::{Ask, Reply, SinkWrite};
 use super::sink::Taken;
 use super::world::{Request, Sender, What, World, bound_number};
 
-/// Ticks after which a process gives a question up.
+/// Ticks after which a process stops waiting for a reply.
 pub(super) const TIMEOUT_TICKS: u64 = 24;
 
-/// The longest way of an ordinary message.
+/// Maximum latency of an ordinary message.
 pub(super) const LATENCY_MAX: u64 = 3;
 
-/// How much later than its time-out a message arrives that was overtaken.
+/// Maximum delay of a reordered message after its sender's timeout.
 pub(super) const OVERTAKEN_MAX: u64 = 300;
 
-/// The longest time for which a process is cut off or the store has no leader.
+/// Maximum duration of a network partition or of a store without a leader.
 const CUT_MAX: u64 = 300;
 
-/// A pause that every lease survives, if it was young.
+/// Maximum duration of a short pause, which a fresh lease survives.
 const PAUSE_SHORT_MAX: u64 = 100;
 
-/// A pause that no lease survives.
+/// Duration of a long pause, which no lease survives.
 const PAUSE_LONG: (u64, u64) = (320, 900);
 
-/// How far a clock steps.
+/// Maximum step of a clock.
 pub(super) const CLOCK_STEP_MAX: u64 = 2_000;
 
-/// What a server takes at most of one transaction while it takes less than it said: what it takes
-/// always is that many operations, and by chance up to that many more.
+/// Transaction limit while the server accepts less than it stated: this many operations are always
+/// accepted, and up to this many more at random.
 const SMALL_TXN: (u64, u64) = (2, 10);
 
-/// The question that the second copy of a message answers: nobody's.
+/// Exchange number of the duplicate of a message; no process waits for its reply.
 const COPY: u64 = u64::MAX;
 
-/// Where dice are cast.
+/// The dice to roll.
 #[derive(Clone, Copy)]
 pub(super) enum Roll {
     Message = 0,
@@ -53,7 +53,7 @@ pub(super) enum Roll {
 }
 
 impl World {
-    /// Casts the dice for a process. What comes of it is counted where it changes something.
+    /// Rolls the dice for a process. The fault is counted where it changes something.
     pub(super) fn roll(&mut self, process: u32, roll: Roll) -> Option<FaultKind> {
         if !self.is_faulty() {
             return None;
@@ -74,7 +74,7 @@ impl World {
             shared.say(|| format!("p{process} spared {} (number {number:x})", kind.name()));
             return None;
         }
-        // Until then such a world is held to every rule.
+        // Before the last quarter, the simulation is checked against every rule.
         if !kind.suspends().is_empty() && !self.is_late() {
             return None;
         }
@@ -85,7 +85,7 @@ impl World {
         Some(kind)
     }
 
-    /// Counts a fault that has changed something just now, and suspends the rules that it breaks.
+    /// Counts a fault that has just changed something, and suspends the rules that it violates.
     pub(super) fn felt(&mut self, kind: FaultKind) {
         self.tally.count(kind);
         if !kind.suspends().is_empty() {
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// Whether a world is so far that a kind may happen which suspends rules.
+    /// Returns whether faults that suspend rules may be injected.
     fn is_late(&self) -> bool {
         self.shared.borrow().ops >= self.plan.operations / 4 * 3
     }
@@ -102,18 +102,19 @@ impl World {
         self.processes[process as usize].luck.below(bound)
     }
 
-    /// Whether somebody waits for the answer to this question.
+    /// Returns whether the process waits for the reply to this request.
     fn waits(&self, who: Sender) -> bool {
         let it = &self.processes[who.process as usize];
         (it.life, it.exchange) == (who.life, who.exchange) && it.program.is_some()
     }
 
-    /// Whether somebody waits for the answer and nothing keeps it from arriving.
+    /// Returns whether the process waits for the reply and is not partitioned.
     pub(super) fn hears(&self, who: Sender) -> bool {
         self.waits(who) && self.processes[who.process as usize].replies_cut_until <= self.now
     }
 
-    /// Whether what a process sends is lost. The first message that a cut costs makes it a fault.
+    /// Returns whether a request of the process is lost. A partition counts as a fault when it
+    /// loses its first message.
     fn cuts_request(&mut self, process: u32) -> bool {
         let it = &mut self.processes[process as usize];
         let cut = it.requests_cut_until > self.now;
@@ -123,7 +124,7 @@ impl World {
         cut
     }
 
-    /// The same for what it would be told.
+    /// Returns whether a reply to the process is lost.
     fn cuts_reply(&mut self, to: Sender) -> bool {
         let waits = self.waits(to);
         let it = &mut self.processes[to.process as usize];
@@ -134,7 +135,7 @@ impl World {
         cut
     }
 
-    /// Whether there is no leader. The first answer that this costs makes it a fault.
+    /// Returns whether there is no leader. This counts as a fault when it fails its first request.
     fn is_leaderless(&mut self, asked_by: Sender) -> bool {
         let leaderless = self.leaderless_until > self.now;
         if leaderless && self.hears(asked_by) && std::mem::take(&mut self.leader_lost) {
@@ -148,12 +149,12 @@ impl World {
         Sender { process, life: it.life, exchange: it.exchange, doubled: false }
     }
 
-    /// Takes what a process asks for, and sends it on its way.
+    /// Takes the request of a process and sends it.
     pub(super) fn send(&mut self, process: u32, ask: Ask) {
         let from = self.sender(process);
         match ask {
             Ask::Wait(ticks) => {
-                let tell = What::Tell { to: from, reply: Reply::Waited, damaged: false };
+                let tell = What::Reply { to: from, reply: Reply::Waited, damaged: false };
                 self.schedule(ticks.max(1), process, tell);
             }
             Ask::Write(write) => self.send_results(from, write),
@@ -161,7 +162,7 @@ impl World {
                 let user_worker = self.processes[process as usize].user_worker.as_ref();
                 match user_worker.and_then(|user_worker| user_worker.result(&lease, &key)) {
                     Some(write) => self.send_results(from, write),
-                    None => self.lost_in_thought(),
+                    None => self.awaits_foreign_future(),
                 }
             }
             Ask::Read(reads) => self.send_request(from, Request::Read(reads)),
@@ -181,7 +182,7 @@ impl World {
         if self.cuts_request(process) {
             return self.time_out(from, &request);
         }
-        // A read that comes late or twice tells nobody anything.
+        // A late or duplicate read has no effect.
         let commits = matches!(request, Request::Commit(_));
         match fault {
             Some(FaultKind::MessageDrop) => {
@@ -189,11 +190,11 @@ impl World {
                 return self.time_out(from, &request);
             }
             Some(FaultKind::MessageDuplicate) => {
-                // It counts when the copy arrives.
+                // The fault is counted when the duplicate arrives.
                 let (op, request) = (op.clone(), request.clone());
                 let again = latency + 1 + self.luck(process, 2 * TIMEOUT_TICKS);
                 from.doubled = true;
-                // A transport answers what was asked once; the other reply finds nobody.
+                // The transport delivers one reply; that to the duplicate is dropped.
                 let from = Sender { exchange: COPY, ..from };
                 self.schedule(again, process, What::Arrive { from, op, request });
             }
@@ -212,12 +213,13 @@ impl World {
             }
             Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
             Some(FaultKind::PastLifeReply) if commits => {
-                // It counts when it arrives, if its process lives again by then.
+                // The fault is counted when the message arrives, if its process was restarted by
+                // then.
                 let late = self.crash(process) + 1 + self.luck(process, TIMEOUT_TICKS);
                 return self.schedule(late, process, What::Arrive { from, op, request });
             }
             Some(FaultKind::PastLifeReply) | None => {}
-            Some(kind) => self.befall(kind, process),
+            Some(kind) => self.apply_to_process(kind, process),
         }
         if latency == 0 {
             self.arrive(from, op, request);
@@ -231,8 +233,8 @@ impl World {
         self.crash(process);
     }
 
-    /// What happens to a process beside its message.
-    fn befall(&mut self, kind: FaultKind, process: u32) {
+    /// Applies a fault that affects the process and not its message.
+    fn apply_to_process(&mut self, kind: FaultKind, process: u32) {
         let until = self.now + 1 + self.luck(process, CUT_MAX);
         let it = &mut self.processes[process as usize];
         match kind {
@@ -266,7 +268,7 @@ impl World {
                     self.felt(kind);
                 }
             }
-            other => unreachable!("{} does not befall a process", other.name()),
+            other => unreachable!("{} does not affect a process", other.name()),
         }
     }
 
@@ -277,7 +279,7 @@ impl World {
         clock.offset += sign * step;
     }
 
-    /// The process will be told that nobody knows.
+    /// Schedules a timeout reply with an unknown outcome.
     fn time_out(&mut self, to: Sender, request: &Request) {
         let reply = match request {
             Request::Read(_) => Reply::Read(Err(transient("no reply to a read"))),
@@ -285,13 +287,13 @@ impl World {
                 Reply::Committed(txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect())
             }
         };
-        self.schedule(TIMEOUT_TICKS, to.process, What::Tell { to, reply, damaged: false });
+        self.schedule(TIMEOUT_TICKS, to.process, What::Reply { to, reply, damaged: false });
     }
 
     fn send_results(&mut self, from: Sender, write: SinkWrite) {
         let process = from.process;
         let latency = self.latency(process).max(1);
-        let lost = What::Tell { to: from, reply: Reply::Written(None), damaged: false };
+        let lost = What::Reply { to: from, reply: Reply::Written(None), damaged: false };
         let fault = self.roll(process, Roll::Message);
         if self.cuts_request(process) {
             return self.schedule(TIMEOUT_TICKS, process, lost);
@@ -319,12 +321,12 @@ impl World {
             }
             Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
             Some(FaultKind::PastLifeReply) | None => {}
-            Some(kind) => self.befall(kind, process),
+            Some(kind) => self.apply_to_process(kind, process),
         }
         self.schedule(latency, process, What::Sink { from, write });
     }
 
-    /// Results reach the sink, from whomever.
+    /// Delivers results to the sink.
     pub(super) fn sink(&mut self, from: Sender, write: SinkWrite) {
         self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
         let SinkWrite { run, keys, shard, grant, fence } = write;
@@ -336,7 +338,7 @@ impl World {
             let judged = !oracle.is_suspended(Rule::SinkOrder);
             let (mut taken, mut crossed) = (true, false);
             for key in keys.0..keys.1 {
-                // By the order of the grants, which the sink does not know.
+                // By the order of grants, which is unknown to the sink.
                 let stale = grant < oracle.sink.cell(run, key).grant;
                 let fate = match &mut self.user_sink {
                     Some(sink) => {
@@ -357,7 +359,7 @@ impl World {
                 taken &= fate == Taken::Accepted;
                 crossed |= fate == Taken::Crossed || stale && fate == Taken::Accepted;
             }
-            let why = "the sink met a fence that it cannot order";
+            let why = "the sink received fences that do not follow the order of grants";
             let verdict = oracle.require(!crossed, Rule::SinkOrder, why);
             shared.note(u64::from(keys.0) << 32 | u64::from(keys.1), fence << 1 | u64::from(taken));
             shared.say(|| {
@@ -371,10 +373,10 @@ impl World {
         let cut = self.cuts_reply(from);
         let (after, taken) = if cut { (TIMEOUT_TICKS, None) } else { (after, Some(taken)) };
         let reply = Reply::Written(taken);
-        self.schedule(after, from.process, What::Tell { to: from, reply, damaged: false });
+        self.schedule(after, from.process, What::Reply { to: from, reply, damaged: false });
     }
 
-    /// A request reaches the store.
+    /// Delivers a request to the store.
     pub(super) fn arrive(&mut self, from: Sender, op: Option<Rc<Op>>, request: Request) {
         if let Some(op) = &op {
             self.shared.borrow_mut().oracle.count_stale(op);
@@ -402,7 +404,7 @@ impl World {
         if after == 0 && is_current && !is_paused && !damaged {
             self.at_once = Some(reply);
         } else {
-            self.schedule(after, to.process, What::Tell { to, reply, damaged });
+            self.schedule(after, to.process, What::Reply { to, reply, damaged });
         }
     }
 
@@ -411,9 +413,10 @@ impl World {
             let failed = Reply::Read(Err(transient("there is no leader")));
             return self.reply(from, failed, false);
         }
-        // What nobody hears is no fault.
+        // A fault without an observer is not counted.
         let fault = self.roll(from.process, Roll::Read).filter(|_| self.hears(from));
-        // One value is read as it is now; only a range is read at a revision that may be gone.
+        // A single value is read at the latest revision; only a range is read at a revision that
+        // may be compacted.
         let in_pages = |read: &Read| matches!(read, Read::Scan { .. } | Read::ScanFirst { .. });
         let fault =
             fault.filter(|kind| *kind != FaultKind::Compaction || reads.iter().any(in_pages));
@@ -427,7 +430,7 @@ impl World {
             Some(kind) => self.damage(kind, from.process, reads, &mut answers),
             None => false,
         } | self.shows_torn(from, reads, &answers);
-        // Of an old run there may be no shards yet, and then nobody looks at the torn one.
+        // An older run head may have no shards yet; then the torn shard is not read.
         let damaged = damaged && fault != Some(FaultKind::OldVersionRead);
         self.damaged_reads += u64::from(damaged);
         if let Some(bug) = self.plan.bug {
@@ -445,7 +448,8 @@ impl World {
         let (leaderless, hears) = (self.is_leaderless(from), self.hears(from));
         self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
         let room = SMALL_TXN.0 + self.luck(process, SMALL_TXN.1);
-        // A refusal says that nothing will happen, which no transport may say of one copy of two.
+        // A refusal means that the transaction will never be applied, which no transport can say
+        // about one of two copies.
         let refuses = fault.filter(|_| !from.doubled);
         let unsure = leaderless || fault == Some(FaultKind::FsyncError);
         let (mut applied, mut refused_some) = (false, false);
@@ -456,7 +460,7 @@ impl World {
                 outcomes.push(Err(refusal(why)));
                 continue;
             }
-            // Whether it is on the disk is for chance to say, and nobody is told.
+            // Durability is decided at random and not reported.
             let lost = unsure && self.luck(process, 2) == 0;
             let outcome = if lost { None } else { self.apply(from, op.as_deref(), txn, fault) };
             applied |= matches!(outcome, Some(Ok(CommitOutcome::Applied { .. })));
@@ -491,14 +495,14 @@ impl World {
         }
     }
 
-    /// Whether the process that sent something died since and lives again.
+    /// Returns whether the sender was killed and restarted since.
     fn is_past_life(&self, who: Sender) -> bool {
         let process = &self.processes[who.process as usize];
         let reborn = process.life != who.life && process.program.is_some();
         reborn && self.is_faulty() && self.plan.faults.has(FaultKind::PastLifeReply)
     }
 
-    /// Applies one transaction, if nothing stands against it, and lets the oracle hear of it.
+    /// Applies one transaction if it has no conflict, and informs the oracle.
     fn apply(
         &mut self,
         from: Sender,
@@ -533,7 +537,8 @@ impl World {
     }
 }
 
-/// Why a store that has no room, or takes less than it said, refuses `txn`, if it does.
+/// Returns the reason to refuse `txn`, if the disk is full or the transaction exceeds the reduced
+/// limit.
 fn refused(kind: FaultKind, txn: &Txn, room: u64) -> Option<StoreRefusal> {
     match kind {
         FaultKind::DiskFull => {
@@ -553,6 +558,6 @@ pub(super) fn transient(message: &str) -> InfraError {
 }
 
 pub(super) fn refusal(why: StoreRefusal) -> InfraError {
-    let message = "told to refuse".to_owned();
+    let message = "refused by an injected fault".to_owned();
     InfraError::Refused { operation: "simulated store", why, message }
 }

@@ -1,10 +1,10 @@
-//! The program of a simulated worker: claim, restore, write results, checkpoint, complete; and in
-//! between everything else that a worker can do.
+//! The simulated worker: claims shards, restores cursors, writes results, checkpoints and
+//! completes, and calls every other worker operation in between.
 //!
-//! A worker is honest about its work: it writes results before it moves the cursor past them, it
-//! claims no key that it did not do, and a source that sent an offer does nothing but renew until
-//! its withdrawal is acknowledged. It is not honest about its leases: having been told that it lost
-//! one, it goes on now and then as a zombie, which is what fences are for.
+//! A worker is correct about its work: it writes results before it moves the cursor past them,
+//! reports no key that it did not process, and after sending an offer only renews until its
+//! withdrawal is acknowledged. It is deliberately incorrect about its leases: after losing one, it
+//! sometimes continues as a zombie, which fences must stop.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{LogicalTime, OpId, WorkerId};
@@ -26,32 +26,32 @@ use super::port::{SimStore, SinkWrite};
 use super::queries::carried;
 use super::random::mix;
 
-/// Shards that a worker works on at a time.
+/// Maximum number of shards held at a time.
 const HELD_MAX: usize = 3;
 
-/// Every so many operations one is sent with the id of the one before, mostly another operation or
-/// the same with another payload.
+/// One operation in this many reuses the id of the one before, mostly for another operation or
+/// another payload.
 const REUSED_ONE_IN: u64 = 48;
 
-/// Every so many misplaced checkpoints are replaced by something that nobody may present at all.
+/// One misplaced checkpoint in this many is replaced by malformed input.
 const MALFORMED_ONE_IN: u64 = 2;
 
-/// Every so many offers one may stand for longer than the kernel allows.
+/// One offer in this many may exceed the maximum duration.
 const LONG_OFFER_ONE_IN: u64 = 16;
 
-/// Keys that a worker does between two checkpoints, at most.
+/// Maximum number of keys between two checkpoints.
 const BATCH_MAX: u64 = 8;
 
-/// How often a worker sends an operation again that may have happened.
+/// Maximum attempts of an operation whose outcome is unknown.
 const TRIES_MAX: u32 = 4;
 
-/// Ticks that a worker waits between two steps, at most.
+/// Maximum ticks between two steps.
 const IDLE_TICKS: u64 = 25;
 
-/// Ticks that a worker waits when it found nothing to do.
+/// Ticks to wait when there is no work.
 const NOTHING_TICKS: u64 = 60;
 
-/// What a worker does under a lease that it was told to have lost, before it believes it.
+/// Maximum operations under a lease after its loss was reported.
 const ZOMBIE_STEPS_MAX: u64 = 8;
 
 /// The coordinator of a simulated process.
@@ -64,21 +64,21 @@ pub(super) struct Held {
     pub(super) lease_ref: LeaseRef,
     run: u32,
     pub(super) range: (u32, u32),
-    /// The first key whose result the sink has not taken.
+    /// The first key that the sink has not accepted.
     worked: u32,
-    /// The position of the last checkpoint that was acknowledged.
+    /// The position of the last acknowledged checkpoint.
     done: u32,
     /// Operations under this lease.
     sequence: u64,
-    /// The id of the last one, which another may be sent with.
+    /// The id of the last operation, which may be reused.
     last_id: Option<OpId>,
     /// The offer that was sent and not withdrawn.
     frozen: Option<Terms>,
     /// The id of the last offer.
     offered_by: OpId,
-    /// Present once the worker was told that it lost the lease: what it still does under it.
+    /// Remaining operations as a zombie, once the loss of the lease was reported.
     zombie: Option<u64>,
-    /// What an administrator asked last.
+    /// The last requested action of an administrator.
     requested: Option<ShardAction>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Works for as long as the process lives.
+    /// Runs until the process is killed.
     pub(super) async fn live(mut self) {
         self.register().await;
         let forgets = self.cx.shared.borrow().bug.is_some_and(Bug::shows);
@@ -125,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// Without faults a worker only works.
+    /// Only processes shards once faults are over.
     async fn calm_step(&mut self) {
         self.held.retain(|held| held.zombie.is_none());
         if let Some(place) = self.held.iter().position(|held| held.frozen.is_some()) {
@@ -150,7 +150,7 @@ impl Worker {
             };
         }
         if let Some(action) = self.held[place].requested.take().filter(|_| roll < 40) {
-            return self.obey(place, action).await;
+            return self.perform(place, action).await;
         }
         match roll {
             0..42 => self.work(place).await,
@@ -164,7 +164,7 @@ impl Worker {
             60 => self.misplace(place).await,
             61 => self.withdraw(place).await,
             62 => self.probe_other_tenant(place).await,
-            _ => self.listen().await,
+            _ => self.list_workers().await,
         }
     }
 
@@ -184,7 +184,7 @@ impl Worker {
         self.cx.end_plain(&op, &result);
     }
 
-    async fn listen(&mut self) {
+    async fn list_workers(&mut self) {
         let op = self.cx.begin(Draft::new(Verb::ListWorkers));
         let mut workers = Vec::new();
         let result = self.handle.list_workers_into(op.now, self.cx.tenant_id, &mut workers).await;
@@ -194,7 +194,7 @@ impl Worker {
             self.cx.judge(|oracle| oracle.check_listed_workers(&op, &workers));
         }
         for WorkerEntry { worker, state, expires_at } in workers {
-            self.cx.hear(&[worker.as_raw(), state as u64, expires_at.as_raw()]);
+            self.cx.hash_values(&[worker.as_raw(), state as u64, expires_at.as_raw()]);
         }
     }
 
@@ -220,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// Asks for one shard of a run, whoever holds it.
+    /// Acquires a random shard of a run, whether it is held or not.
     async fn acquire_any(&mut self) {
         let Some((run, target)) = self.any_shard() else { return };
         let op = self.cx.begin(Draft::about(Verb::Acquire, target, OpId::from_raw(0)));
@@ -246,7 +246,7 @@ impl Worker {
         Some((facts.run, LeaseRef::to(shard, facts.key)))
     }
 
-    /// Accepts an offer; whether there was one.
+    /// Accepts a posted offer. Returns whether there was one.
     async fn accept_posted(&mut self) -> bool {
         let Some(Posted { target, run, terms }) = self.cx.noticed() else { return false };
         let said = Said { terms: Some(terms), ..Said::default() };
@@ -265,7 +265,7 @@ impl Worker {
         true
     }
 
-    /// Does the next keys, and records that, mostly.
+    /// Processes the next keys, and mostly checkpoints them.
     async fn work(&mut self, place: usize) {
         let held = &self.held[place];
         let (from, end) = (held.worked, held.range.1);
@@ -291,7 +291,7 @@ impl Worker {
         }
     }
 
-    /// Sends results again, and a checkpoint that is not where the worker is.
+    /// Sends results again, and a checkpoint at a wrong position.
     async fn misplace(&mut self, place: usize) {
         let (low, high) = self.held[place].range;
         let at = low + self.cx.below(u64::from(high - low) + 8) as u32;
@@ -312,7 +312,7 @@ impl Worker {
                 }
             }
         }
-        // Who lost the shard may have forgotten it, and another may stand in its place.
+        // The shard may have been dropped, and another one may have its place.
         if self.held.get(place).is_none_or(|held| held.lease_ref.grant != grant) {
             return;
         }
@@ -349,8 +349,8 @@ impl Worker {
         ending
     }
 
-    /// Does what an administrator asks.
-    async fn obey(&mut self, place: usize, action: ShardAction) {
+    /// Performs the action that an administrator requested.
+    async fn perform(&mut self, place: usize, action: ShardAction) {
         match action {
             ShardAction::Split(at) => {
                 let at = at.and_then(|at| keys(&self.cx).number(at.as_bytes()));
@@ -359,7 +359,7 @@ impl Worker {
             ShardAction::Release => self.release(place).await,
             ShardAction::HandOff(to) => self.offer(place, to.map(|to| to.as_raw())).await,
             ShardAction::Withdraw => self.withdraw(place).await,
-            other => unreachable!("no administrator asks to {}", other.label()),
+            other => unreachable!("no simulated administrator requests {}", other.label()),
         }
     }
 
@@ -401,7 +401,7 @@ impl Worker {
                     self.cx.judge(|oracle| oracle.renewed(lease, until, result));
                 }
                 self.cx.judge(|oracle| oracle.was_shown(&op, renewed.request.as_ref()));
-                self.cx.hear(&[renewed.new_deadline.as_raw()]);
+                self.cx.hash_values(&[renewed.new_deadline.as_raw()]);
                 self.prolong(place, renewed.new_deadline);
                 self.held[place].requested(renewed.request);
             }
@@ -433,7 +433,7 @@ impl Worker {
         });
         let answers: Vec<Renewal> = answers.collect();
         for answer in &answers {
-            self.cx.hear(&[match answer {
+            self.cx.hash_values(&[match answer {
                 Renewal::Until(deadline, _) => *deadline,
                 Renewal::Not(_, label) => label.code(),
             }]);
@@ -465,7 +465,7 @@ impl Worker {
                 Ending::Failed { .. } | Ending::Refused => break,
             }
         }
-        self.drop_or_haunt(place);
+        self.drop_or_keep(place);
     }
 
     async fn park(&mut self, place: usize) {
@@ -484,33 +484,34 @@ impl Worker {
                 Ending::Failed { .. } | Ending::Refused => break,
             }
         }
-        self.drop_or_haunt(place);
+        self.drop_or_keep(place);
     }
 
     async fn offer(&mut self, place: usize, to: Option<u64>) {
         let destination = to.unwrap_or_else(|| self.any_worker());
         let op_id = self.next_op_id(place);
         let held = &mut self.held[place];
-        // Of its own even if the operation's id is not.
+        // The handoff id is new even if the operation id is reused.
         held.sequence += 1;
         let handoff = mix(held.lease.token().as_raw() ^ mix(held.sequence)) >> 1;
         let lease = self.cx.shared.borrow().oracle.runs[held.run as usize].lease;
-        // Mostly within bounds; now and then longer than an offer may stand.
+        // Mostly within bounds; sometimes longer than an offer may be open.
         let longest = if self.cx.one_in(LONG_OFFER_ONE_IN) { 8 * lease } else { 2 * lease };
         let until = self.cx.now().as_raw() + 1 + self.cx.below(longest);
         let terms = Terms { handoff, destination, until };
-        // From the moment it sends the offer a source is frozen.
+        // The source is frozen from the moment it sends the offer.
         (held.frozen, held.offered_by) = (Some(terms), op_id);
         if self.send_offer(place, terms, op_id).await == Ending::Refused {
-            // Nothing of it is on the way: a refusal is final.
+            // No attempt is in flight: the rejection is final.
             self.held[place].frozen = None;
             self.lost(place);
         }
     }
 
-    /// The same offer once more: a reply may have been lost. Now and then under another id, which
-    /// is the same offer still. A refusal is final for this one and not for the one before, which
-    /// may be on its way: the source stays frozen until a withdrawal is acknowledged.
+    /// Sends the same offer again, because a reply may have been lost; sometimes under another
+    /// operation id, which is still the same offer. A rejection is final for this attempt but not
+    /// for the one before, which may be in flight: the source stays frozen until a withdrawal is
+    /// acknowledged.
     async fn offer_again(&mut self, place: usize) {
         let Some(terms) = self.held[place].frozen else { return };
         let same = self.held[place].offered_by;
@@ -560,8 +561,8 @@ impl Worker {
         }
     }
 
-    /// Forgets a shard that was given back, or goes on as if nothing had happened.
-    fn drop_or_haunt(&mut self, place: usize) {
+    /// Drops a shard that was given up, or keeps it as a zombie.
+    fn drop_or_keep(&mut self, place: usize) {
         if self.cx.one_in(8) {
             self.lost(place);
         } else {
@@ -569,14 +570,14 @@ impl Worker {
         }
     }
 
-    /// What the holder does when it is refused.
+    /// Handles a rejected operation of the lease holder.
     pub(super) fn maybe_lost(&mut self, place: usize, ending: Ending) {
         if ending == Ending::Refused {
             self.lost(place);
         }
     }
 
-    /// It was told that the lease is lost: it may not believe that at once.
+    /// Handles a lost lease: the worker may continue as a zombie for a while.
     fn lost(&mut self, place: usize) {
         let Some(held) = self.held.get_mut(place) else { return };
         let steps = match held.zombie {
@@ -589,7 +590,7 @@ impl Worker {
         }
     }
 
-    /// An id for the next operation: a new one, or now and then the last one again.
+    /// Returns the id of the next operation: a new one, or sometimes the previous one again.
     pub(super) fn next_op_id(&mut self, place: usize) -> OpId {
         let last = self.held[place].last_id;
         let again = last.filter(|_| self.cx.phase() == Phase::Faulty);
@@ -599,7 +600,7 @@ impl Worker {
         }
     }
 
-    /// An id that no other operation has.
+    /// Returns an id that no other operation has.
     pub(super) fn new_op_id(&mut self, place: usize) -> OpId {
         let held = &mut self.held[place];
         held.sequence += 1;
@@ -618,7 +619,7 @@ impl Held {
         self.requested = request.map(|request| request.action().clone());
     }
 
-    /// Where a split may cut: behind what is done, before the end.
+    /// Returns where a split may cut: after the cursor, before the end.
     pub(super) const fn open(&self) -> (u32, u32) {
         (self.worked, self.range.1)
     }
@@ -627,13 +628,13 @@ impl Held {
         self.done
     }
 
-    /// What was cut off is not ours any more.
+    /// Removes the part that was split off.
     pub(super) const fn shrink(&mut self, end: u32) {
         self.range.1 = end;
     }
 }
 
-/// What a worker makes of a grant.
+/// Checks a grant and returns the held shard.
 fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> Option<Held> {
     let AcquireResultView { lease, snapshot, attempts, .. } = view;
     let keys = keys(cx);
@@ -641,7 +642,8 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
     let (from, to) = (keys.number(spec.start), keys.number(spec.end));
     let done = cursor.last_key().map_or(from, |key| Some(keys.number(key)? + 1));
     let shard = cx.find(lease.key());
-    // Who was shown an old version may have made two grants; the lease is of one of them.
+    // A worker that read an old version may have committed two grants; the lease belongs to one of
+    // them.
     let of_shard = op.granted.get().filter(|granted| granted.key == lease.key());
     let known = of_shard.map(|granted| granted.grant).or_else(|| cx.holder(shard?));
     let result = Granted {
@@ -658,7 +660,7 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
     cx.judge(|oracle| oracle.granted(op, result));
     let (first, last) = (u64::from(result.range.0), u64::from(result.range.1));
     let rest = [u64::from(result.done), u64::from(result.attempts)];
-    cx.hear(&[result.fence, result.deadline, first, last, rest[0], rest[1]]);
+    cx.hash_values(&[result.fence, result.deadline, first, last, rest[0], rest[1]]);
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
     let (fence, token) = (result.fence, lease.token().as_raw());
     let lease_ref = LeaseRef { shard, key: lease.key(), grant: result.grant, fence, token };
@@ -684,7 +686,8 @@ pub(super) fn keys(cx: &Cx) -> std::rc::Rc<Keyspace> {
     std::rc::Rc::clone(&cx.shared.borrow().oracle.keys)
 }
 
-/// A cursor behind the keys before `to`; nowhere, which no checkpoint may be, is the first key.
+/// Returns the cursor after the keys before `to`. A cursor before the first key is invalid in a
+/// checkpoint, so position zero gives the first key.
 pub(super) fn cursor_at(keys: &Keyspace, to: u32) -> CursorUpdate<'_> {
     let last = keys.key(to.saturating_sub(1));
     CursorUpdate::new(last, &last[last.len() - 1..])

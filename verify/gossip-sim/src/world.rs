@@ -1,9 +1,9 @@
-//! A world: processes, a store, a sink, the messages between them, and the time.
+//! The simulation: processes, store, sink, messages in flight, and time.
 //!
-//! The world takes the next event, lets it happen, and looks at what the process it woke asks for
-//! next. There is one queue; events at one instant happen in the order of their processes, so what
-//! one tenant does never changes the order of another's. Nothing here knows a rule: the oracle
-//! listens, and the world stops when it objects.
+//! The simulator takes the next event, applies it, polls the process that it wakes, and schedules
+//! the next request of that process. There is one queue. Events at the same instant are ordered by
+//! process, so that one tenant never changes the order of another's events. Rules are checked by
+//! the oracle only; the simulation stops at the first violation.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -35,118 +35,119 @@ use super::report::{Coverage, Failure, Report};
 use super::user_worker::{ResultSink, Trial};
 use super::worker::Handle;
 
-/// Shards one tenant may have, small enough to be met.
+/// Shard quota of a tenant, small enough to be reached.
 pub(super) const SHARDS_PER_TENANT: u32 = 48;
 
-/// The longest lease of a run, in ticks.
+/// Maximum lease duration of a run in ticks.
 pub(super) const LEASE_TICKS_MAX: u64 = 300;
 
 /// Ticks within which everything must finish after the last fault: twenty of the longest leases. An
-/// offer may have to run out (four leases) and then a lease, a torn value to be repaired (one), a
-/// shard may be parked and unparked, and then a few hundred keys are done by a few workers. The
-/// longest seen took 2,594.
+/// offer may have to expire (four leases) and then a lease, a torn value to be repaired (one), a
+/// shard may be parked and unparked, and then a few workers process a few hundred keys. The maximum
+/// seen was 2,594.
 pub(super) const CALM_TICKS_MAX: u64 = 20 * LEASE_TICKS_MAX;
 
-/// Processes whose memory of checked values a thread that plays worlds has: as many as a usual
-/// world has workers.
+/// Number of processes whose verified values a simulator thread caches: the workers of a typical
+/// simulation.
 const PROCESSES_REMEMBERED: usize = 8;
 
 /// A simulated process between two events.
 pub(super) struct Process {
     pub(super) tenant: u32,
     pub(super) role: Role,
-    /// The name that it goes by.
+    /// Its worker id.
     pub(super) name: u64,
-    /// How often it was started.
+    /// Number of starts.
     pub(super) life: u32,
     pub(super) program: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Present if the program is somebody else's.
+    /// Present for a user worker.
     pub(super) user_worker: Option<UserWorkerState>,
     pub(super) store: SimStore,
-    /// Of the question that it waits for.
+    /// Number of the pending request.
     pub(super) exchange: u64,
-    /// Events that were scheduled for it.
+    /// Number of events scheduled for it.
     pub(super) scheduled: u64,
     pub(super) paused_until: u64,
     pub(super) requests_cut_until: u64,
     pub(super) replies_cut_until: u64,
-    /// The cut that has cost no message yet.
+    /// The partition that has lost no message yet.
     pub(super) cut: Option<FaultKind>,
-    /// The pause that has held nothing up yet.
+    /// The pause that has delayed nothing yet.
     pub(super) pause: Option<FaultKind>,
-    /// Whether it died and keeps its name.
+    /// Whether it restarts with the same worker id.
     pub(super) keeps_name: bool,
-    /// Of the last chance for a fault: its die, then whatever the fault draws. Each chance has its
-    /// own below `fate`, so a kind that is switched off shifts nothing for the others.
+    /// Stream of the last fault opportunity: its die, and then the draws of the fault. Each
+    /// opportunity has its own substream of `fate`, so that a disabled kind does not shift the
+    /// others.
     pub(super) luck: Stream,
-    /// Never drawn from.
+    /// Parent of the substreams; never drawn from.
     pub(super) fate: Stream,
     pub(super) latency: Stream,
-    /// Chances for a fault that it had.
+    /// Number of fault opportunities.
     pub(super) chances: u64,
 }
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Worker,
     Admin,
-    /// Lives only while it shares another's name.
+    /// Runs only while it shares the id of another worker.
     Twin,
 }
 
-/// What a process sends to the store.
+/// A request to the store.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Read(Vec<Read>),
     Commit(Vec<Txn>),
 }
 
-/// Who sent something, and which of its questions it was.
+/// The sender of a request, and which of its requests it was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) process: u32,
     pub(super) life: u32,
     pub(super) exchange: u64,
-    /// Whether it arrives twice.
+    /// Whether the request is duplicated.
     pub(super) doubled: bool,
 }
 
-/// What happens.
+/// An event.
 #[derive(Debug)]
 pub(super) enum What {
     /// A request reaches the store.
     Arrive { from: Sender, op: Option<Rc<Op>>, request: Request },
     /// Results reach the sink.
     Sink { from: Sender, write: SinkWrite },
-    /// A reply reaches its process; `damaged` if it shows what was never stored.
-    Tell { to: Sender, reply: Reply, damaged: bool },
-    /// A process is started again.
+    /// A reply reaches its process; `damaged` if it contains a value that was never stored.
+    Reply { to: Sender, reply: Reply, damaged: bool },
+    /// A process is restarted.
     Start(u32),
-    /// A twin ends.
+    /// A twin stops.
     Stop(u32),
-    /// The store notices that a process is gone.
+    /// The store expires the keys of a dead process.
     Vanish { process: u32, life: u32 },
     /// A damaged value is repaired.
     Repair { key: Key, revision: u64 },
 }
 
-/// When something happens, and to whom. Their order is the order of the fields.
+/// The time and process of an event. The order of events is the order of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     at: u64,
     process: u32,
-    /// Of its process; no two are equal.
+    /// Number of the event for its process; unique.
     number: u64,
-    /// Where in [`Agenda::whats`] it stands what happens.
+    /// Index of the event's content in [`Agenda::whats`].
     place: u32,
 }
 
-/// What is going to happen. The queue moves small things about, and what happens stays in place.
+/// The event queue. The heap moves small entries, and the contents stay in place.
 #[derive(Debug, Default)]
 struct Agenda {
     queue: BinaryHeap<Reverse<Event>>,
-    /// Empty where `free` says so.
+    /// Empty at the indexes in `free`.
     whats: Vec<Option<What>>,
     free: Vec<u32>,
 }
@@ -155,7 +156,7 @@ impl Agenda {
     fn push(&mut self, at: u64, process: u32, number: u64, what: What) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.whats.push(None);
-            u32::try_from(self.whats.len() - 1).expect("few things are going to happen")
+            u32::try_from(self.whats.len() - 1).expect("there are few events")
         });
         self.whats[place as usize] = Some(what);
         self.queue.push(Reverse(Event { at, process, number, place }));
@@ -164,38 +165,38 @@ impl Agenda {
     fn pop(&mut self) -> Option<(u64, u32, What)> {
         let Reverse(Event { at, process, place, .. }) = self.queue.pop()?;
         self.free.push(place);
-        let what = self.whats[place as usize].take().expect("what happens stands until it does");
+        let what = self.whats[place as usize].take().expect("a queued event has its content");
         Some((at, process, what))
     }
 }
 
-/// Ticks after which a worker that returned is started again.
+/// Ticks after which a user worker that returned is restarted.
 const RETURNS_AFTER: u64 = 40;
 
-/// A world.
+/// A simulation.
 pub(super) struct World {
     pub(super) plan: Plan,
-    /// The worker that is tried; ours if absent.
+    /// The user worker; the simulator's own if absent.
     pub(super) trial: Option<Trial>,
     pub(super) user_sink: Option<Box<dyn ResultSink>>,
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) disk: Disk,
     pub(super) processes: Vec<Process>,
-    /// A worker is lent one. It may hold what another left in it, as one that was used before may.
+    /// Claim buffers. A reused one may hold old contents, as in production.
     pub(super) scratches: Pool<Box<AcquireScratch>>,
     pub(super) handles: Pool<Handle>,
     pub(super) dice: [Dice; 3],
     pub(super) tally: FaultTally,
-    /// The numbers of the faults that were injected.
+    /// Numbers of the injected faults.
     pub(super) injected: Vec<u64>,
     pub(super) leaderless_until: u64,
-    /// Whether the leader is gone and nobody has noticed yet.
+    /// Whether the leader is gone and no request has failed yet.
     pub(super) leader_lost: bool,
-    /// The reply to a question that was answered at once.
+    /// The reply to a request that was answered immediately.
     pub(super) at_once: Option<Reply>,
     pub(super) damaged_reads: u64,
     pub(super) torn: Vec<Torn>,
-    /// A panic that left what is shared borrowed, so that nobody could be told of it there.
+    /// A panic while the shared state was borrowed, so that it could not be recorded there.
     panic: Option<Violation>,
     agenda: Agenda,
     pub(super) now: u64,
@@ -267,7 +268,7 @@ impl World {
         world
     }
 
-    /// Writes what every tenant is allowed, as an operator does before anybody works.
+    /// Writes the quota of each tenant, as an operator does beforehand.
     fn allot(&mut self) {
         let tenants = self.shared.borrow().tenants.clone();
         for tenant in tenants {
@@ -277,14 +278,14 @@ impl World {
         }
     }
 
-    /// Lets everything happen, and answers what it came to.
+    /// Runs the simulation to its end and returns the report.
     ///
     /// # Errors
     ///
-    /// The rule that was broken, with the trace if the plan asks for one.
+    /// Returns the broken rule, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
         self.let_happen();
-        // Whoever held what is shared is gone by now.
+        // The borrower of the shared state is gone by now.
         if let Some(violation) = self.panic.take() {
             self.shared.borrow_mut().judge(Err(violation));
         }
@@ -292,12 +293,12 @@ impl World {
         self.report()
     }
 
-    /// Lets everything happen, and puts right in the end what is still torn.
+    /// Runs to the end, and repairs the torn values that are left.
     fn let_happen(&mut self) {
         self.let_happen_until(|_| false);
     }
 
-    /// The same, and stops when somebody says so.
+    /// Runs until `stop` returns true.
     pub(super) fn let_happen_until(&mut self, stop: impl Fn(&Self) -> bool) {
         while let Some((at, process, what)) = self.agenda.pop() {
             if self.plan.paired_until.is_some_and(|until| at >= until) {
@@ -310,12 +311,12 @@ impl World {
                 break;
             }
         }
-        // Programs may hold what they borrowed; nobody asks them any more.
+        // Programs may hold borrowed state, and are not polled any more.
         self.processes.iter_mut().for_each(|process| process.program = None);
         self.repair_all();
     }
 
-    /// Goes from one phase to the next; whether there is nothing more to see.
+    /// Advances the phase. Returns whether the simulation is over.
     fn is_over(&mut self) -> bool {
         if self.panic.is_some() {
             return true;
@@ -339,14 +340,14 @@ impl World {
                     return false;
                 }
                 self.calm_down();
-                // A world that nobody holds to finishing would only poll on.
+                // A simulation that need not finish would only poll until the limit.
                 self.shared.borrow().oracle.is_suspended(Rule::NeverFinishes)
             }
             (Phase::Calm, Some(since)) if !idle => {
                 let late = self.now - since > self.plan.calm_ticks;
                 if late {
                     let mut shared = self.shared.borrow_mut();
-                    let why = "shards are left long after the last fault";
+                    let why = "unfinished shards are left long after the last fault";
                     let verdict = shared.oracle.require(false, Rule::NeverFinishes, why);
                     shared.judge(verdict);
                 }
@@ -372,7 +373,7 @@ impl World {
         self.calm_since.is_none()
     }
 
-    /// Schedules something for or about a process.
+    /// Schedules an event for a process.
     pub(super) fn schedule(&mut self, after: u64, process: u32, what: What) {
         let counter = &mut self.processes[process as usize].scheduled;
         *counter += 1;
@@ -382,7 +383,7 @@ impl World {
 
     fn happen(&mut self, process: u32, what: What) {
         match what {
-            What::Tell { to, reply, damaged } => self.tell(to, reply, damaged),
+            What::Reply { to, reply, damaged } => self.receive_reply(to, reply, damaged),
             What::Arrive { from, op, request } => self.arrive(from, op, request),
             What::Sink { from, write } => self.sink(from, write),
             What::Start(process) => self.start(process),
@@ -395,10 +396,10 @@ impl World {
         self.shared.borrow_mut().note(u64::from(process), self.now);
     }
 
-    fn tell(&mut self, to: Sender, reply: Reply, damaged: bool) {
+    fn receive_reply(&mut self, to: Sender, reply: Reply, damaged: bool) {
         let now = self.now;
         let process = &mut self.processes[to.process as usize];
-        // A transport answers the life that asked, and no other.
+        // The transport delivers a reply only to the incarnation that sent the request.
         if process.life != to.life || process.exchange != to.exchange || process.program.is_none() {
             return;
         }
@@ -407,26 +408,28 @@ impl World {
             if let Some(kind) = process.pause.take() {
                 self.felt(kind);
             }
-            return self.schedule(after, to.process, What::Tell { to, reply, damaged });
+            return self.schedule(after, to.process, What::Reply { to, reply, damaged });
         }
         self.deliver(to.process, reply, damaged);
         self.poll(to.process);
     }
 
-    /// Lets a process go on, and takes what it asks for next; again if that is answered at once.
+    /// Polls a process and sends its next request; repeats if the reply is immediate.
     pub(super) fn poll(&mut self, number: u32) {
         loop {
             let Some(mut program) = self.processes[number as usize].program.take() else { return };
             self.brief(number);
             let mut context = Context::from_waker(Waker::noop());
             let polled = catch_unwind(AssertUnwindSafe(|| program.as_mut().poll(&mut context)));
-            self.hear(number);
+            self.read_messages(number);
             match polled {
                 Ok(Poll::Ready(())) => return self.schedule_return(number),
                 Ok(Poll::Pending) => {
                     let process = &mut self.processes[number as usize];
                     process.program = Some(program);
-                    let Some(asked) = process.store.asked() else { return self.lost_in_thought() };
+                    let Some(asked) = process.store.asked() else {
+                        return self.awaits_foreign_future();
+                    };
                     self.send(number, asked);
                 }
                 Err(panic) => return self.panicked(&crate::model::panic_message(&*panic)),
@@ -436,7 +439,7 @@ impl World {
         }
     }
 
-    /// Somebody starts a guest again that came to an end.
+    /// Schedules the restart of a user worker that returned.
     fn schedule_return(&mut self, number: u32) {
         let process = &self.processes[number as usize];
         if process.user_worker.is_some() && process.role == Role::Worker {
@@ -452,18 +455,18 @@ impl World {
         }
     }
 
-    /// Puts a reply where its process finds it.
+    /// Delivers a reply to its process.
     fn deliver(&mut self, number: u32, reply: Reply, damaged: bool) {
         let process = &mut self.processes[number as usize];
-        // Whoever answers twice finds that nobody waits any more.
+        // A second reply to the same request is dropped.
         process.exchange += 1;
         let mut shared = self.shared.borrow_mut();
-        shared.say(|| format!("p{number} is told {}", reply.summary()));
+        shared.say(|| format!("p{number} receives {}", reply.summary()));
         if let Some(op) = &shared.current[number as usize] {
             op.damaged.set(op.damaged.get() || damaged);
             op.unsure.set(op.unsure.get() || reply.is_unsure());
         }
-        process.store.tell(reply);
+        process.store.reply(reply);
     }
 
     fn report(self) -> Result<Report, Failure> {
@@ -498,7 +501,7 @@ impl World {
     }
 }
 
-/// What the keys of a process in one of its lives are bound to.
+/// Returns the number that the keys of a process are bound to, for one incarnation.
 pub(super) const fn bound_number(process: u32, life: u32) -> u32 {
     process << 20 | life & 0xF_FFFF
 }

@@ -1,4 +1,4 @@
-//! The command line of `simulate`: exit codes, the report, and words that it does not know.
+//! The command line of `simulate`: exit codes, the report, and invalid arguments.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ fn simulate(words: &[&str]) -> Output {
 #[rstest]
 #[case::without_faults(&["--seed", "7", "--ops", "2000", "--faults", "none"])]
 #[case::with_faults(&["--seed", "7", "--ops", "2000"])]
-fn a_world_that_holds_is_reported(#[case] words: &[&str]) {
+fn a_passing_simulation_is_reported(#[case] words: &[&str]) {
     let ran = simulate(words);
     let report = String::from_utf8(ran.stdout).expect("text");
     assert_eq!(ran.status.code(), Some(0), "{report}");
@@ -22,7 +22,7 @@ fn a_world_that_holds_is_reported(#[case] words: &[&str]) {
 }
 
 #[test]
-fn a_world_that_breaks_a_rule_fails_and_ends_with_its_replay() {
+fn a_failing_simulation_ends_with_its_reproduction_command() {
     let words = ["--seed", "5", "--ops", "600", "--faults", "none", "--bug", "CheckpointLost"];
     let ran = simulate(&words);
     let report = String::from_utf8(ran.stdout).expect("text");
@@ -35,7 +35,7 @@ fn a_world_that_breaks_a_rule_fails_and_ends_with_its_replay() {
 #[case::faults(&["--faults", "rain"])]
 #[case::number(&["--seed", "x"])]
 #[case::flag(&["--sed", "7"])]
-fn unknown_words_are_refused_with_the_usage(#[case] words: &[&str]) {
+fn invalid_arguments_are_rejected_with_the_usage(#[case] words: &[&str]) {
     let ran = simulate(words);
     let said = String::from_utf8(ran.stderr).expect("text");
     assert_eq!(ran.status.code(), Some(2), "{said}");

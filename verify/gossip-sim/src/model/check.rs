@@ -1,8 +1,8 @@
-//! Records held against the oracle, at every state.
+//! Checks of the records against the oracle's history, at every state.
 //!
-//! The first half asks what a user would ask, of effects alone: do the leaves tile the roots, was
-//! every key below a cursor handed to somebody. The second half asks whether the records are what
-//! was acknowledged, field by field, which finds a broken promise before it does harm.
+//! The first half checks effects alone: the leaves tile the roots, and every key below a cursor was
+//! assigned to a worker. The second half compares every field of the records with the acknowledged
+//! values, which finds a violation before it has an effect.
 
 use gossip_coordination::ShardStatus;
 
@@ -11,22 +11,22 @@ use super::state::{RunEntry, ShardEntry, State};
 use super::vocabulary::KeyNo;
 use super::world::World;
 
-/// How much is asked at every state.
+/// Which checks run at every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "effects alone, or the records too")]
 pub enum Strictness {
     /// Effects and coverage only.
     Effects,
-    /// Also that the records are what was acknowledged.
+    /// Also the stored records.
     Records,
 }
 
 impl World {
-    /// Holds the records of `state` against the oracle.
+    /// Checks the records of `state` against the oracle's history.
     ///
     /// # Errors
     ///
-    /// The rule that a record breaks.
+    /// Returns the rule that a record breaks.
     pub(super) fn check(&self, state: &State, strictness: Strictness) -> Result<(), Violation> {
         for entry in &state.shards {
             let run = self.runs.get(state.runs[usize::from(entry.tenant)].oracle);
@@ -48,16 +48,16 @@ impl World {
         let facts = self.kernel.facts(entry.record);
         let (start, done) = (facts.range.0, facts.done);
         let covered = run.is_covered((start, done.max(start)));
-        require(covered, Rule::LostKey, "a key below the cursor was handed to nobody")?;
+        require(covered, Rule::LostKey, "a key below the cursor was not assigned to a worker")?;
         let finished = facts.status != ShardStatus::Done || run.is_covered(facts.range);
-        require(finished, Rule::DoneUncovered, "a key of a shard that is done was left out")
+        require(finished, Rule::DoneUncovered, "a key of a completed shard was skipped")
     }
 
     fn check_tiling(&self, state: &State, entry: RunEntry, tenant: u8) -> Result<(), Violation> {
         let known = self.runs.get(entry.oracle);
         let facts = state.shards_of(tenant).map(|it| self.kernel.facts(it.record));
         let within = state.shards_of(tenant).count() <= self.config.shards_max;
-        require(within, Rule::Limit, "there are more shards than there may be")?;
+        require(within, Rule::Limit, "the shard quota was exceeded")?;
         let leaves = facts.filter(|facts| facts.status != ShardStatus::Split);
         let mut ranges: Vec<(KeyNo, KeyNo)> = leaves.map(|facts| facts.range).collect();
         ranges.sort_unstable();
@@ -75,21 +75,21 @@ impl World {
             && facts.lease == held
             && facts.fence == known.fence
             && facts.done == known.done;
-        require(same, Rule::Acknowledged, "a record is not what was acknowledged")?;
+        require(same, Rule::Acknowledged, "a record differs from the acknowledged values")?;
         let asked = known.request.map(|it| (u64::from(it.op_id), it.what, it.expires));
         let same = facts.request == asked;
-        require(same, Rule::Acknowledged, "another request is stored than was made")
+        require(same, Rule::Acknowledged, "the stored request is not the one that was sent")
     }
 
     fn check_run(&self, entry: RunEntry) -> Result<(), Violation> {
         let known = self.runs.get(entry.oracle);
         let stored = self.kernel.run_facts.get(entry.value as usize).and_then(|it| it.status());
         let same = stored == known.status;
-        require(same, Rule::Acknowledged, "a run is not what was acknowledged")
+        require(same, Rule::Acknowledged, "a run differs from the acknowledged values")
     }
 }
 
-/// Whether `parts`, in order, make up the ranges `roots`, which are in order and apart.
+/// Returns whether `parts`, in order, make up the ranges `roots`, which are ordered and disjoint.
 pub(super) fn tiles(parts: &[(KeyNo, KeyNo)], roots: &[(KeyNo, KeyNo)]) -> bool {
     let mut parts = parts.iter();
     let all = roots.iter().all(|(start, end)| {

@@ -1,15 +1,15 @@
-//! The worlds that are searched, each small enough to be searched to its end.
+//! The configurations that are searched, each small enough for an exhaustive search.
 //!
-//! Together they meet every operation with every outcome it can have (`coverage`). A world comes in
-//! two sizes: the short one is part of the tests, the other one of the campaign.
+//! Together they reach every outcome of every operation (`coverage`). A configuration has two
+//! sizes: the short one runs in the tests, the other in the campaign.
 
 use gossip_coordination::ParkReason;
 
 use super::vocabulary::{
-    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, RequestedAction, RunAct, Tick, Way,
+    Act, AdminAct, ClaimBy, Command, Cursor, KeyNo, LeaseRef, RequestedAction, RunAct, Tick,
 };
 
-/// How far a search goes.
+/// The size of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a search is part of the tests or of the campaign")]
 pub enum Scale {
@@ -19,21 +19,21 @@ pub enum Scale {
     Campaign,
 }
 
-/// A line of a menu: what a holder may send, and under which operation id.
+/// A line of a menu: an operation of a lease holder, and its operation id slot.
 ///
-/// Lines with one slot share an operation id, so one is a retry of the other with a changed
-/// payload. Slots from [`PREFILLED`] name the operations that were done before the search begins.
+/// Lines with the same slot share an operation id, so one is a retry of the other with a changed
+/// payload. Slots from [`PREFILLED`] on name operations of the setup.
 pub(super) type Line = (u8, Act);
 
-/// Slots from here on mean operations of the setup.
+/// The first slot for operations of the setup.
 pub(super) const PREFILLED: u8 = 100;
 
-/// A world to search.
+/// A configuration to search.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
     pub(super) tenants: u8,
     pub(super) workers: u8,
@@ -42,42 +42,42 @@ pub struct Config {
     pub(super) lease: u64,
     pub(super) retries: Option<u32>,
     pub(super) keys: KeyNo,
-    /// The first one is registered by the setup.
+    /// The setup registers the first one.
     pub(super) manifests: &'static [&'static [(KeyNo, KeyNo)]],
     pub(super) shards_max: usize,
     pub(super) menu: &'static [Line],
-    /// Different messages that a worker sends, over all its leases.
+    /// Maximum number of different messages of a worker, over all its leases.
     pub(super) sends: u8,
     pub(super) admin: &'static [(AdminAct, u16)],
     pub(super) run_acts: &'static [(RunAct, u16)],
-    /// Moves that may be accepted.
+    /// Handoffs that may be accepted.
     pub(super) handoffs: &'static [u8],
-    /// Nothing that raises a fence happens to a shard whose fence is there.
+    /// Maximum fence: a shard that has it is not granted, revoked or unparked.
     pub(super) fence_max: u8,
-    /// Whether machines' clocks differ by a tick.
+    /// Whether the clocks of machines differ by a tick.
     pub(super) skew: bool,
-    /// Whether the store sees owners' liveness keys.
+    /// Whether the store has liveness keys of owners.
     pub(super) evidence: bool,
-    /// Whether sending and arriving are two moves. Where they are one, a message is sent when it
-    /// first arrives, which only a worker's own discipline could tell apart.
+    /// Whether sending and arriving are two moves. If they are one, a message is sent when it first
+    /// arrives; only the order in which a worker sends could tell the difference.
     pub(super) sending_is_a_move: bool,
     /// Whether a worker numbers its operations anew under each lease.
     pub(super) ops_by_lease: bool,
-    /// Whether the run is there when the search begins.
+    /// Whether the run exists when the search begins.
     pub(super) run_exists: bool,
     /// Operations of the first worker before the search begins.
     pub(super) prefill: &'static [Act],
     /// Operations on the run before the search begins.
     pub(super) prefill_run: &'static [RunAct],
-    /// Whether shards are asked for that are not there.
+    /// Whether missing shards are acquired.
     pub(super) probes: bool,
-    /// Lines of the menu that the first lease's holder sent before the search begins, as bits.
+    /// Lines of the menu that the first lease holder sent before the search begins, as bits.
     pub(super) on_the_way: u32,
-    /// Whether workers keep to what they were told; others send anything at any time.
+    /// Whether workers follow the protocol; others send anything at any time.
     pub(super) honest: bool,
 }
 
-/// What most configurations have.
+/// The default values.
 const PLAIN: Config = Config {
     name: "",
     purpose: "",
@@ -108,8 +108,8 @@ const PLAIN: Config = Config {
 };
 
 impl Config {
-    /// The operation id of a line under `lease`. Ranges of ids do not meet: fences and slots are
-    /// below 20, workers below 4.
+    /// Returns the operation id of a line under `lease`. Ranges of ids are disjoint: fences and
+    /// slots are below 20, workers below 4.
     pub(super) fn op_id(&self, lease: LeaseRef, slot: u8) -> u16 {
         if slot >= PREFILLED {
             return 9_000 + u16::from(slot - PREFILLED);
@@ -118,7 +118,7 @@ impl Config {
         1_000 + u16::from(lease.worker) * 400 + fence * 20 + u16::from(slot)
     }
 
-    /// What happens before the search begins.
+    /// Returns the commands of the setup.
     pub(super) fn setup(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         if !self.run_exists {
@@ -131,7 +131,7 @@ impl Config {
             commands.extend(more.map(|(act, op_id)| run(*act, op_id)));
         }
         if !self.prefill.is_empty() {
-            let way = Way::Acquire { alive: false };
+            let way = ClaimBy::Acquire { alive: false };
             commands.push(Command::Claim { tenant: 0, shard: 0, worker: 0, way });
             let lease = LeaseRef { tenant: 0, shard: 0, worker: 0, fence: 2, from: 0 };
             let held = |(act, op_id)| Command::Held { tenant: 0, lease, act, op_id };
@@ -157,7 +157,7 @@ const fn residual(start: KeyNo, cut: KeyNo, end: KeyNo) -> Act {
     Act::Residual { start, cut, end }
 }
 
-/// Every configuration in one size.
+/// Returns every configuration in one size.
 #[must_use]
 pub fn configurations(scale: Scale) -> Vec<Config> {
     let short = scale == Scale::Short;
@@ -181,7 +181,7 @@ pub fn configurations(scale: Scale) -> Vec<Config> {
     ]
 }
 
-/// The configuration of that name.
+/// Returns the configuration of that name.
 #[must_use]
 pub fn configuration(name: &str, scale: Scale) -> Option<Config> {
     configurations(scale).into_iter().find(|config| config.name == name)
@@ -260,13 +260,13 @@ fn replay(short: bool) -> Config {
     }
 }
 
-/// The log holds sixteen operations: one split, and fifteen checkpoints. The next evicts the split,
-/// which must still be replayed, and then checkpoints, which must not.
+/// The log holds sixteen operations: one split and fifteen checkpoints. The next operation evicts
+/// the split, which must still be replayed, and then checkpoints, which must not.
 fn eviction(short: bool) -> Config {
     const AGAIN: Act = Act::Checkpoint(FIRST);
     Config {
         name: "eviction",
-        purpose: "a full log that forgets, and retries of what it forgot",
+        purpose: "a full log, and retries of evicted operations",
         prefill: const {
             &[
                 residual(0, 2, 3),
@@ -307,14 +307,14 @@ fn eviction(short: bool) -> Config {
 }
 
 /// The log holds a withdrawal and fifteen checkpoints. The next operation evicts the withdrawal.
-/// Then the withdrawn offer, which is still on its way, stands again, and a planned move may redo
-/// keys that the source has done since. Everything else must hold.
+/// Then the withdrawn offer, which is still in flight, can be opened again, and a handoff may redo
+/// keys that the source has done since. All other rules must hold.
 fn forgotten(short: bool) -> Config {
     const AGAIN: Act = Act::Checkpoint(FIRST);
     const OFFER: Act = offer(1, 1, 3, Cursor::Absent);
     Config {
         name: "forgotten",
-        purpose: "a withdrawn offer that arrives when the log has forgotten the withdrawal",
+        purpose: "a withdrawn offer that arrives after the log evicted the withdrawal",
         prefill: const {
             &[
                 OFFER,
@@ -413,7 +413,7 @@ fn attempts(short: bool) -> Config {
 fn handoff(short: bool) -> Config {
     Config {
         name: "handoff",
-        purpose: "one planned move: late offers, withdrawals, crashes, wrong destinations",
+        purpose: "one handoff: late offers, withdrawals, crashes, wrong destinations",
         workers: if short { 2 } else { 3 },
         ticks: if short { 3 } else { 4 },
         menu: const {
@@ -437,7 +437,7 @@ fn handoff(short: bool) -> Config {
 fn moves(short: bool) -> Config {
     Config {
         name: "moves",
-        purpose: "two planned moves, there and back, with everything a frozen source may try",
+        purpose: "two handoffs, there and back, with every operation of a frozen source",
         ticks: if short { 1 } else { 4 },
         menu: const {
             &[
@@ -459,7 +459,7 @@ fn moves(short: bool) -> Config {
         handoffs: &[1, 2],
         sends: 2,
         fence_max: 3,
-        // The short form merges the two, and lets a frozen source send what it should not.
+        // The short form merges the two, and lets a frozen source send forbidden operations.
         sending_is_a_move: !short,
         honest: !short,
         lease: if short { 1 } else { 2 },
@@ -470,7 +470,7 @@ fn moves(short: bool) -> Config {
 fn runs(short: bool) -> Config {
     Config {
         name: "runs",
-        purpose: "runs from their making to their deletion, with work going on",
+        purpose: "runs from creation to deletion, with concurrent work",
         ticks: if short { 1 } else { 2 },
         lease: 1,
         workers: 1,
@@ -527,11 +527,11 @@ fn runs(short: bool) -> Config {
     }
 }
 
-/// The log of a run holds eight operations, and seven happened.
+/// The log of a run holds eight operations, and seven were applied.
 fn run_log(short: bool) -> Config {
     Config {
         name: "run-log",
-        purpose: "a run's full log that forgets, and retries of what it forgot",
+        purpose: "a full run log, and retries of evicted operations",
         ticks: if short { 2 } else { 3 },
         prefill_run: &[
             RunAct::Pause,
@@ -566,7 +566,7 @@ fn tenants(short: bool) -> Config {
         name: "tenants",
         purpose: "two tenants with the same ids, and leases presented to the wrong one",
         tenants: 2,
-        // Of the same name for both, so that nothing but the tenant tells two leases apart.
+        // Both tenants use the same worker id, so that only the tenant distinguishes two leases.
         workers: 1,
         ticks: if short { 2 } else { 3 },
         lease: 1,
@@ -594,7 +594,7 @@ fn tenants(short: bool) -> Config {
 fn requests(short: bool) -> Config {
     Config {
         name: "requests",
-        purpose: "what administrators ask of owners: expiry, fulfilment, revocation",
+        purpose: "requests to lease holders: expiry, fulfilment, revocation",
         ticks: if short { 3 } else { 4 },
         menu: const {
             &[
@@ -658,7 +658,7 @@ fn inputs(short: bool) -> Config {
 fn everything(short: bool) -> Config {
     Config {
         name: "everything",
-        purpose: "every operation in one world, one message from each worker",
+        purpose: "every operation in one configuration, one message from each worker",
         ticks: if short { 2 } else { 3 },
         lease: 1,
         retries: Some(1),
@@ -698,7 +698,7 @@ fn everything(short: bool) -> Config {
 fn pairs(short: bool) -> Config {
     Config {
         name: "pairs",
-        purpose: "every operation in one world, two messages from each worker, less time",
+        purpose: "every operation in one configuration, two messages from each worker, fewer ticks",
         ticks: if short { 1 } else { 2 },
         sends: if short { 1 } else { 2 },
         fence_max: 3,

@@ -1,26 +1,26 @@
-//! Which outcomes each operation can have, and which of them a search met.
+//! The possible outcomes of each operation, and those that a search reached.
 //!
-//! Every variant of an operation's error is listed here, as one that can be met or as one that
-//! cannot, with the reason; `coverage_tests.rs` holds the two lists to the enums.
+//! Every variant of an operation's error is listed here, as reachable or as unreachable with a
+//! reason; `coverage_tests.rs` compares both lists with the enums.
 
 use std::collections::BTreeSet;
 
 use super::vocabulary::Op;
 
-/// What was met of what can be met.
+/// Reached and possible outcomes.
 #[derive(Clone, Debug)]
 pub struct Coverage {
-    /// Every pair that can be met.
+    /// Every reachable pair.
     pub expected: Vec<(Op, &'static str)>,
-    /// Pairs that can be met and were not.
+    /// Reachable pairs that were not reached.
     pub missing: Vec<(Op, &'static str)>,
-    /// Pairs that were met although they are not in the table.
+    /// Pairs that were reached but are not in the table.
     pub surprising: Vec<(Op, String)>,
-    /// Pairs that the errors have and no search can meet, with the reason.
+    /// Pairs of the error enums that no search can reach, with the reason.
     pub unreachable: Vec<(Op, &'static str, &'static str)>,
 }
 
-/// Holds what was met against the table.
+/// Compares the reached outcomes with the table.
 #[must_use]
 pub fn coverage(reached: &BTreeSet<(Op, String)>) -> Coverage {
     let expected: Vec<(Op, &'static str)> = Op::ALL
@@ -38,12 +38,12 @@ pub fn coverage(reached: &BTreeSet<(Op, String)>) -> Coverage {
     Coverage { expected, missing, surprising, unreachable: unreachable_pairs() }
 }
 
-/// The first word of an outcome's name.
+/// Returns the first word of an outcome's name.
 fn label(text: &str) -> &str {
     text.split([' ', ',']).next().unwrap_or(text)
 }
 
-/// What an operation can come to, besides what [`unreachable_pairs`] lists.
+/// Returns the outcomes of an operation, except those in [`unreachable_pairs`].
 pub(super) const fn outcomes(op: Op) -> &'static str {
     match op {
         Op::Acquire => {
@@ -106,9 +106,9 @@ pub(super) const fn outcomes(op: Op) -> &'static str {
 const NO_STORE: &str = "the kernel has no store that could fail";
 const ENOUGH_ROOM: &str = "the pool has room for every record of the model";
 const BY_TENANT: &str = "records are looked up by tenant, and there is no lease to compare";
-const NOT_OF_KERNEL: &str = "made by the coordinator around the kernel";
+const NOT_OF_KERNEL: &str = "returned by the coordinator around the kernel";
 
-/// Outcomes that the errors have and the kernel does not give here.
+/// Returns the outcomes that the error enums have and the kernel does not return here.
 pub(super) fn unreachable_pairs() -> Vec<(Op, &'static str, &'static str)> {
     let failure = |op| if op == Op::CollectRun { "Stored" } else { "BackendError" };
     let mut pairs: Vec<(Op, &str, &str)> =
@@ -139,7 +139,7 @@ pub(super) fn unreachable_pairs() -> Vec<(Op, &'static str, &'static str)> {
     pairs.extend(leaseless.map(|op| (op, "TenantMismatch", BY_TENANT)));
     let combined = ["InvalidConfig", "RegisterShardsFailed", "GetRunFailed", "ConfigMismatch"];
     pairs.extend(combined.map(|name| (Op::CreateRun, name, NOT_OF_KERNEL)));
-    pairs.push((Op::CancelRun, "WrongStatus", "a run that is not over can be cancelled"));
+    pairs.push((Op::CancelRun, "WrongStatus", "an unfinished run can be cancelled in any status"));
     let ends = [Op::FailRun, Op::CancelRun, Op::PauseRun, Op::ResumeRun];
     pairs.extend(ends.map(|op| (op, "NotSettled", "only completing looks at the shards")));
     pairs

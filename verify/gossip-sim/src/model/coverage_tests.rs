@@ -1,18 +1,18 @@
-//! The list of outcomes is the list of what the enums have.
+//! The list of outcomes agrees with the error enums.
 
 use std::collections::BTreeSet;
 
 use super::Op;
 use super::coverage::{coverage, outcomes, unreachable_pairs};
 
-/// One sample of every variant of every error. The list does not compile without all of them.
+/// A sample of every variant of every error. The list does not compile without all of them.
 const SAMPLES: &str =
     include_str!("../../../../crates/gossip-coordination/src/error_samples_tests.rs");
 
-/// What an operation can come to beside its errors.
+/// Outcomes that are not errors.
 const SUCCESSES: [&str; 3] = ["Executed", "Replayed", "Parks"];
 
-/// The variants of an operation's error: the samples of an enum do not compile without all of them.
+/// Returns the variants of an operation's error, from the list of samples.
 fn variants(op: Op) -> Vec<&'static str> {
     match op {
         Op::Acquire => names("acquire_errors"),
@@ -38,11 +38,11 @@ fn variants(op: Op) -> Vec<&'static str> {
     }
 }
 
-/// The names of the samples in a list.
+/// Returns the names of the samples in a list.
 fn names(list: &str) -> Vec<&'static str> {
     let (_, rest) = SAMPLES.split_once(&format!("\n    {list}: ")).expect("the list is there");
     let (block, _) = rest.split_once("\n    }\n").expect("the list ends");
-    // A sample begins a line below the name of its enum; what follows it is indented further.
+    // A sample begins a line below the name of its enum; continuation lines are indented further.
     let lines = block.lines().skip(1).filter_map(|line| line.strip_prefix("        "));
     let starts = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
     let names: Vec<_> = starts.filter_map(|line| line.split([' ', '{', '(']).next()).collect();
@@ -51,7 +51,7 @@ fn names(list: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_variant_of_an_error_is_listed_once_as_met_or_as_unreachable() {
+fn every_error_variant_is_listed_once_as_reachable_or_unreachable() {
     for op in Op::ALL {
         let met = outcomes(op).split_whitespace().filter(|name| !SUCCESSES.contains(name));
         let unreachable = unreachable_pairs();
@@ -65,7 +65,7 @@ fn every_variant_of_an_error_is_listed_once_as_met_or_as_unreachable() {
 }
 
 #[test]
-fn what_was_not_met_and_what_is_not_listed_is_told() {
+fn missing_and_unlisted_outcomes_are_reported() {
     let of = |op, name: &str| (op, name.to_owned());
     let reached = BTreeSet::from([
         of(Op::CreateRun, "Executed"),

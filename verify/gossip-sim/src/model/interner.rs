@@ -1,8 +1,8 @@
 //! Small numbers for values that many states share.
 //!
-//! A state names the records in it by number, so it is a few dozen bytes whatever the records hold,
-//! and the kernel is asked once for each combination of record, command and time. Numbers are given
-//! in the order of discovery, which a breadth-first search makes the same every time.
+//! A state refers to records by number, so it has a few dozen bytes, and the kernel is called once
+//! for each combination of record, command and time. Numbers are assigned in the order of
+//! discovery, which is deterministic in a breadth-first search.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 /// Values and their numbers, from zero.
 pub(super) struct Interner<T> {
     values: Vec<T>,
-    /// Numbers, by the hash of their value.
+    /// Numbers by the hash of their value.
     numbers: HashTable<u32>,
 }
 
@@ -23,7 +23,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Eq + Hash> Interner<T> {
-    /// The number of `value`, and whether it is new.
+    /// Returns the number of `value`, and whether it is new.
     pub(super) fn intern(&mut self, value: T) -> (u32, bool) {
         let hash = hash(&value);
         let values = &self.values;
@@ -37,12 +37,12 @@ impl<T: Eq + Hash> Interner<T> {
         (number, true)
     }
 
-    /// The value with that number.
+    /// Returns the value with that number.
     pub(super) fn get(&self, number: u32) -> &T {
         &self.values[number as usize]
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub(super) const fn len(&self) -> usize {
         self.values.len()
     }

@@ -1,10 +1,10 @@
 //! The production kernel behind small numbers: load, decide, evolve, encode.
 //!
-//! A record is kept as the bytes that a store would keep, and every question decodes them anew, so
-//! the codec takes part in every step. The kernel is a pure function of what it is shown, and
-//! therefore asked once for each distinct [`Question`]; the answer is a [`Step`].
+//! A record is kept as its stored bytes, and every question decodes them, so the codec takes part
+//! in every step. The kernel is a pure function of its input and therefore called once for each
+//! distinct [`Question`]; the answer is a [`Step`].
 //!
-//! Nothing here judges an answer: the oracle does.
+//! Rules are checked by the oracle, not here.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -36,19 +36,20 @@ use hashbrown::HashMap;
 use super::interner::Interner;
 use super::runs::{RunFacts, RunValue};
 use super::vocabulary::{
-    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, RequestedAction, ShardNo, Tick, Way,
+    Act, AdminAct, ClaimBy, Command, Cursor, KeyNo, LeaseRef, Mark, Op, RequestedAction, ShardNo,
+    Tick,
 };
 
-/// The only run of a tenant. Tenants use the same ids, so that a mixed-up key is noticed.
+/// The only run of a tenant. Tenants use the same ids, so that a mixed-up key is detected.
 pub(super) const RUN: RunId = RunId::from_raw(1);
 
 /// No record, or no run.
 pub(super) const NOTHING: u32 = u32::MAX;
 
-/// Room for every record that a step touches; a step frees what it made.
+/// Bytes for every record that a step touches; a step frees the records it made.
 const POOL_BYTES: usize = 1 << 16;
 
-/// What the kernel is set up with.
+/// Settings of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) lease: u64,
@@ -68,21 +69,21 @@ pub(super) struct Question {
     pub(super) record: u32,
     /// Number of the run's value.
     pub(super) run: u32,
-    /// Shards of the tenant.
+    /// Number of shards of the tenant.
     pub(super) shard_count: u8,
-    /// Active and parked shards of the run, for commands about runs.
+    /// Number of active and parked shards of the run, for commands about runs.
     pub(super) unsettled: (u8, u8),
     /// The shards of the run and the splits that made them, for splits.
     pub(super) kin: u32,
 }
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Refused,
     Replayed,
     Executed,
-    /// The change was committed and the answer is an error: an acquire that parks.
+    /// The change was committed and an error returned: an acquire that parks.
     GaveUp,
 }
 
@@ -93,24 +94,24 @@ pub(super) struct Step {
     pub(super) verdict: Verdict,
     /// Number of the outcome's name.
     pub(super) outcome: u32,
-    /// Number of what was answered, as far as a replay must answer the same.
+    /// Number of the result, as far as a replay must return the same.
     pub(super) answer: u32,
     pub(super) grant: Option<Granted>,
     pub(super) renewed_until: Option<Tick>,
-    /// What the owner was shown to be asked of it.
+    /// The pending request that the result shows to the lease holder.
     pub(super) shown: Option<(RequestedAction, Tick)>,
     /// The shard's new record.
     pub(super) record: Option<u32>,
     pub(super) born: Vec<Born>,
     /// The run's new value.
     pub(super) run: Option<u32>,
-    /// Whether the shards of the run are gone.
+    /// Whether the shards of the run are deleted.
     pub(super) drops_shards: bool,
-    /// The kernel or the codec panicked, or refused its own bytes.
+    /// The kernel or the codec panicked, or rejected its own bytes.
     pub(super) fault: Option<String>,
 }
 
-/// What a worker that got a shard is told.
+/// The result of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) fence: u8,
@@ -120,14 +121,14 @@ pub(super) struct Granted {
     pub(super) done: Mark,
 }
 
-/// A shard that a step made.
+/// A shard that a step created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Born {
     pub(super) shard: ShardNo,
     pub(super) record: u32,
 }
 
-/// What a record says, in the model's numbers.
+/// The values of a record, in the model's numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) status: ShardStatus,
@@ -136,13 +137,13 @@ pub(super) struct Facts {
     pub(super) fence: u8,
     /// Owner and deadline.
     pub(super) lease: Option<(u8, Tick)>,
-    /// The request that is stored: its id, what it asks, and its end.
+    /// The stored request: its id, action and expiry.
     pub(super) request: Option<(u64, RequestedAction, Tick)>,
     /// Zero for roots.
     pub(super) split_hash: u64,
 }
 
-/// The kernel, and everything it was ever shown.
+/// The kernel, and everything it has been called with.
 pub(super) struct Kernel {
     pub(super) settings: Settings,
     pub(super) commands: Interner<Command>,
@@ -162,7 +163,7 @@ pub(super) struct Kernel {
 impl Kernel {
     pub(super) fn new(settings: Settings) -> Self {
         let mut shard_keys = Interner::default();
-        // The first shard has a number before it is born, so that it can be asked for.
+        // The first shard has a number before it is created, so that commands can name it.
         shard_keys.intern(ShardKey::new(RUN, ShardId::from_raw(0)));
         Self {
             settings,
@@ -181,14 +182,15 @@ impl Kernel {
         }
     }
 
-    /// The number of the answer to `question`.
+    /// Returns the number of the answer to `question`.
     pub(super) fn ask(&mut self, question: Question) -> u32 {
         if let Some(known) = self.memory.get(&question) {
             return *known;
         }
         let step = catch_unwind(AssertUnwindSafe(|| self.compute(question)))
             .unwrap_or_else(|panic| self.broken(question, &panic_message(&*panic)));
-        let number = u32::try_from(self.steps.len()).expect("memory ends before numbers do");
+        let number =
+            u32::try_from(self.steps.len()).expect("memory is exhausted before numbers are");
         self.steps.push(step);
         self.memory.insert(question, number);
         number
@@ -202,13 +204,13 @@ impl Kernel {
         &self.facts[record as usize]
     }
 
-    /// Every pair of operation and outcome that was met.
+    /// Returns every pair of operation and outcome that was reached.
     pub(super) fn reached(&self) -> BTreeSet<(Op, String)> {
         let pair = |step: &Step| (step.op, self.names.get(step.outcome).clone());
         self.steps.iter().map(pair).collect()
     }
 
-    /// How many distinct records, values of runs, and questions there were.
+    /// Returns the numbers of distinct records, run values and questions.
     pub(super) const fn sizes(&self) -> (usize, usize, usize) {
         (self.records.len(), self.runs.len(), self.steps.len())
     }
@@ -217,7 +219,7 @@ impl Kernel {
         let semantics = CursorSemantics::Completed;
         match RunConfig::try_new(semantics, self.settings.lease, self.settings.retries) {
             Ok(config) => config,
-            Err(_) => panic!("every configuration has leases that last"),
+            Err(_) => panic!("every configuration has a positive lease duration"),
         }
     }
 
@@ -231,7 +233,7 @@ impl Kernel {
         self.names.intern(name.to_owned()).0
     }
 
-    /// A step that changes nothing yet.
+    /// Returns a step without changes.
     pub(super) fn blank(&mut self, op: Op, verdict: Verdict, outcome: &str) -> Step {
         Step {
             op,
@@ -250,7 +252,7 @@ impl Kernel {
     }
 
     fn broken(&mut self, question: Question, why: &str) -> Step {
-        // What the panic left in the pool is nobody's, and a pool that is dropped must be empty.
+        // The panic may have left records in the pool, and a dropped pool must be empty.
         std::mem::forget(std::mem::replace(&mut self.pool, RecordPool::new(POOL_BYTES)));
         let op = self.commands.get(question.command).op();
         let fault = Some(why.to_owned());
@@ -321,15 +323,17 @@ impl Kernel {
         }
     }
 
-    fn claim(&mut self, q: Question, by: u8, shard: ShardNo, worker: u8, way: Way) -> Step {
+    fn claim(&mut self, q: Question, by: u8, shard: ShardNo, worker: u8, way: ClaimBy) -> Step {
         let tenant = *self.tenants[usize::from(by)];
         let key = *self.shard_keys.get(shard.into());
         let worker = worker_id(worker);
-        // The kernel stores the number and never reads it; only a flight whose reply was lost does.
+        // The kernel stores the token and never reads it; only a flight that lost a reply does.
         let token = GrantToken::from_raw(worker.as_raw());
         match way {
-            Way::Acquire { .. } => self.shard_step(q, by, &Acquire { tenant, key, worker, token }),
-            Way::Accept(handoff) => {
+            ClaimBy::Acquire { .. } => {
+                self.shard_step(q, by, &Acquire { tenant, key, worker, token })
+            }
+            ClaimBy::Accept(handoff) => {
                 let handoff = HandoffId::from_raw(handoff.into());
                 self.shard_step(q, by, &Accept { tenant, key, worker, handoff, token })
             }
@@ -362,7 +366,7 @@ impl Kernel {
         }
     }
 
-    /// The lease as its holder presents it. Its deadline is only its holder's memory.
+    /// Returns the lease as its holder presents it. Its deadline is only remembered by the holder.
     fn lease(&self, held: LeaseRef) -> Lease {
         let tenant = *self.tenants[usize::from(held.tenant)];
         let key = *self.shard_keys.get(held.shard.into());
@@ -371,7 +375,7 @@ impl Kernel {
         Lease::new(tenant, key, owner, FenceEpoch::from_raw(held.fence.into()), time(1), token)
     }
 
-    /// One operation on a shard, as a coordinator does it.
+    /// Runs one operation on a shard, as a coordinator does.
     fn shard_step<T>(&mut self, q: Question, by: u8, operation: &T) -> Step
     where
         T: ShardTransition,
@@ -446,13 +450,13 @@ impl Kernel {
         }
         step.record = Some(self.store(record));
         for birth in change.new_shards() {
-            step.born.push(self.give_birth(by, record.key().run(), &birth));
+            step.born.push(self.create_shard(by, record.key().run(), &birth));
         }
         step
     }
 
-    /// Makes a newborn shard and gives it a number.
-    pub(super) fn give_birth(&mut self, tenant: u8, run: RunId, birth: &NewShard<'_>) -> Born {
+    /// Creates a new shard and assigns its number.
+    pub(super) fn create_shard(&mut self, tenant: u8, run: RunId, birth: &NewShard<'_>) -> Born {
         let owner = Arc::clone(&self.tenants[usize::from(tenant)]);
         let newborn = ShardRecord::new(owner, run, birth, &mut self.pool);
         let newborn = newborn.expect("the pool has quota for everything the model makes");
@@ -470,11 +474,11 @@ impl Kernel {
         let (hot, cold) = split_value(self.records.get(record));
         let owner = &self.tenants[usize::from(tenant)];
         let decoded = decode_shard(owner, key, hot, cold, &mut self.pool);
-        Some(decoded.expect("what the codec wrote it reads").0)
+        Some(decoded.expect("the codec decodes its own output").0)
     }
 
-    /// The number of a record, by the bytes a store would keep. New ones are read back, and must
-    /// come back byte for byte.
+    /// Returns the number of a record by its stored bytes. A new record is decoded, and must encode
+    /// to the same bytes.
     fn store(&mut self, record: &ShardRecord) -> u32 {
         let value = encode(ShardView::new(record, &self.pool));
         let (number, is_new) = self.records.intern(value);
@@ -482,9 +486,12 @@ impl Kernel {
             let owner = Arc::new(record.tenant());
             let (hot, cold) = split_value(self.records.get(number));
             let decoded = decode_shard(&owner, record.key(), hot, cold, &mut self.pool);
-            let (copy, _) = decoded.expect("what the codec wrote it reads");
+            let (copy, _) = decoded.expect("the codec decodes its own output");
             let again = encode(ShardView::new(&copy, &self.pool));
-            assert!(again == *self.records.get(number), "what was read is written the same");
+            assert!(
+                again == *self.records.get(number),
+                "decoding and encoding gives the same bytes"
+            );
             self.facts.push(facts(ShardView::new(&copy, &self.pool)));
             copy.free(&mut self.pool);
         }
@@ -492,9 +499,9 @@ impl Kernel {
     }
 }
 
-/// What the oracle is told of an answer.
+/// The parts of a result that the oracle checks.
 pub(super) trait AnswerText {
-    /// What a replay must answer too.
+    /// Returns the part that a replay must repeat.
     fn text(&self) -> String {
         String::new()
     }
@@ -514,7 +521,7 @@ pub(super) trait AnswerText {
 
 impl AnswerText for () {}
 
-/// Requests travel with a checkpoint's answer as news, not as its result; a replay brings none.
+/// The pending request is not part of the result of a checkpoint: a replay has none.
 impl AnswerText for CheckpointResult {
     fn request(&self) -> Option<&PendingRequest> {
         self.request.as_ref()
@@ -557,7 +564,7 @@ pub(super) const fn spec(start: KeyNo, end: KeyNo) -> ShardSpecRef<'static> {
     ShardSpecRef::new(key_bytes(start), key_bytes(end), b"")
 }
 
-/// A row of a manifest.
+/// Returns a row of a manifest.
 pub(super) fn root(id: usize, range: (KeyNo, KeyNo)) -> InitialShardInput<'static> {
     InitialShardInput {
         shard_id: ShardId::from_raw(id as u64),
@@ -566,7 +573,7 @@ pub(super) fn root(id: usize, range: (KeyNo, KeyNo)) -> InitialShardInput<'stati
     }
 }
 
-/// The name of an error's variant.
+/// Returns the name of an error's variant.
 pub(super) fn variant(error: &impl Debug) -> String {
     let text = format!("{error:?}");
     let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
@@ -604,9 +611,9 @@ fn replace_plan(
     SplitReplacePlan::try_new(children).expect("two children")
 }
 
-/// What the store says of the owner: its liveness key is there if the command says so.
+/// Returns the evidence of the owner's liveness: its key exists if the command says so.
 fn evidence(command: Command, record: Option<&ShardRecord>) -> OwnerEvidence {
-    let Command::Claim { way: Way::Acquire { alive: true }, .. } = command else {
+    let Command::Claim { way: ClaimBy::Acquire { alive: true }, .. } = command else {
         return OwnerEvidence::Gone;
     };
     match record.and_then(ShardRecord::lease_owner) {
@@ -641,19 +648,19 @@ fn facts(view: ShardView<'_>) -> Facts {
     }
 }
 
-/// A request in the model's words.
+/// Converts a request to the model's numbers.
 fn asked(request: &PendingRequest) -> (RequestedAction, Tick) {
     let what = match request.action() {
         ShardAction::Split(_) => RequestedAction::Split,
         ShardAction::Release => RequestedAction::Release,
         ShardAction::HandOff(_) => RequestedAction::HandOff,
         ShardAction::Withdraw => RequestedAction::Withdraw,
-        other => unreachable!("the model does not ask to {}", other.label()),
+        other => unreachable!("the model does not request {}", other.label()),
     };
     (what, tick(request.expires_at()))
 }
 
-/// Both parts of a shard as a store keeps them; the hot part's length goes first.
+/// Encodes both parts of a shard; the length of the hot part goes first.
 fn encode(view: ShardView<'_>) -> Box<[u8]> {
     let record = view.record();
     let active = record.status() == ShardStatus::Active;
@@ -677,5 +684,5 @@ pub(super) fn split_value(value: &[u8]) -> (&[u8], &[u8]) {
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    text.unwrap_or_else(|| "a panic without words".to_owned())
+    text.unwrap_or_else(|| "a panic without a message".to_owned())
 }

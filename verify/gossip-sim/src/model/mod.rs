@@ -1,17 +1,17 @@
-//! Model checking: everything that can happen in a small world, tried on the production kernel.
+//! Model checking: explores every state of small configurations with the production kernel.
 //!
 //! ```text
-//!  configurations ──► world: what may happen ──► kernel: decide, evolve, codec
+//!  configurations ──► world: possible moves ──► kernel: decide, evolve, codec
 //!                       │                             │
 //!                       └──── search: each state once ┴──► oracle: was that allowed?
 //! ```
 //!
-//! The kernel here is [`protocol`](gossip_coordination::protocol) itself and no second model of it.
-//! The search is breadth-first and goes on until no state is left ([`search`]); what it finds is
-//! told with the shortest way to it. An [oracle of effects](Rule) hears every answer and keeps its
-//! own history. The mutants (`cargo xtask mutants`) show that it can find something.
+//! The kernel is [`protocol`](gossip_coordination::protocol) itself and not a second model of it.
+//! The search is breadth-first and continues until no state is left ([`search`]); a violation is
+//! reported with the shortest path to it. An [oracle of effects](Rule) observes every answer and
+//! keeps its own history. The mutants (`cargo xtask mutants`) show that it finds bugs.
 //!
-//! `cargo xtask check-model` runs every configuration and prints what it came to.
+//! `cargo xtask check-model` searches every configuration and prints the results.
 
 mod check;
 mod configurations;

@@ -1,23 +1,22 @@
-//! What may happen in a state.
+//! The moves that are possible in a state.
 //!
-//! What a worker sent under a lease stays on the way for ever: each delivery may be the first or a
-//! repetition, in any order, after anything; one that is never delivered was dropped. A lease is
-//! never taken from a worker's belief, so every former holder goes on as a zombie. A reply only
-//! adds to what its receiver may do; a lost or late reply is therefore the behaviour of a worker
-//! that does not use it, and has no state of its own. Administrators' messages are always on the
-//! way.
+//! A message that was sent under a lease stays in flight forever: each delivery may be the first or
+//! a repetition, in any order, at any time; a message that is never delivered was dropped. A worker
+//! never forgets a lease, so every former holder continues as a zombie. A reply only adds to the
+//! possible actions of its receiver, so a lost or late reply is the behaviour of a worker that does
+//! not use it, and needs no state. Messages of administrators are always in flight.
 //!
-//! Honest workers do what the documentation asks of them: they claim only the work they did, and a
-//! source that sent an offer sends nothing but renewals and the withdrawal until the withdrawal was
-//! acknowledged. Everything else is up to the network, the clock and chance.
+//! Honest workers follow the documentation: they report only keys that they processed, and a source
+//! that sent an offer sends nothing but renewals and the withdrawal until the withdrawal is
+//! acknowledged. Everything else is up to network, clock and chance.
 
 use super::kernel::NOTHING;
 use super::state::{Held, Move, ShardEntry, State};
-use super::vocabulary::{Act, AdminAct, Command, Mark, Way};
+use super::vocabulary::{Act, AdminAct, ClaimBy, Command, Mark};
 use super::world::World;
 
 impl World {
-    /// Everything that may happen in `state`.
+    /// Returns every move that is possible in `state`.
     pub(super) fn moves(&mut self, state: &State) -> Vec<Move> {
         let mut moves = Vec::new();
         if state.now < self.config.ticks {
@@ -49,7 +48,7 @@ impl World {
                 continue;
             }
             let op_id = self.config.op_id(held.lease, *slot);
-            // With two tenants, each message is also presented to the wrong one.
+            // With two tenants, each message is also sent to the wrong one.
             for tenant in 0..self.config.tenants {
                 let command = Command::Held { tenant, lease: held.lease, act: *act, op_id };
                 self.deliveries(state, command, Some((index, line)), moves);
@@ -57,7 +56,7 @@ impl World {
         }
     }
 
-    /// Whether a worker sends this now.
+    /// Returns whether a worker sends this now.
     fn would_send(&self, held: Held, act: Act) -> bool {
         if !self.config.honest {
             return true;
@@ -100,12 +99,12 @@ impl World {
         }
     }
 
-    fn ways(&self) -> Vec<Way> {
-        let mut ways = vec![Way::Acquire { alive: false }];
+    fn ways(&self) -> Vec<ClaimBy> {
+        let mut ways = vec![ClaimBy::Acquire { alive: false }];
         if self.config.evidence {
-            ways.push(Way::Acquire { alive: true });
+            ways.push(ClaimBy::Acquire { alive: true });
         }
-        ways.extend(self.config.handoffs.iter().map(|handoff| Way::Accept(*handoff)));
+        ways.extend(self.config.handoffs.iter().map(|handoff| ClaimBy::Accept(*handoff)));
         ways
     }
 
@@ -134,7 +133,7 @@ impl World {
         }
     }
 
-    /// Notes that a line was sent; a line that was sent before changes nothing.
+    /// Records that a line was sent; a line that was sent before changes nothing.
     pub(super) fn send(&self, state: &mut State, held: u8, line: u8) {
         let held = &mut state.held[usize::from(held)];
         if held.has_sent(line) {
@@ -147,15 +146,15 @@ impl World {
         held.sent |= 1 << line;
     }
 
-    /// How far a holder has worked, by what it sent. It follows from the lines that were sent, so
-    /// it is no part of a state.
+    /// Returns how far a holder has worked. This follows from the lines that were sent, so it is
+    /// not part of a state.
     pub(super) fn worked(&self, held: Held) -> Mark {
         let lines = self.config.menu.iter().zip(0_u8..);
         let sent = lines.filter(|(_, line)| held.has_sent(*line));
         sent.map(|((_, act), _)| work_of(*act)).max().unwrap_or(0)
     }
 
-    /// Forgets leases under which nothing was sent and nothing can be sent any more.
+    /// Drops leases under which no line was sent and none can be sent any more.
     pub(super) fn tidy(&self, state: &mut State) {
         let sends = u32::from(self.config.sends);
         for worker in 0..self.config.workers {
@@ -166,7 +165,7 @@ impl World {
     }
 }
 
-/// How far a message says that its sender has worked.
+/// Returns how far the sender of a message has worked.
 const fn work_of(act: Act) -> Mark {
     match act {
         Act::Checkpoint(cursor) | Act::Complete(cursor) | Act::Offer { cursor, .. } => {

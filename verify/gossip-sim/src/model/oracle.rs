@@ -1,98 +1,98 @@
-//! The oracle of effects: what each worker was allowed to do, kept apart from the records.
+//! The oracle of effects: decides what each worker was allowed to do, independently of the records.
 //!
-//! It hears every command and its answer, and keeps its own history: who was granted what, until
-//! when, which ranges there are, which keys were handed to a worker whose write was accepted. It
-//! never reads a record to learn any of this. Records are held against it afterwards
-//! (`check`).
+//! It observes every command and its answer, and keeps its own history: grants and deadlines,
+//! ranges, and the keys that were assigned to a worker whose write was accepted. It never reads a
+//! record to learn any of this. The records are compared with the history afterwards (`check`).
 //!
 //! # Rules
-//! See [`Rule`]; each one can fail, and the tests show histories that break it.
+//! See [`Rule`]. The tests contain a history that breaks each rule.
 
 use gossip_coordination::{OP_LOG_CAP, RunStatus, ShardStatus};
 
 use super::kernel::{Granted, Step, Verdict};
 use super::vocabulary::{
-    Act, AdminAct, Command, Cursor, KeyNo, LeaseRef, Mark, Op, RequestedAction, Tick, Way,
+    Act, AdminAct, ClaimBy, Command, Cursor, KeyNo, LeaseRef, Mark, Op, RequestedAction, Tick,
 };
 
-/// A law of the protocol, as the oracle names it.
+/// A rule of the protocol. The table in [`crate::oracle`] says which failure each rule guards
+/// against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Rule {
-    /// No effect is accepted from anybody but the last grant.
+    /// Only the last grant of a shard has effects.
     StaleFence,
     /// No effect is accepted at or after the deadline.
     Expired,
-    /// No shard is granted while another's lease is live, but by its own offer.
+    /// No shard is granted while another lease is live, except by its own offer.
     TwoOwners,
-    /// An offer is accepted by its destination, in time, while it stands.
+    /// An offer is accepted by its destination, in time, while it is open.
     Handoff,
-    /// While an offer stands, its source does nothing but renew and withdraw.
+    /// While an offer is open, its source can only renew and withdraw.
     FrozenSource,
-    /// A planned move redoes no key.
+    /// A handoff redoes no key.
     MoveRedoesNothing,
-    /// What happened is answered again as before, and not done again.
+    /// A retry returns the first result and has no second effect.
     Replay,
-    /// A retry with other parameters is refused.
+    /// A retry with other parameters is rejected.
     OpIdReused,
-    /// Every key at or below a cursor was handed to a worker whose write was accepted.
+    /// Every key at or below a cursor was assigned to a worker whose write was accepted.
     LostKey,
-    /// The whole range of a shard that is done was covered.
+    /// The whole range of a completed shard was covered.
     DoneUncovered,
-    /// The writes accepted for a key carry fences that never fall, and one fence has one writer.
+    /// Accepted writes of a key have non-decreasing fences, and one fence has one writer.
     SinkOrder,
     /// The ranges of the leaves tile the roots.
     Tiling,
-    /// There are never more shards than there may be.
+    /// The shard quota is never exceeded.
     Limit,
-    /// A fence never falls, and rises with every grant, unpark and revocation.
+    /// A fence never decreases, and rises with every grant, unpark and revocation.
     FenceFell,
-    /// Progress never falls.
+    /// Progress never decreases.
     ProgressFell,
-    /// What was acknowledged is in the records.
+    /// An acknowledged operation is in the records.
     Acknowledged,
-    /// The holder of a live lease is not refused for want of one.
+    /// The holder of a live lease is not rejected for lack of one.
     OwnerShutOut,
-    /// A free shard of an active run is handed out to whoever asks.
+    /// A free shard of an active run is granted to any claimer.
     FreeShardWithheld,
     /// Attempts are counted, and parking follows from the count.
     Attempts,
-    /// A run that is over or paused starts and grows nothing, and ends once.
+    /// A finished or paused run starts and grows nothing, and finishes once.
     RunOver,
     /// A run completes only when its shards have ended.
     RunUnsettled,
     /// A deleted run never comes back.
     RunReborn,
-    /// A tenant's answers do not depend on the other tenant.
+    /// A tenant's results do not depend on another tenant.
     Tenants,
-    /// What was refused did not happen, and does not happen later. Of the simulator: in the model
-    /// a refusal and its decision are one.
+    /// A rejected operation has no effect, then or later. Simulator only: in the model a rejection
+    /// and its decision are one step.
     RefusedHappened,
-    /// The reason that a refusal tells was true. Of the simulator.
+    /// The reason of a rejection was true. Simulator only.
     Unfounded,
-    /// Damaged bytes are told as corruption, and nothing is decided about them. Of the simulator.
+    /// Damaged bytes are reported as corruption, and no decision uses them. Simulator only.
     Undetected,
-    /// After faults stop everything finishes, within a bound. Of the simulator.
+    /// After the last fault everything finishes within a bound. Simulator only.
     NeverFinishes,
     /// The kernel and the codec do not panic.
     Panicked,
 }
 
-/// A law was broken.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// How.
+    /// How it was broken.
     pub why: String,
 }
 
-/// Refuses unless `condition` holds.
+/// Returns a violation unless `condition` holds.
 pub(super) fn require(condition: bool, rule: Rule, why: &str) -> Result<(), Violation> {
     if condition { Ok(()) } else { Err(Violation { rule, why: why.to_owned() }) }
 }
 
-/// Who holds a shard, by the order of grants.
+/// The holder of a shard, by the order of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holder {
     pub(super) worker: u8,
@@ -100,7 +100,7 @@ pub(super) struct Holder {
     pub(super) deadline: Tick,
 }
 
-/// An offer that was accepted by the kernel and not ended since.
+/// An open offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Standing {
     pub(super) handoff: u8,
@@ -109,26 +109,26 @@ pub(super) struct Standing {
     pub(super) cursor: Cursor,
 }
 
-/// A request that was stored and not ended since.
+/// A pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Asked {
     pub(super) op_id: u16,
-    /// Its parameters, by the number of its payload.
+    /// Number of its payload.
     pub(super) payload: u32,
     pub(super) what: RequestedAction,
     pub(super) expires: Tick,
 }
 
-/// An operation that was executed.
+/// An operation that took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Remembered {
     pub(super) op_id: u16,
-    /// Its parameters, by the number of its payload.
+    /// Number of its payload.
     pub(super) payload: u32,
     pub(super) answer: u32,
 }
 
-/// What the oracle knows of a shard.
+/// The history of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OracleShard {
     pub(super) range: (KeyNo, KeyNo),
@@ -141,7 +141,7 @@ pub(super) struct OracleShard {
     pub(super) request: Option<Asked>,
     /// The last [`OP_LOG_CAP`] operations, oldest first.
     pub(super) remembered: Vec<Remembered>,
-    /// Residual splits, which are never forgotten.
+    /// Residual splits, which are never evicted.
     pub(super) residuals: Vec<Remembered>,
 }
 
@@ -200,19 +200,19 @@ pub(super) struct Writer {
     pub(super) fence: u8,
 }
 
-/// What the oracle knows of a run.
+/// The history of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OracleRun {
-    /// Absent until the run is made, and after it was deleted.
+    /// Absent until the run is created, and after it was deleted.
     pub(super) status: Option<RunStatus>,
     pub(super) deleted: bool,
     pub(super) paused: bool,
     pub(super) made_at: Tick,
     pub(super) roots: Vec<(KeyNo, KeyNo)>,
-    /// For each key, who last wrote it. A key without one was handed to nobody.
+    /// The last writer of each key; `None` if it was not assigned yet.
     pub(super) writers: Vec<Option<Writer>>,
     pub(super) remembered: Vec<Remembered>,
-    /// Never forgotten.
+    /// Never evicted.
     pub(super) registered: Option<Remembered>,
     /// The manifest that was registered.
     pub(super) manifest: Option<u8>,
@@ -238,9 +238,9 @@ impl OracleRun {
     }
 }
 
-/// A command about a shard and how it was answered.
+/// A command about a shard and its answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard<'a> {
+pub(super) struct Observed<'a> {
     pub(super) command: Command,
     /// Number of the command's payload.
     pub(super) payload: u32,
@@ -252,8 +252,8 @@ pub(super) struct Heard<'a> {
     pub(super) lease: u64,
 }
 
-/// What the oracle makes of an answer: the shard, its run, and the ranges of newborn shards, each
-/// with what is done of it.
+/// The history after an answer: the shard, its run, and the ranges of new shards with their
+/// progress.
 #[derive(Clone, Debug)]
 pub(super) struct Learned {
     pub(super) shard: OracleShard,
@@ -261,102 +261,103 @@ pub(super) struct Learned {
     pub(super) born: Vec<OracleShard>,
 }
 
-/// Hears one command about a shard.
+/// Checks one command about a shard and its answer.
 ///
 /// # Errors
 ///
-/// The rule that the answer breaks.
-pub(super) fn hear(
+/// Returns the rule that the answer breaks.
+pub(super) fn check_command(
     shard: &OracleShard,
     run: &OracleRun,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
 ) -> Result<Learned, Violation> {
-    if let Some(fault) = &heard.step.fault {
+    if let Some(fault) = &observed.step.fault {
         return Err(Violation { rule: Rule::Panicked, why: fault.clone() });
     }
-    judge_replay(shard, heard)?;
+    judge_replay(shard, observed)?;
     let mut learned = Learned { shard: shard.clone(), run: run.clone(), born: Vec::new() };
-    match (heard.step.verdict, heard.command) {
+    match (observed.step.verdict, observed.command) {
         (Verdict::Replayed, _) => {}
-        (Verdict::Refused, _) => judge_refusal(shard, run, heard)?,
-        (Verdict::GaveUp, _) => give_up(&mut learned, heard)?,
+        (Verdict::Refused, _) => judge_refusal(shard, run, observed)?,
+        (Verdict::GaveUp, _) => give_up(&mut learned, observed)?,
         (Verdict::Executed, Command::Held { tenant, lease, act, .. }) => {
             require(tenant == lease.tenant, Rule::Tenants, "another tenant's lease was accepted")?;
-            hear_holder(&mut learned, heard, lease, act)?;
+            check_holder(&mut learned, observed, lease, act)?;
         }
         (Verdict::Executed, Command::Claim { worker, way, .. }) => {
-            hear_grant(&mut learned, heard, worker, way)?;
+            check_grant(&mut learned, observed, worker, way)?;
         }
         (Verdict::Executed, Command::Admin { act, .. }) => {
-            hear_administrator(&mut learned, heard, act)?;
+            check_admin(&mut learned, observed, act)?;
         }
         (Verdict::Executed, Command::Run { .. }) => {
-            unreachable!("commands about runs are heard elsewhere")
+            unreachable!("commands about runs are checked elsewhere")
         }
     }
-    if heard.step.verdict == Verdict::Executed {
-        remember(&mut learned.shard, heard);
+    if observed.step.verdict == Verdict::Executed {
+        remember(&mut learned.shard, observed);
     }
     Ok(learned)
 }
 
-/// A request has its own memory, and the grants have none.
-fn remember(shard: &mut OracleShard, heard: Heard<'_>) {
-    let Some(op_id) = heard.command.op_id() else { return };
-    if heard.step.op == Op::RequestAction {
+/// Logs an operation. A request is its own log, and grants have none.
+fn remember(shard: &mut OracleShard, observed: Observed<'_>) {
+    let Some(op_id) = observed.command.op_id() else { return };
+    if observed.step.op == Op::RequestAction {
         return;
     }
-    let entry = Remembered { op_id, payload: heard.payload, answer: heard.step.answer };
-    shard.remember(entry, heard.step.op == Op::SplitResidual);
+    let entry = Remembered { op_id, payload: observed.payload, answer: observed.step.answer };
+    shard.remember(entry, observed.step.op == Op::SplitResidual);
 }
 
-/// What is remembered is answered from memory, whatever became of the lease.
-fn judge_replay(shard: &OracleShard, heard: Heard<'_>) -> Result<(), Violation> {
-    let Some(op_id) = heard.command.op_id() else { return Ok(()) };
-    if heard.step.op == Op::RequestAction {
-        return judge_request(shard, heard, op_id);
+/// Checks that a logged operation is replayed, even after its lease has ended.
+fn judge_replay(shard: &OracleShard, observed: Observed<'_>) -> Result<(), Violation> {
+    let Some(op_id) = observed.command.op_id() else { return Ok(()) };
+    if observed.step.op == Op::RequestAction {
+        return judge_request(shard, observed, op_id);
     }
-    let of_residuals = (heard.step.op == Op::SplitResidual).then_some(&shard.residuals);
+    let of_residuals = (observed.step.op == Op::SplitResidual).then_some(&shard.residuals);
     let mut memories = shard.remembered.iter().rev().chain(of_residuals.into_iter().flatten());
-    let replayed = heard.step.verdict == Verdict::Replayed;
+    let replayed = observed.step.verdict == Verdict::Replayed;
     match memories.find(|entry| entry.op_id == op_id) {
-        Some(known) if known.payload == heard.payload => {
-            require(replayed, Rule::Replay, "a retry was not answered from memory")?;
-            let same = known.answer == heard.step.answer;
-            require(same, Rule::Replay, "a retry was answered differently")
+        Some(known) if known.payload == observed.payload => {
+            require(replayed, Rule::Replay, "a retry was not replayed from the log")?;
+            let same = known.answer == observed.step.answer;
+            require(same, Rule::Replay, "a retry returned a different result")
         }
         Some(_) => require(
-            heard.outcome == "OpIdConflict",
+            observed.outcome == "OpIdConflict",
             Rule::OpIdReused,
-            "an operation id came with other parameters and was not refused for that",
+            "a reused operation id was not rejected for that",
         ),
         None => {
-            let same_offer = repeats_standing_offer(shard, heard.command);
+            let same_offer = repeats_standing_offer(shard, observed.command);
             let honest = !replayed || same_offer;
-            require(honest, Rule::Replay, "something that never happened was replayed")
+            require(honest, Rule::Replay, "an operation was replayed that never took effect")
         }
     }
 }
 
-/// A request is its own memory for as long as it stands.
-fn judge_request(shard: &OracleShard, heard: Heard<'_>, op_id: u16) -> Result<(), Violation> {
+/// Checks a request: it is its own log while it is pending.
+fn judge_request(shard: &OracleShard, observed: Observed<'_>, op_id: u16) -> Result<(), Violation> {
     let standing = shard.request.filter(|it| it.op_id == op_id);
-    let replayed = heard.step.verdict == Verdict::Replayed;
-    let conflict = heard.outcome == "OpIdConflict";
-    match standing.map(|it| it.payload == heard.payload) {
-        Some(true) => require(replayed, Rule::Replay, "a request that stands was not known again"),
+    let replayed = observed.step.verdict == Verdict::Replayed;
+    let conflict = observed.outcome == "OpIdConflict";
+    match standing.map(|it| it.payload == observed.payload) {
+        Some(true) => require(replayed, Rule::Replay, "a pending request was not replayed"),
         Some(false) => {
-            let why = "a request under another's id was not refused for that";
+            let why = "a request under a reused id was not rejected for that";
             require(conflict, Rule::OpIdReused, why)
         }
         None => {
-            require(!replayed, Rule::Replay, "a request was replayed that did not stand")?;
-            require(!conflict, Rule::Replay, "a request's id was not another's")
+            require(!replayed, Rule::Replay, "a request was replayed that was not pending")?;
+            require(!conflict, Rule::Replay, "a request id was rejected as reused but was not")
         }
     }
 }
 
-/// The same offer under another operation id is the same offer.
+/// Returns whether the command repeats the open offer. Another operation id does not make it
+/// another offer.
 fn repeats_standing_offer(shard: &OracleShard, command: Command) -> bool {
     match (shard.offer, command) {
         (Some(standing), Command::Held { act: Act::Offer { handoff, to, until, cursor }, .. }) => {
@@ -366,34 +367,39 @@ fn repeats_standing_offer(shard: &OracleShard, command: Command) -> bool {
     }
 }
 
-/// A refusal must have a reason.
-fn judge_refusal(shard: &OracleShard, run: &OracleRun, heard: Heard<'_>) -> Result<(), Violation> {
-    match heard.command {
+/// Checks that a rejection has a valid reason.
+fn judge_refusal(
+    shard: &OracleShard,
+    run: &OracleRun,
+    observed: Observed<'_>,
+) -> Result<(), Violation> {
+    match observed.command {
         Command::Held { tenant, lease, .. } if tenant == lease.tenant => {
-            let good = shard.is_held_by(lease) && shard.is_live(heard.now);
-            let shut_out = matches!(heard.outcome, "StaleFence" | "LeaseExpired" | "ShardTerminal");
+            let good = shard.is_held_by(lease) && shard.is_live(observed.now);
+            let shut_out =
+                matches!(observed.outcome, "StaleFence" | "LeaseExpired" | "ShardTerminal");
             require(
                 !(good && shut_out),
                 Rule::OwnerShutOut,
-                "the holder of a live lease was refused",
+                "the holder of a live lease was rejected",
             )
         }
-        Command::Claim { way: Way::Acquire { alive: false }, .. } => {
+        Command::Claim { way: ClaimBy::Acquire { alive: false }, .. } => {
             let runs = run.status == Some(RunStatus::Active) && !run.paused;
-            let free = shard.status == ShardStatus::Active && !shard.is_live(heard.now);
-            require(!(runs && free), Rule::FreeShardWithheld, "a free shard was not handed out")
+            let free = shard.status == ShardStatus::Active && !shard.is_live(observed.now);
+            require(!(runs && free), Rule::FreeShardWithheld, "a free shard was not granted")
         }
         Command::Held { .. } | Command::Claim { .. } | Command::Admin { .. } => Ok(()),
-        Command::Run { .. } => unreachable!("commands about runs are heard elsewhere"),
+        Command::Run { .. } => unreachable!("commands about runs are checked elsewhere"),
     }
 }
 
-/// An acquire parks a shard that has used up its attempts.
-fn give_up(learned: &mut Learned, heard: Heard<'_>) -> Result<(), Violation> {
+/// Checks an acquire that parks a shard, which must have used up its attempts.
+fn give_up(learned: &mut Learned, observed: Observed<'_>) -> Result<(), Violation> {
     let shard = &mut learned.shard;
     check_grantable(shard, &learned.run)?;
-    require(!shard.is_live(heard.now), Rule::TwoOwners, "a leased shard was parked by a claim")?;
-    let used_up = heard.retries.is_some_and(|max| u32::from(shard.attempts) > max);
+    require(!shard.is_live(observed.now), Rule::TwoOwners, "a leased shard was parked by a claim")?;
+    let used_up = observed.retries.is_some_and(|max| u32::from(shard.attempts) > max);
     require(used_up, Rule::Attempts, "a shard was parked before its attempts were used up")?;
     shard.end(ShardStatus::Parked);
     Ok(())
@@ -401,51 +407,52 @@ fn give_up(learned: &mut Learned, heard: Heard<'_>) -> Result<(), Violation> {
 
 fn check_grantable(shard: &OracleShard, run: &OracleRun) -> Result<(), Violation> {
     let active = shard.status == ShardStatus::Active;
-    require(active, Rule::StaleFence, "a shard that ended was granted")?;
+    require(active, Rule::StaleFence, "a terminal shard was granted")?;
     let runs = run.status == Some(RunStatus::Active) && !run.paused;
-    require(runs, Rule::RunOver, "a shard of a run that is over or paused was granted")
+    require(runs, Rule::RunOver, "a shard of a finished or paused run was granted")
 }
 
-fn hear_grant(
+fn check_grant(
     learned: &mut Learned,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
     worker: u8,
-    way: Way,
+    way: ClaimBy,
 ) -> Result<(), Violation> {
     let shard = &mut learned.shard;
     check_grantable(shard, &learned.run)?;
     let attempts = match way {
-        Way::Acquire { .. } => {
-            let live = shard.is_live(heard.now);
+        ClaimBy::Acquire { .. } => {
+            let live = shard.is_live(observed.now);
             require(!live, Rule::TwoOwners, "a shard was granted while its lease was live")?;
-            let used_up = heard.retries.is_some_and(|max| u32::from(shard.attempts) > max);
+            let used_up = observed.retries.is_some_and(|max| u32::from(shard.attempts) > max);
             require(!used_up, Rule::Attempts, "a shard was granted beyond its attempts")?;
             shard.attempts + 1
         }
-        Way::Accept(handoff) => {
+        ClaimBy::Accept(handoff) => {
             let offer = shard.offer.filter(|offer| offer.handoff == handoff);
-            let stands = offer.is_some_and(|offer| offer.to == worker && heard.now < offer.until);
-            require(stands, Rule::Handoff, "a move was accepted that was not offered so")?;
+            let stands =
+                offer.is_some_and(|offer| offer.to == worker && observed.now < offer.until);
+            require(stands, Rule::Handoff, "a handoff was accepted that was not offered")?;
             shard.attempts
         }
     };
     let Granted { fence, deadline, attempts: result, range, done } =
-        heard.step.grant.expect("a grant was answered");
+        observed.step.grant.expect("a grant was answered");
     require(fence > shard.fence, Rule::FenceFell, "a grant did not raise the fence")?;
     require(result == attempts, Rule::Attempts, "a grant returned a wrong number of attempts")?;
     let restored = range == shard.range && done == shard.done;
     require(restored, Rule::Acknowledged, "a grant did not return the completed position")?;
-    let lasts = u64::from(deadline) == u64::from(heard.now) + heard.lease;
-    require(lasts, Rule::Acknowledged, "a lease does not last as long as the run says")?;
+    let lasts = u64::from(deadline) == u64::from(observed.now) + observed.lease;
+    require(lasts, Rule::Acknowledged, "a lease has a wrong duration")?;
     shard.holder = Some(Holder { worker, fence, deadline });
     (shard.fence, shard.attempts) = (fence, attempts);
     (shard.offer, shard.request) = (None, None);
     Ok(())
 }
 
-fn hear_administrator(
+fn check_admin(
     learned: &mut Learned,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
     act: AdminAct,
 ) -> Result<(), Violation> {
     let shard = &mut learned.shard;
@@ -454,63 +461,75 @@ fn hear_administrator(
         AdminAct::Unpark => {
             let parked = shard.status == ShardStatus::Parked;
             require(parked, Rule::Acknowledged, "a shard was unparked that was not parked")?;
-            require(!over, Rule::RunOver, "a shard of a run that is over was unparked")?;
+            require(!over, Rule::RunOver, "a shard of a finished run was unparked")?;
             shard.status = ShardStatus::Active;
             shard.attempts = 0;
             shard.fence += 1;
         }
         AdminAct::Revoke => {
             let held = shard.holder.is_some();
-            require(held, Rule::Acknowledged, "a lease was revoked that nobody held")?;
+            require(held, Rule::Acknowledged, "a lease was revoked that was not held")?;
             (shard.holder, shard.offer, shard.request) = (None, None, None);
             shard.fence += 1;
         }
         AdminAct::Request { what, expires } => {
-            require(!over, Rule::RunOver, "a run that is over was asked for something")?;
-            let live = shard.is_live(heard.now);
-            require(live, Rule::Acknowledged, "nobody was asked for something")?;
-            let pending = shard.request.is_some_and(|it| heard.now < it.expires);
-            require(!pending, Rule::Acknowledged, "a request took the place of another")?;
-            let op_id = heard.command.op_id().expect("a request has an id");
-            shard.request = Some(Asked { op_id, payload: heard.payload, what, expires });
+            require(!over, Rule::RunOver, "a request was stored for a finished run")?;
+            let live = shard.is_live(observed.now);
+            require(live, Rule::Acknowledged, "a request was stored without a lease holder")?;
+            let pending = shard.request.is_some_and(|it| observed.now < it.expires);
+            require(!pending, Rule::Acknowledged, "a request replaced a pending one")?;
+            let op_id = observed.command.op_id().expect("a request has an id");
+            shard.request = Some(Asked { op_id, payload: observed.payload, what, expires });
         }
     }
     Ok(())
 }
 
-/// An effect: it must come from the last grant, in time, and not from a frozen source.
-fn hear_holder(
+/// Checks an effect: it must come from the last grant, in time, and not from a frozen source.
+fn check_holder(
     learned: &mut Learned,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
     lease: LeaseRef,
     act: Act,
 ) -> Result<(), Violation> {
     let shard = &learned.shard;
     require(shard.is_held_by(lease), Rule::StaleFence, "an effect came from an old grant")?;
-    require(shard.is_live(heard.now), Rule::Expired, "an effect came after the deadline")?;
+    require(shard.is_live(observed.now), Rule::Expired, "an effect came after the deadline")?;
     let thaws = matches!(act, Act::Renew | Act::Withdraw { .. });
     let frozen = shard.offer.is_some() && !thaws;
-    require(!frozen, Rule::FrozenSource, "a source worked on while its offer stood")?;
+    require(!frozen, Rule::FrozenSource, "a source changed the shard while its offer was open")?;
     let grows =
         matches!(act, Act::Renew | Act::Replace { .. } | Act::Residual { .. } | Act::Offer { .. });
     let runs = learned.run.status == Some(RunStatus::Active);
-    require(runs || !grows, Rule::RunOver, "a run that is over was worked on for longer")?;
-    apply(learned, heard, lease, act)?;
-    heed(&mut learned.shard, heard, act)
+    require(
+        runs || !grows,
+        Rule::RunOver,
+        "a shard of a finished run was renewed, split or offered",
+    )?;
+    apply(learned, observed, lease, act)?;
+    check_request_shown(&mut learned.shard, observed, act)
 }
 
-/// The owner is shown what is asked of it with every renewal and checkpoint, and what it does ends
-/// a request that asks for that. One that is late goes with the next renewal or checkpoint.
-fn heed(shard: &mut OracleShard, heard: Heard<'_>, act: Act) -> Result<(), Violation> {
+/// Checks the request that a renewal or checkpoint shows, and ends a request that the operation
+/// fulfils. An expired request ends with the next renewal or checkpoint.
+fn check_request_shown(
+    shard: &mut OracleShard,
+    observed: Observed<'_>,
+    act: Act,
+) -> Result<(), Violation> {
     let Some(Asked { what, expires, .. }) = shard.request else {
-        let nothing = heard.step.shown.is_none();
-        return require(nothing, Rule::Acknowledged, "an owner was shown what nobody asks");
+        let nothing = observed.step.shown.is_none();
+        return require(
+            nothing,
+            Rule::Acknowledged,
+            "a lease holder was shown a request that is not pending",
+        );
     };
-    let late = heard.now >= expires;
+    let late = observed.now >= expires;
     let ends = match act {
         Act::Renew | Act::Checkpoint(_) => {
-            let shown = heard.step.shown == (!late).then_some((what, expires));
-            require(shown, Rule::Acknowledged, "an owner was not shown what is asked of it")?;
+            let shown = observed.step.shown == (!late).then_some((what, expires));
+            require(shown, Rule::Acknowledged, "a lease holder was not shown its pending request")?;
             late
         }
         Act::Residual { .. } => what == RequestedAction::Split,
@@ -524,16 +543,16 @@ fn heed(shard: &mut OracleShard, heard: Heard<'_>, act: Act) -> Result<(), Viola
 
 fn apply(
     learned: &mut Learned,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
     lease: LeaseRef,
     act: Act,
 ) -> Result<(), Violation> {
     match act {
-        Act::Renew => return renew(&mut learned.shard, heard),
+        Act::Renew => return renew(&mut learned.shard, observed),
         Act::Checkpoint(cursor) => advance(learned, lease, cursor.mark())?,
         Act::Complete(cursor) => {
             advance(learned, lease, cursor.mark())?;
-            // Whoever completes a shard has seen to its end.
+            // The holder that completes a shard has processed it to its end.
             write(
                 &mut learned.run,
                 lease,
@@ -543,9 +562,9 @@ fn apply(
         }
         Act::Park(_) => learned.shard.end(ShardStatus::Parked),
         Act::Replace { start, cut, end, carried, .. } => {
-            replace(learned, heard, (start, cut, end), carried.mark())?;
+            replace(learned, observed, (start, cut, end), carried.mark())?;
         }
-        Act::Residual { start, cut, end } => shrink(learned, heard, (start, cut, end))?,
+        Act::Residual { start, cut, end } => shrink(learned, observed, (start, cut, end))?,
         Act::Release { clean } => {
             let shard = &mut learned.shard;
             shard.attempts = shard.attempts.saturating_sub(u8::from(clean));
@@ -555,8 +574,8 @@ fn apply(
             if cursor != Cursor::Absent {
                 advance(learned, lease, cursor.mark())?;
             }
-            let sane = to != lease.worker && until > heard.now;
-            require(sane, Rule::Handoff, "an offer nobody can accept was taken")?;
+            let sane = to != lease.worker && until > observed.now;
+            require(sane, Rule::Handoff, "an offer without a valid destination was accepted")?;
             learned.shard.offer = Some(Standing { handoff, to, until, cursor });
         }
         Act::Withdraw { handoff } => {
@@ -568,24 +587,26 @@ fn apply(
     Ok(())
 }
 
-fn renew(shard: &mut OracleShard, heard: Heard<'_>) -> Result<(), Violation> {
-    let until = heard.step.renewed_until.expect("a renewal was answered");
+fn renew(shard: &mut OracleShard, observed: Observed<'_>) -> Result<(), Violation> {
+    let until = observed.step.renewed_until.expect("a renewal was answered");
     let holder = shard.holder.as_mut().expect("an effect came from a holder");
     let shortens = until < holder.deadline;
     require(!shortens, Rule::Acknowledged, "a renewal shortened a lease")?;
-    // A frozen shard is not held for ever: one lease beyond its offer is the end.
-    let frozen_until = shard.offer.map_or(u64::MAX, |offer| u64::from(offer.until) + heard.lease);
-    let wanted = (u64::from(heard.now) + heard.lease).min(frozen_until);
+    // A frozen shard is held for one lease duration beyond its offer at most.
+    let frozen_until =
+        shard.offer.map_or(u64::MAX, |offer| u64::from(offer.until) + observed.lease);
+    let wanted = (u64::from(observed.now) + observed.lease).min(frozen_until);
     let lasts = u64::from(until) == wanted.max(holder.deadline.into());
-    require(lasts, Rule::Acknowledged, "a renewal does not last as long as the run says")?;
+    require(lasts, Rule::Acknowledged, "a renewal has a wrong duration")?;
     holder.deadline = until;
     Ok(())
 }
 
-/// The holder says that everything up to `mark` is done; it did what it was not told to be done.
+/// Advances the cursor to `mark`. The holder wrote the keys that were not completed when its lease
+/// was granted.
 fn advance(learned: &mut Learned, lease: LeaseRef, mark: Mark) -> Result<(), Violation> {
     let shard = &mut learned.shard;
-    require(mark >= shard.done, Rule::ProgressFell, "a cursor went back")?;
+    require(mark >= shard.done, Rule::ProgressFell, "a cursor moved backwards")?;
     let inside = mark > shard.range.0 && mark <= shard.range.1;
     require(inside, Rule::ProgressFell, "a cursor left its range")?;
     if mark > shard.done {
@@ -595,14 +616,18 @@ fn advance(learned: &mut Learned, lease: LeaseRef, mark: Mark) -> Result<(), Vio
     write(&mut learned.run, lease, (lease.from.max(shard.range.0), mark))
 }
 
-/// Keys handed to the holder of `lease`, whose write was accepted.
+/// Records accepted writes of `keys` by the holder of `lease`.
 fn write(run: &mut OracleRun, lease: LeaseRef, keys: (KeyNo, KeyNo)) -> Result<(), Violation> {
     let LeaseRef { shard, worker, fence, .. } = lease;
     for key in keys.0..keys.1 {
         let place = &mut run.writers[usize::from(key)];
         let ordered =
             place.is_none_or(|last| last.fence < fence || last == Writer { shard, worker, fence });
-        require(ordered, Rule::SinkOrder, "a sink would meet a fence it cannot order")?;
+        require(
+            ordered,
+            Rule::SinkOrder,
+            "accepted writes have fences that do not follow the order of grants",
+        )?;
         *place = Some(Writer { shard, worker, fence });
     }
     Ok(())
@@ -610,16 +635,16 @@ fn write(run: &mut OracleRun, lease: LeaseRef, keys: (KeyNo, KeyNo)) -> Result<(
 
 fn replace(
     learned: &mut Learned,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
     (start, cut, end): (KeyNo, KeyNo, KeyNo),
     carried: Mark,
 ) -> Result<(), Violation> {
     let shard = &mut learned.shard;
     let whole = (start, end) == shard.range && start < cut && cut < end;
-    require(whole, Rule::Tiling, "a split was accepted that is not the shard's")?;
+    require(whole, Rule::Tiling, "a split was accepted that does not tile the shard")?;
     let kept = carried == shard.done && carried <= cut;
-    require(kept, Rule::ProgressFell, "a split forgot what was done")?;
-    let attempts = inherited(shard.attempts, heard.retries);
+    require(kept, Rule::ProgressFell, "a split lost progress")?;
+    let attempts = inherited(shard.attempts, observed.retries);
     learned.born = vec![
         OracleShard::newborn((start, cut), shard.fence, carried, attempts),
         OracleShard::newborn((cut, end), shard.fence, 0, attempts),
@@ -630,20 +655,21 @@ fn replace(
 
 fn shrink(
     learned: &mut Learned,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
     (start, cut, end): (KeyNo, KeyNo, KeyNo),
 ) -> Result<(), Violation> {
     let shard = &mut learned.shard;
     let whole = (start, end) == shard.range && start < cut && cut < end;
-    require(whole, Rule::Tiling, "a split was accepted that is not the shard's")?;
-    require(shard.done <= cut, Rule::ProgressFell, "a cut went through what was done")?;
-    let attempts = inherited(shard.attempts, heard.retries);
+    require(whole, Rule::Tiling, "a split was accepted that does not tile the shard")?;
+    require(shard.done <= cut, Rule::ProgressFell, "a split point lies before the cursor")?;
+    let attempts = inherited(shard.attempts, observed.retries);
     learned.born = vec![OracleShard::newborn((cut, end), shard.fence, 0, attempts)];
     shard.range.1 = cut;
     Ok(())
 }
 
-/// One try is left for each part of a split (DESIGN Q13).
+/// Returns the attempts that a part of a split inherits. One attempt is left for each part (DESIGN
+/// Q13).
 fn inherited(attempts: u8, retries: Option<u32>) -> u8 {
     let left = retries.map_or(u32::MAX, |max| max.saturating_sub(1));
     u8::try_from(u32::from(attempts).min(left)).expect("not more than there were")

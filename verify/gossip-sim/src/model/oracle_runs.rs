@@ -1,48 +1,48 @@
-//! The oracle's ear for runs: they are made once, end once, and stay deleted.
+//! Oracle rules for runs: they are created once, finish once, and stay deleted.
 
 use gossip_coordination::{RUN_OP_LOG_CAP, RunStatus};
 
 use super::kernel::Verdict;
-use super::oracle::{Heard, OracleRun, OracleShard, Remembered, Rule, Violation, require};
+use super::oracle::{Observed, OracleRun, OracleShard, Remembered, Rule, Violation, require};
 use super::vocabulary::{Command, KeyNo, RunAct, Tick};
 
-/// The fence that a root starts with.
+/// The initial fence of a root.
 const FIRST_FENCE: u8 = 1;
 
-/// Stands for the operation by which a collection cancels.
+/// Operation id of the cancellation by a garbage collection.
 const COLLECTION: u16 = u16::MAX;
 
-/// What the oracle makes of an answer about a run.
+/// The history after an answer about a run.
 #[derive(Clone, Debug)]
 pub(super) struct LearnedRun {
     pub(super) run: OracleRun,
     pub(super) born: Vec<OracleShard>,
-    /// Whether the shards of the run are gone.
+    /// Whether the shards of the run are deleted.
     pub(super) drops_shards: bool,
 }
 
-/// Hears one command about a run whose shards include `unsettled` that are active or parked.
+/// Checks one command about a run with `unsettled` active or parked shards.
 ///
 /// # Errors
 ///
-/// The rule that the answer breaks.
-pub(super) fn hear_run(
+/// Returns the rule that the answer breaks.
+pub(super) fn check_run_command(
     run: &OracleRun,
     unsettled: usize,
     manifests: &[&[(KeyNo, KeyNo)]],
-    heard: Heard<'_>,
+    observed: Observed<'_>,
 ) -> Result<LearnedRun, Violation> {
-    if let Some(fault) = &heard.step.fault {
+    if let Some(fault) = &observed.step.fault {
         return Err(Violation { rule: Rule::Panicked, why: fault.clone() });
     }
-    let Command::Run { act, op_id, .. } = heard.command else {
-        unreachable!("commands about shards are heard elsewhere")
+    let Command::Run { act, op_id, .. } = observed.command else {
+        unreachable!("commands about shards are checked elsewhere")
     };
-    judge_replay(run, heard, act, op_id)?;
+    judge_replay(run, observed, act, op_id)?;
     let mut learned = LearnedRun { run: run.clone(), born: Vec::new(), drops_shards: false };
-    if heard.step.verdict == Verdict::Executed {
-        execute(&mut learned, unsettled, manifests, heard.now, act)?;
-        remember(&mut learned.run, heard, act, op_id);
+    if observed.step.verdict == Verdict::Executed {
+        execute(&mut learned, unsettled, manifests, observed.now, act)?;
+        remember(&mut learned.run, observed, act, op_id);
     }
     Ok(learned)
 }
@@ -58,12 +58,12 @@ fn execute(
     let status = run.status;
     let from = |allowed: &[RunStatus]| {
         let may = status.is_some_and(|status| allowed.contains(&status));
-        require(may, Rule::RunOver, "a run went where it cannot go")
+        require(may, Rule::RunOver, "a run made an invalid transition")
     };
     match act {
         RunAct::Create => {
             let fresh = status.is_none() && !run.deleted;
-            require(fresh, Rule::RunReborn, "a run was made that had been there before")?;
+            require(fresh, Rule::RunReborn, "a run was created again")?;
             run.status = Some(RunStatus::Initializing);
             run.made_at = now;
         }
@@ -101,16 +101,17 @@ fn execute(
         RunAct::Collect(stale_after) => {
             from(&[RunStatus::Initializing])?;
             let stale = run.made_at + stale_after <= now;
-            require(stale, Rule::RunOver, "a run was collected that may still go on")?;
+            require(stale, Rule::RunOver, "a run was collected that was not stale")?;
             run.status = Some(RunStatus::Cancelled);
         }
     }
     Ok(())
 }
 
-/// A run's log is bounded; its registration is remembered apart, and its deletion by a tombstone.
-fn remember(run: &mut OracleRun, heard: Heard<'_>, act: RunAct, op_id: u16) {
-    let entry = Remembered { op_id, payload: heard.payload, answer: heard.step.answer };
+/// Logs an operation. The log is bounded; the registration is recorded outside of it, and the
+/// deletion by a tombstone.
+fn remember(run: &mut OracleRun, observed: Observed<'_>, act: RunAct, op_id: u16) {
+    let entry = Remembered { op_id, payload: observed.payload, answer: observed.step.answer };
     match act {
         RunAct::Create | RunAct::Delete => {}
         RunAct::Register(_) => run.registered = Some(entry),
@@ -126,35 +127,45 @@ fn remember(run: &mut OracleRun, heard: Heard<'_>, act: RunAct, op_id: u16) {
 
 fn judge_replay(
     run: &OracleRun,
-    heard: Heard<'_>,
+    observed: Observed<'_>,
     act: RunAct,
     op_id: u16,
 ) -> Result<(), Violation> {
-    let replayed = heard.step.verdict == Verdict::Replayed;
+    let replayed = observed.step.verdict == Verdict::Replayed;
     let known = run.remembered.iter().rev().chain(&run.registered).find(|it| it.op_id == op_id);
     match (act, known) {
         (RunAct::Create, _) => {
-            require(!replayed, Rule::Replay, "the making of a run has no memory")
+            require(!replayed, Rule::Replay, "the creation of a run was replayed")
         }
         (RunAct::Collect(_), _) => {
             let collected = run.remembered.iter().any(|it| it.op_id == COLLECTION);
-            require(replayed == collected, Rule::Replay, "a collection is made once")
+            require(
+                replayed == collected,
+                Rule::Replay,
+                "a collection was not replayed exactly when repeated",
+            )
         }
         (RunAct::Delete, _) if run.deleted => {
-            require(replayed, Rule::Replay, "a deletion was not answered from memory")
+            require(replayed, Rule::Replay, "a deletion was not replayed from the tombstone")
         }
-        (_, Some(known)) if known.payload == heard.payload => {
-            let same = replayed && known.answer == heard.step.answer;
-            require(same, Rule::Replay, "a retry was not answered from memory")
+        (_, Some(known)) if known.payload == observed.payload => {
+            let same = replayed && known.answer == observed.step.answer;
+            require(same, Rule::Replay, "a retry was not replayed from the log")
         }
         (_, Some(_)) => {
-            let refused = heard.outcome == "OpIdConflict";
+            let refused = observed.outcome == "OpIdConflict";
             require(refused, Rule::OpIdReused, "an operation id was used twice")
         }
         (RunAct::Register(number), None) => {
             let same = run.manifest == Some(number) && run.status == Some(RunStatus::Active);
-            require(replayed == same, Rule::Replay, "the same shards are registered once")
+            require(
+                replayed == same,
+                Rule::Replay,
+                "a registration was not replayed exactly when repeated",
+            )
         }
-        (_, None) => require(!replayed, Rule::Replay, "what never happened was replayed"),
+        (_, None) => {
+            require(!replayed, Rule::Replay, "an operation was replayed that never took effect")
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Doctored histories: each breaks one rule, and the oracle must refuse it.
+//! Doctored histories: each breaks one rule, and the oracle must reject it.
 
 use gossip_coordination::{ParkReason, RunStatus, ShardStatus};
 use rstest::rstest;
@@ -7,13 +7,13 @@ use super::check::{Strictness, tiles};
 use super::configurations::{Scale, configuration};
 use super::kernel::{Granted, Step, Verdict};
 use super::oracle::{
-    Asked, Heard, Holder, Learned, OracleRun, OracleShard, Remembered, Rule, Standing, Violation,
-    Writer, hear,
+    Asked, Holder, Learned, Observed, OracleRun, OracleShard, Remembered, Rule, Standing,
+    Violation, Writer, check_command,
 };
-use super::oracle_runs::hear_run;
+use super::oracle_runs::check_run_command;
 use super::state::{Move, State};
 use super::vocabulary::{
-    Act, AdminAct, Command, Cursor, LeaseRef, Op, RequestedAction, RunAct, Way,
+    Act, AdminAct, ClaimBy, Command, Cursor, LeaseRef, Op, RequestedAction, RunAct,
 };
 use super::world::World;
 
@@ -23,7 +23,7 @@ const FENCE: u8 = 2;
 const DEADLINE: u8 = 3;
 const LEASE: LeaseRef = LeaseRef { tenant: 0, shard: 0, worker: WORKER, fence: FENCE, from: 0 };
 
-/// A shard of three keys, held by the worker until the deadline, with nothing done.
+/// Returns a shard of three keys, held until the deadline, without progress.
 fn shard() -> OracleShard {
     let holder = Some(Holder { worker: WORKER, fence: FENCE, deadline: DEADLINE });
     OracleShard { holder, ..OracleShard::newborn((0, 3), FENCE, 0, 1) }
@@ -63,14 +63,14 @@ fn held(act: Act) -> Command {
     Command::Held { tenant: 0, lease: LEASE, act, op_id: 7 }
 }
 
-fn claim(worker: u8, way: Way) -> Command {
+fn claim(worker: u8, way: ClaimBy) -> Command {
     Command::Claim { tenant: 0, shard: 0, worker, way }
 }
 
-const ACQUIRE: Way = Way::Acquire { alive: false };
+const ACQUIRE: ClaimBy = ClaimBy::Acquire { alive: false };
 const CHECKPOINT: Act = Act::Checkpoint(Cursor::At(1));
 
-/// The oracle hears at `now` that `command` was answered by `step`; its payload has number 1.
+/// Checks at `now` that `command` was answered by `step`; its payload has number 1.
 fn check(
     shard: &OracleShard,
     run: &OracleRun,
@@ -80,10 +80,10 @@ fn check(
     step: &Step,
 ) -> Result<Learned, Violation> {
     let (retries, lease) = (Some(1), 2);
-    hear(shard, run, Heard { command, payload: 1, now, step, outcome, retries, lease })
+    check_command(shard, run, Observed { command, payload: 1, now, step, outcome, retries, lease })
 }
 
-/// The same for something that was executed.
+/// Checks an operation that took effect.
 fn executed(shard: &OracleShard, command: Command, now: u8) -> Result<Learned, Violation> {
     let step = step(command.op(), Verdict::Executed);
     check(shard, &run(), command, now, "Executed", &step)
@@ -99,7 +99,7 @@ fn rule<T>(result: Result<T, Violation>) -> Option<Rule> {
 }
 
 #[test]
-fn an_honest_history_is_believed() {
+fn an_honest_history_is_accepted() {
     let verdict = executed(&shard(), held(CHECKPOINT), 2).unwrap();
     assert_eq!(verdict.shard.done, 2);
     assert_eq!(verdict.shard.attempts, 0);
@@ -136,11 +136,11 @@ fn another_tenants_lease_is_refused() {
     assert_eq!(rule(executed(&shard(), command, 2)), Some(Rule::Tenants));
 }
 
-/// What a grant of the shard above should tell at time 3.
+/// The expected grant of the shard above at time 3.
 const GRANT: Granted =
     Granted { fence: FENCE + 1, deadline: 5, attempts: 2, range: (0, 3), done: 0 };
 
-fn granted(shard: &OracleShard, way: Way, now: u8, grant: Granted) -> Option<Rule> {
+fn granted(shard: &OracleShard, way: ClaimBy, now: u8, grant: Granted) -> Option<Rule> {
     let command = claim(OTHER, way);
     let step = Step { grant: Some(grant), ..step(command.op(), Verdict::Executed) };
     rule(check(shard, &run(), command, now, "Executed", &step))
@@ -154,7 +154,7 @@ fn granted(shard: &OracleShard, way: Way, now: u8, grant: Granted) -> Option<Rul
 #[case::wrong_range(3, Granted { range: (0, 2), ..GRANT }, Some(Rule::Acknowledged))]
 #[case::long_lease(3, Granted { deadline: 6, ..GRANT }, Some(Rule::Acknowledged))]
 #[case::miscounted(3, Granted { attempts: 1, ..GRANT }, Some(Rule::Attempts))]
-fn a_takeover_waits_and_tells_the_truth(
+fn a_takeover_waits_and_returns_the_stored_values(
     #[case] now: u8,
     #[case] grant: Granted,
     #[case] broken: Option<Rule>,
@@ -174,13 +174,13 @@ fn a_shard_is_granted_and_parked_by_the_count_of_its_attempts() {
 }
 
 #[rstest]
-#[case::honest(offered(3), Way::Accept(1), 2, None)]
-#[case::nothing_offered(shard(), Way::Accept(1), 2, Some(Rule::Handoff))]
-#[case::another_move(offered(3), Way::Accept(2), 2, Some(Rule::Handoff))]
-#[case::late(offered(2), Way::Accept(1), 2, Some(Rule::Handoff))]
+#[case::honest(offered(3), ClaimBy::Accept(1), 2, None)]
+#[case::nothing_offered(shard(), ClaimBy::Accept(1), 2, Some(Rule::Handoff))]
+#[case::another_move(offered(3), ClaimBy::Accept(2), 2, Some(Rule::Handoff))]
+#[case::late(offered(2), ClaimBy::Accept(1), 2, Some(Rule::Handoff))]
 fn a_move_is_accepted_as_it_was_offered(
     #[case] shard: OracleShard,
-    #[case] way: Way,
+    #[case] way: ClaimBy,
     #[case] now: u8,
     #[case] broken: Option<Rule>,
 ) {
@@ -190,7 +190,7 @@ fn a_move_is_accepted_as_it_was_offered(
 
 #[test]
 fn a_move_is_accepted_by_its_destination_only() {
-    let command = claim(2, Way::Accept(1));
+    let command = claim(2, ClaimBy::Accept(1));
     let grant = Some(Granted { deadline: 4, attempts: 1, ..GRANT });
     let step = Step { grant, ..step(Op::Accept, Verdict::Executed) };
     let verdict = check(&offered(3), &run(), command, 2, "Executed", &step);
@@ -215,11 +215,11 @@ fn a_retry_is_answered_from_memory_and_as_before() {
     };
     assert_eq!(replayed(&remembering(7, 1, 5), 5), None);
     assert_eq!(replayed(&remembering(7, 1, 5), 6), Some(Rule::Replay));
-    assert_eq!(replayed(&shard(), 0), Some(Rule::Replay), "it never happened");
+    assert_eq!(replayed(&shard(), 0), Some(Rule::Replay), "it never took effect");
     let again = executed(&remembering(7, 1, 0), held(CHECKPOINT), 2);
-    assert_eq!(rule(again), Some(Rule::Replay), "it happened twice");
+    assert_eq!(rule(again), Some(Rule::Replay), "it took effect twice");
     let shut_out = refused(&remembering(7, 1, 0), held(CHECKPOINT), 9, "StaleFence");
-    assert_eq!(shut_out, Some(Rule::Replay), "it was refused the second time");
+    assert_eq!(shut_out, Some(Rule::Replay), "the retry was rejected");
 }
 
 #[test]
@@ -357,8 +357,8 @@ fn a_run_is_made_once_and_ends_once(
     let command = Command::Run { tenant: 0, act, op_id: 7 };
     let step = step(act.op(), Verdict::Executed);
     let (now, outcome, retries, lease) = (2, "Executed", None, 2);
-    let verdict = Heard { command, payload: 1, now, step: &step, outcome, retries, lease };
-    assert_eq!(rule(hear_run(&run, unsettled, &[], verdict)), broken);
+    let verdict = Observed { command, payload: 1, now, step: &step, outcome, retries, lease };
+    assert_eq!(rule(check_run_command(&run, unsettled, &[], verdict)), broken);
 }
 
 #[rstest]
@@ -379,7 +379,7 @@ fn leaves_tile_the_roots_or_do_not(
     assert_eq!(tiles(parts, roots), expected);
 }
 
-/// A real state in which a worker has done two keys, or all.
+/// Returns a real state in which a worker has processed two keys, or all.
 fn worked(act: Act) -> (World, State) {
     let config = configuration("lease", Scale::Short).expect("a configuration of that name");
     let mut world = World::new(config);
@@ -387,7 +387,7 @@ fn worked(act: Act) -> (World, State) {
     for command in [claim(WORKER, ACQUIRE), held(act)] {
         let command = world.kernel.commands.intern(command).0;
         let deliver = Move::Deliver { command, at: 1, from: None };
-        state = world.apply(&state, deliver).unwrap().expect("it does something");
+        state = world.apply(&state, deliver).unwrap().expect("it changes the state");
     }
     assert_eq!(world.check(&state, Strictness::Records), Ok(()));
     (world, state)
@@ -396,7 +396,7 @@ fn worked(act: Act) -> (World, State) {
 #[rstest]
 #[case(CHECKPOINT, Rule::LostKey)]
 #[case(Act::Complete(Cursor::At(0)), Rule::DoneUncovered)]
-fn a_key_that_nobody_was_handed_is_noticed(#[case] act: Act, #[case] broken: Rule) {
+fn an_unassigned_key_is_found(#[case] act: Act, #[case] broken: Rule) {
     let (mut world, mut state) = worked(act);
     let mut run = world.runs.get(state.runs[0].oracle).clone();
     run.writers[1] = None;
@@ -405,7 +405,7 @@ fn a_key_that_nobody_was_handed_is_noticed(#[case] act: Act, #[case] broken: Rul
 }
 
 #[test]
-fn a_record_that_is_not_what_was_acknowledged_is_noticed() {
+fn a_record_that_differs_from_the_acknowledged_one_is_found() {
     let (mut world, state) = worked(CHECKPOINT);
     let known = world.shards.get(state.shards[0].oracle).clone();
     let mut doctored = |shard: OracleShard| {
@@ -420,13 +420,13 @@ fn a_record_that_is_not_what_was_acknowledged_is_noticed() {
 }
 
 #[test]
-fn a_leaf_that_is_missing_is_noticed() {
+fn a_missing_leaf_is_found() {
     let (world, mut state) = worked(CHECKPOINT);
     state.shards.clear();
     assert_eq!(rule(world.check(&state, Strictness::Effects)), Some(Rule::Tiling));
 }
 
-/// The shard's owner is asked to split by operation 7, whose payload has number `payload`.
+/// Returns a shard with a pending request to split: operation 7, with payload number `payload`.
 fn asking(payload: u32) -> OracleShard {
     let asked = Asked { op_id: 7, payload, what: RequestedAction::Split, expires: 3 };
     OracleShard { request: Some(asked), ..shard() }
@@ -446,7 +446,7 @@ fn request(op_id: u16) -> Command {
 #[case::never_asked(shard(), 7, Verdict::Replayed, "Replayed", Some(Rule::Replay))]
 #[case::id_is_new(shard(), 7, Verdict::Refused, "OpIdConflict", Some(Rule::Replay))]
 #[case::in_the_way(asking(1), 8, Verdict::Executed, "Executed", Some(Rule::Acknowledged))]
-fn a_request_is_its_own_memory(
+fn a_pending_request_is_its_own_log(
     #[case] shard: OracleShard,
     #[case] op_id: u16,
     #[case] verdict: Verdict,
@@ -462,8 +462,8 @@ fn a_request_is_its_own_memory(
 #[case::it(asking(1), Some((RequestedAction::Split, 3)), None)]
 #[case::nothing(asking(1), None, Some(Rule::Acknowledged))]
 #[case::another(asking(1), Some((RequestedAction::Release, 3)), Some(Rule::Acknowledged))]
-#[case::what_nobody_asks(shard(), Some((RequestedAction::Split, 3)), Some(Rule::Acknowledged))]
-fn an_owner_is_shown_what_is_asked(
+#[case::not_pending(shard(), Some((RequestedAction::Split, 3)), Some(Rule::Acknowledged))]
+fn a_checkpoint_shows_the_pending_request(
     #[case] shard: OracleShard,
     #[case] shown: Option<(RequestedAction, u8)>,
     #[case] expected: Option<Rule>,

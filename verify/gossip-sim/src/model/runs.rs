@@ -1,6 +1,6 @@
 //! The kernel's operations on runs, behind the same small numbers.
 //!
-//! A run is kept as a store keeps it: its head, the names of its roots, or its tombstone.
+//! A run is kept as it is stored: its head and root list, or its tombstone.
 
 use std::fmt::Debug;
 
@@ -22,7 +22,7 @@ use super::kernel::{
 };
 use super::vocabulary::{RunAct, Tick};
 
-/// What a store keeps of a run.
+/// The stored value of a run.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum RunValue {
     /// Head and roots.
@@ -30,7 +30,7 @@ pub(super) enum RunValue {
     Tombstone(Box<[u8]>),
 }
 
-/// What the value of a run says.
+/// The values of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunFacts {
     /// Absent for a tombstone.
@@ -97,7 +97,7 @@ impl Kernel {
                 Step { answer: self.name(&answer.text()), ..step }
             }
             Ok(Decision::Commit { change, answer }) => {
-                let answer = answer.expect("a run's commits answer what they did");
+                let answer = answer.expect("a commit about a run has an answer");
                 let step = self.blank(act.op(), Verdict::Executed, "Executed");
                 let step = Step { answer: self.name(&answer.text()), ..step };
                 self.commit_run(q.now, by, step, record, roots, change)
@@ -122,7 +122,7 @@ impl Kernel {
                 tombstone_value(tenant, &tombstone)
             }
             RunChange::Activate { .. } | RunChange::End { .. } | RunChange::Pause { .. } => {
-                let mut record = record.expect("a decision to change a run looked at one");
+                let mut record = record.expect("a decision to change a run has read it");
                 evolve_run(&mut record, &change);
                 let mut roots = roots;
                 if let RunChange::Activate { roots: newborn, .. } = change {
@@ -131,7 +131,7 @@ impl Kernel {
                     roots =
                         RootProgress { total: count, registered: count, chunks: 1, last_chunk_at };
                     for birth in newborn.new_shards() {
-                        let born = self.give_birth(by, RUN, &birth);
+                        let born = self.create_shard(by, RUN, &birth);
                         step.born.push(born);
                     }
                 }
@@ -143,7 +143,8 @@ impl Kernel {
         step
     }
 
-    /// The number of a run's value. New ones are read back, and must come back byte for byte.
+    /// Returns the number of a run's value. A new value is decoded, and must encode to the same
+    /// bytes.
     fn store_run(&mut self, tenant: TenantId, value: RunValue) -> u32 {
         let (number, is_new) = self.runs.intern(value);
         if is_new {
@@ -153,7 +154,7 @@ impl Kernel {
                 (None, Some(tombstone)) => tombstone_value(tenant, &tombstone),
                 (Some(_), Some(_)) | (None, None) => unreachable!("a value is one or the other"),
             };
-            assert!(again == *self.runs.get(number), "what was read is written the same");
+            assert!(again == *self.runs.get(number), "decoding and encoding gives the same bytes");
             self.run_facts.push(RunFacts { head: record.map(|record| record.head()) });
         }
         number
@@ -170,7 +171,7 @@ impl Kernel {
         match self.runs.get(run) {
             RunValue::Tombstone(value) => {
                 let tombstone = decode_tombstone(tenant, RUN, value);
-                let tombstone = tombstone.expect("what the codec wrote it reads");
+                let tombstone = tombstone.expect("the codec decodes its own output");
                 (None, RootProgress::NONE, Some(tombstone))
             }
             RunValue::Record(value) => {
@@ -189,11 +190,11 @@ impl AnswerText for RunOpResult {
 
 fn decode_run(tenant: TenantId, run: RunId, value: &[u8]) -> (RunRecord, RootProgress) {
     let (head, chunk) = split_value(value);
-    let head = decode_run_head(tenant, run, head).expect("what the codec wrote it reads");
+    let head = decode_run_head(tenant, run, head).expect("the codec decodes its own output");
     let progress = head.roots();
     let mut roots = Vec::new();
     if head.has_roots() {
-        decode_roots(tenant, run, 0, chunk, &mut roots).expect("what the codec wrote it reads");
+        decode_roots(tenant, run, 0, chunk, &mut roots).expect("the codec decodes its own output");
     }
     (head.into_record(roots).expect("the roots are those of the run"), progress)
 }

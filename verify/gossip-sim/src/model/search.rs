@@ -1,9 +1,9 @@
-//! Breadth-first search of everything that can happen.
+//! Breadth-first search of all reachable states.
 //!
-//! A state is known by a fingerprint of 128 bits, so ten million states are told apart with a
-//! chance of error below 10⁻²⁴. States wait in a queue until each has been expanded; the search is
-//! exhaustive exactly when the queue is empty. Nothing depends on time, threads or chance: the same
-//! configuration gives the same counts every time.
+//! A state is identified by a 128-bit fingerprint; for ten million states the probability of a
+//! collision is below 10⁻²⁴. States wait in a queue until each has been expanded; the search is
+//! exhaustive exactly when the queue is empty. The search does not depend on time, threads or
+//! randomness: the same configuration gives the same counts every time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
@@ -18,37 +18,37 @@ use super::state::{Move, State};
 use super::vocabulary::Op;
 use super::world::World;
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Name of the configuration.
     pub name: &'static str,
     /// Distinct states.
     pub states: usize,
-    /// Moves that were tried, those that changed nothing included.
+    /// Tried moves, including those that changed nothing.
     pub moves: u64,
-    /// Longest of the shortest ways to a state.
+    /// Maximum over all states of the shortest path to it.
     pub depth: u32,
     /// Whether every state was expanded.
     pub exhausted: bool,
-    /// Distinct records, distinct values of runs, and distinct questions to the kernel.
+    /// Distinct records, distinct run values, and distinct questions to the kernel.
     pub sizes: (usize, usize, usize),
-    /// Operations and outcomes that were met.
+    /// Operations and outcomes that were reached.
     pub reached: BTreeSet<(Op, String)>,
-    /// The first rule that was broken, if one was.
+    /// The first broken rule, if any.
     pub finding: Option<Finding>,
 }
 
-/// A broken rule, and the shortest way to it.
+/// A broken rule, and the shortest path to it.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The rule.
     pub violation: Violation,
-    /// What happened, in order; the last line broke the rule.
+    /// The moves in order; the last one broke the rule.
     pub trace: Vec<String>,
 }
 
-/// Searches `config` until the queue is empty, a rule is broken, or `states_max` states were seen.
+/// Searches `config` until the queue is empty, a rule is broken, or `states_max` states were found.
 #[must_use]
 pub fn search(config: Config, strictness: Strictness, states_max: usize) -> Report {
     let mut search = Search {
@@ -78,7 +78,7 @@ pub fn search(config: Config, strictness: Strictness, states_max: usize) -> Repo
 struct Search {
     world: World,
     seen: HashSet<u128, fast::FixedState>,
-    /// For each state, the one before it and what led from there; the first leads to itself.
+    /// The predecessor of each state and the move from there; the first state leads to itself.
     ways: Vec<(u32, Move)>,
     queue: VecDeque<Waiting>,
     buffer: Vec<u8>,
@@ -123,7 +123,7 @@ impl Search {
         Ok(())
     }
 
-    /// Checks a state that was not met before, and puts it into the queue.
+    /// Checks a new state and adds it to the queue.
     fn meet(
         &mut self,
         state: State,
@@ -134,7 +134,8 @@ impl Search {
         if !self.seen.insert(fingerprint(&state, &mut self.buffer)) {
             return Ok(());
         }
-        let number = u32::try_from(self.ways.len()).expect("memory ends before numbers do");
+        let number =
+            u32::try_from(self.ways.len()).expect("memory is exhausted before numbers are");
         self.ways.push((before, step));
         if let Err(violation) = self.world.check(&state, self.strictness) {
             return Err(self.finding(violation, Some((before, step))));
@@ -169,7 +170,7 @@ impl Search {
     }
 }
 
-/// Two independent hashes of the state's canonical bytes.
+/// Returns two independent hashes of the state's canonical bytes.
 fn fingerprint(state: &State, buffer: &mut Vec<u8>) -> u128 {
     const SEEDS: [u64; 2] = [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344];
     buffer.clear();

@@ -1,11 +1,12 @@
-//! The short form of the model check: every world to its end. `mutants_tests.rs` has the bugs.
+//! The short form of the model check: every configuration to its end. `mutants_tests.rs` has the
+//! bugs.
 
 use std::collections::BTreeSet;
 
 use super::configurations::{Config, Scale, configuration, configurations};
 use super::{Op, Report, Rule, Strictness, coverage, search};
 
-/// Issue 5 asks for so many distinct states within the tests.
+/// Issue 5 requires this many distinct states within the tests.
 const STATES_MIN: usize = 1_000_000;
 
 fn short(name: &str) -> Config {
@@ -23,7 +24,7 @@ fn search_to_the_end(config: Config) -> Report {
 }
 
 #[test]
-fn every_short_world_keeps_the_rules_to_its_end() {
+fn every_short_configuration_keeps_the_rules() {
     let mut reached: BTreeSet<(Op, String)> = BTreeSet::new();
     let mut states = 0;
     for config in configurations(Scale::Short) {
@@ -54,12 +55,12 @@ fn a_search_that_is_cut_short_says_so() {
     assert!(report.finding.is_none());
 }
 
-/// The limit of a rule, stated so that a longer memory is noticed here: once sixteen operations
-/// have pushed a withdrawal out of the log, a late offer stands again.
+/// A known limitation: once sixteen operations have evicted a withdrawal from the log, a late offer
+/// is opened again. A longer log would make this test fail.
 #[test]
 fn a_planned_move_may_redo_keys_once_the_withdrawal_is_forgotten() {
     let config = Config { honest: true, ..short("forgotten") };
     let report = search(config, Strictness::Records, usize::MAX);
-    let finding = report.finding.expect("the log forgets");
+    let finding = report.finding.expect("the log evicts the withdrawal");
     assert_eq!(finding.violation.rule, Rule::MoveRedoesNothing);
 }

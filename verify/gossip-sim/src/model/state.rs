@@ -1,9 +1,9 @@
-//! One instant of the world: time, records, what workers believe and have sent, and what the oracle
-//! knows. All of it is numbers; who means what by them is in `world`.
+//! One state of the model: time, records, leases and messages of workers, and the oracle's history.
+//! All values are numbers; `world` resolves them.
 
 use super::vocabulary::{LeaseRef, ShardNo, Tick};
 
-/// Everything that matters at one instant.
+/// A state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) now: Tick,
@@ -15,14 +15,14 @@ pub(super) struct State {
     pub(super) held: Vec<Held>,
 }
 
-/// A run: its value, and what the oracle knows of it.
+/// A run: its value and its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunEntry {
     pub(super) value: u32,
     pub(super) oracle: u32,
 }
 
-/// A shard: its record, and what the oracle knows of it.
+/// A shard: its record and its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardEntry {
     pub(super) tenant: u8,
@@ -31,13 +31,13 @@ pub(super) struct ShardEntry {
     pub(super) oracle: u32,
 }
 
-/// A lease that a worker believes in, and what it sent under it.
+/// A lease that a worker believes to hold, and the lines it sent under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) lease: LeaseRef,
     /// One bit for each line of the menu.
     pub(super) sent: u32,
-    /// The move whose offer was sent and not yet known to be withdrawn; zero for none.
+    /// The handoff whose offer was sent and not known to be withdrawn; zero for none.
     pub(super) frozen: u8,
 }
 
@@ -47,15 +47,15 @@ impl Held {
     }
 }
 
-/// Something that may happen.
+/// A possible move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     /// Time passes.
     Tick,
     /// A worker sends line `line` of the menu under its `held`-th lease.
     Send { held: u8, line: u8 },
-    /// A message arrives, on a machine whose clock shows `at`. If it is a holder's, `from` is its
-    /// lease and its line.
+    /// A message arrives on a machine whose clock shows `at`. For a message of a lease holder,
+    /// `from` is its lease and line.
     Deliver { command: u32, at: Tick, from: Option<(u8, u8)> },
 }
 
@@ -68,7 +68,7 @@ impl State {
         self.shards.iter().filter(move |entry| entry.tenant == tenant)
     }
 
-    /// How many different messages `worker` has sent.
+    /// Returns the number of different messages that `worker` has sent.
     pub(super) fn sent_by(&self, worker: u8) -> u32 {
         let of_worker = self.held.iter().filter(|held| held.lease.worker == worker);
         of_worker.map(|held| held.sent.count_ones()).sum()
@@ -84,8 +84,8 @@ impl State {
         self.shards.sort_unstable_by_key(|it| (it.tenant, it.shard));
     }
 
-    /// The canonical bytes: equal exactly for equal states of one configuration. Every field of
-    /// every part is written, or two states that may go different ways would count as one.
+    /// Writes the canonical bytes, which are equal exactly for equal states of one configuration.
+    /// Every field must be written; otherwise different states would count as one.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let shard_count = u8::try_from(self.shards.len()).expect("a configuration has few shards");
         out.extend([self.now, shard_count]);

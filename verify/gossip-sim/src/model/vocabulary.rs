@@ -1,8 +1,8 @@
-//! What can be said in the model: operations, their parameters, and commands that carry both.
+//! The operations of the model, their parameters, and the commands that carry both.
 //!
 //! Everything is a small number. Key `n` of a range is the byte `b'a' + n`, tick `t` is the time
-//! `t`, worker `w` the worker `w + 1`. A [`Command`] is one message: it says everything the kernel
-//! is told, and beside it where its sender began to work, which only the oracle looks at.
+//! `t`, worker `w` the worker `w + 1`. A [`Command`] is one message: the input of the kernel, and
+//! the position at which its sender began to work, which only the oracle uses.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use gossip_coordination::ParkReason;
 /// A key of the tiny key space.
 pub(super) type KeyNo = u8;
 
-/// How far work has come: zero is nowhere, `n` is up to and including key `n - 1`.
+/// Progress: zero is none, `n` is up to and including key `n - 1`.
 pub(super) type Mark = u8;
 
 /// A time.
 pub(super) type Tick = u8;
 
-/// A shard by the order in which the search met its key.
+/// A shard, numbered in the order of discovery.
 pub(super) type ShardNo = u8;
 
-/// One of the operations of the kernel.
+/// An operation of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(clippy::exhaustive_enums, reason = "a new operation of the kernel must be modelled")]
 #[expect(missing_docs, reason = "the names are those of the kernel's operations")]
@@ -79,21 +79,21 @@ impl Op {
     ];
 }
 
-/// A cursor as a message presents it.
+/// A cursor in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cursor {
     /// Without a key.
     Absent,
     /// Everything up to and including this key.
     At(KeyNo),
-    /// A key beyond the limit, to be refused.
+    /// A key beyond the size limit, to be rejected.
     LongKey,
-    /// A token beyond the limit, to be refused.
+    /// A token beyond the size limit, to be rejected.
     LongToken(KeyNo),
 }
 
 impl Cursor {
-    /// How far the sender has come by its own account.
+    /// Returns the progress that the sender reports.
     pub(super) const fn mark(self) -> Mark {
         match self {
             Self::At(key) | Self::LongToken(key) => key + 1,
@@ -102,31 +102,32 @@ impl Cursor {
     }
 }
 
-/// What the holder of a lease asks for.
+/// An operation of a lease holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Act {
-    /// Keep the shard longer.
+    /// Renews the lease.
     Renew,
-    /// So far.
+    /// Checkpoints the cursor.
     Checkpoint(Cursor),
-    /// Done, with this as the last position.
+    /// Completes the shard at this position.
     Complete(Cursor),
-    /// Set the shard aside.
+    /// Parks the shard.
     Park(ParkReason),
-    /// Two children, the left one with `carried`; with `hole` the right one begins a key late.
+    /// Splits into two children, the left one with `carried`; with `hole` the right one begins a
+    /// key late.
     Replace { start: KeyNo, cut: KeyNo, end: KeyNo, carried: Cursor, hole: bool },
-    /// Keep what is left of `cut`.
+    /// Keeps the part before `cut`.
     Residual { start: KeyNo, cut: KeyNo, end: KeyNo },
-    /// Give back; a clean one does not count as an attempt.
+    /// Releases the shard; a clean release does not count as an attempt.
     Release { clean: bool },
-    /// Offer to worker `to` until `until`.
+    /// Offers the shard to worker `to` until `until`.
     Offer { handoff: u8, to: u8, until: Tick, cursor: Cursor },
-    /// Take the offer back.
+    /// Withdraws the offer.
     Withdraw { handoff: u8 },
 }
 
 impl Act {
-    /// Which operation this is.
+    /// Returns the operation.
     pub(super) const fn op(self) -> Op {
         match self {
             Self::Renew => Op::Renew,
@@ -142,55 +143,55 @@ impl Act {
     }
 }
 
-/// What an administrator asks for.
+/// An operation of an administrator on a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum AdminAct {
-    /// Bring a parked shard back.
+    /// Unparks the shard.
     Unpark,
-    /// Ask something of the owner.
+    /// Requests an action of the lease holder.
     Request { what: RequestedAction, expires: Tick },
-    /// Take the lease away.
+    /// Revokes the lease.
     Revoke,
 }
 
-/// What an administrator may ask of an owner.
+/// An action that an administrator can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RequestedAction {
     /// Split anywhere.
     Split,
-    /// Give the shard back.
+    /// Release the shard.
     Release,
-    /// Hand the shard off to anybody.
+    /// Hand the shard off to any worker.
     HandOff,
-    /// Take the offer back.
+    /// Withdraw the offer.
     Withdraw,
 }
 
-/// What is done to a run.
+/// An operation on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RunAct {
-    /// Make it.
+    /// Creates it.
     Create,
-    /// Give it the shards of this manifest of the configuration.
+    /// Registers the shards of this manifest of the configuration.
     Register(u8),
-    /// Everything is done.
+    /// Completes it.
     Complete,
-    /// Give up.
+    /// Fails it.
     Fail,
-    /// Stop.
+    /// Cancels it.
     Cancel,
-    /// Let nobody start.
+    /// Pauses it: no shard is granted.
     Pause,
-    /// Let shards be started again.
+    /// Resumes it.
     Resume,
-    /// Take it away.
+    /// Deletes it.
     Delete,
-    /// Give it up if nothing has happened for so many ticks.
+    /// Collects it if it made no progress for this many ticks.
     Collect(u8),
 }
 
 impl RunAct {
-    /// Which operation this is.
+    /// Returns the operation.
     pub(super) const fn op(self) -> Op {
         match self {
             Self::Create => Op::CreateRun,
@@ -217,42 +218,43 @@ pub(super) struct LeaseRef {
     pub(super) worker: u8,
     /// Its fence.
     pub(super) fence: u8,
-    /// What it was told to be done already. The kernel is not told.
+    /// The completed position when the lease was granted. Not an input of the kernel.
     pub(super) from: Mark,
 }
 
-/// How a shard is asked for.
+/// How a shard is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Way {
-    /// By acquire; `alive` if the store sees the last owner's liveness key.
+pub(super) enum ClaimBy {
+    /// By acquire; `alive` if the store has the last owner's liveness key.
     Acquire {
-        /// Whether it does.
+        /// Whether the key exists.
         alive: bool,
     },
-    /// By accepting this planned move.
+    /// By accepting this handoff.
     Accept(u8),
 }
 
 /// One message to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Command {
-    /// A holder's. `tenant` is who it says it is, which a forger makes up.
+    /// An operation of a lease holder. `tenant` is the tenant that it presents, which may be
+    /// forged.
     Held { tenant: u8, lease: LeaseRef, act: Act, op_id: u16 },
-    /// A worker's that wants a shard.
-    Claim { tenant: u8, shard: ShardNo, worker: u8, way: Way },
-    /// An administrator's about a shard.
+    /// A claim of a worker.
+    Claim { tenant: u8, shard: ShardNo, worker: u8, way: ClaimBy },
+    /// An operation of an administrator on a shard.
     Admin { tenant: u8, shard: ShardNo, act: AdminAct, op_id: u16 },
-    /// An administrator's about a run.
+    /// An operation of an administrator on a run.
     Run { tenant: u8, act: RunAct, op_id: u16 },
 }
 
 impl Command {
-    /// Which operation this is.
+    /// Returns the operation.
     pub(super) const fn op(self) -> Op {
         match self {
             Self::Held { act, .. } => act.op(),
-            Self::Claim { way: Way::Acquire { .. }, .. } => Op::Acquire,
-            Self::Claim { way: Way::Accept(_), .. } => Op::Accept,
+            Self::Claim { way: ClaimBy::Acquire { .. }, .. } => Op::Acquire,
+            Self::Claim { way: ClaimBy::Accept(_), .. } => Op::Accept,
             Self::Admin { act: AdminAct::Unpark, .. } => Op::Unpark,
             Self::Admin { act: AdminAct::Request { .. }, .. } => Op::RequestAction,
             Self::Admin { act: AdminAct::Revoke, .. } => Op::RevokeLease,
@@ -260,7 +262,7 @@ impl Command {
         }
     }
 
-    /// The tenant that asks.
+    /// Returns the tenant that is presented.
     pub(super) const fn tenant(self) -> u8 {
         match self {
             Self::Held { tenant, .. }
@@ -270,7 +272,7 @@ impl Command {
         }
     }
 
-    /// The shard it is about, unless it is about a run.
+    /// Returns the shard, unless the command is about a run.
     pub(super) const fn shard(self) -> Option<ShardNo> {
         match self {
             Self::Held { lease, .. } => Some(lease.shard),
@@ -279,7 +281,7 @@ impl Command {
         }
     }
 
-    /// The operation id, of commands that have one.
+    /// Returns the operation id, if the command has one.
     pub(super) const fn op_id(self) -> Option<u16> {
         match self {
             Self::Held { act: Act::Renew, .. } | Self::Claim { .. } => None,
@@ -289,7 +291,7 @@ impl Command {
         }
     }
 
-    /// The parameters without sender and lease: what makes a retry the same operation.
+    /// Returns the parameters without sender and lease, which identify a retry.
     pub(super) const fn payload(self) -> Self {
         match self {
             Self::Held { tenant, lease, act, op_id } => {

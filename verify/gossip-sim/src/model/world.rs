@@ -1,4 +1,4 @@
-//! What comes of a move: the kernel is asked, the oracle hears the answer, the state changes.
+//! Applies a move: calls the kernel, checks the answer with the oracle, and returns the next state.
 
 use foldhash::fast::FixedState;
 use gossip_coordination::ShardStatus;
@@ -7,27 +7,29 @@ use hashbrown::HashMap;
 use super::configurations::Config;
 use super::interner::Interner;
 use super::kernel::{Kernel, NOTHING, Question, Settings, Step, Verdict};
-use super::oracle::{Heard, Learned, OracleRun, OracleShard, Rule, Violation, hear, require};
-use super::oracle_runs::hear_run;
+use super::oracle::{
+    Learned, Observed, OracleRun, OracleShard, Rule, Violation, check_command, require,
+};
+use super::oracle_runs::check_run_command;
 use super::state::{Move, RunEntry, ShardEntry, State};
-use super::vocabulary::{Act, Command, LeaseRef, ShardNo, Tick, Way};
+use super::vocabulary::{Act, ClaimBy, Command, LeaseRef, ShardNo, Tick};
 
-/// The rules of the world for one configuration, and everything that was ever met in it.
+/// The transition function of one configuration, with all interned values.
 pub(super) struct World {
     pub(super) config: Config,
     pub(super) kernel: Kernel,
     pub(super) shards: Interner<OracleShard>,
     pub(super) runs: Interner<OracleRun>,
     payloads: Interner<Command>,
-    heard: HashMap<HeardKey, Understood, FixedState>,
+    observed: HashMap<ObservedKey, NextHistory, FixedState>,
 }
 
 /// Oracle's shard and run, command, time, answer.
-type HeardKey = (u32, u32, u32, Tick, u32);
+type ObservedKey = (u32, u32, u32, Tick, u32);
 
-/// What the oracle made of an answer, in numbers.
+/// The history after an answer, in numbers.
 #[derive(Clone, Debug)]
-struct Understood {
+struct NextHistory {
     shard: u32,
     run: u32,
     born: Vec<u32>,
@@ -47,11 +49,11 @@ impl World {
             shards: Interner::default(),
             runs: Interner::default(),
             payloads: Interner::default(),
-            heard: HashMap::default(),
+            observed: HashMap::default(),
         }
     }
 
-    /// The state in which the search begins.
+    /// Returns the first state of the search.
     ///
     /// # Errors
     ///
@@ -64,7 +66,7 @@ impl World {
         for command in self.config.setup() {
             let command = self.kernel.commands.intern(command).0;
             let deliver = Move::Deliver { command, at: 1, from: None };
-            state = self.apply(&state, deliver)?.expect("every step of a setup does something");
+            state = self.apply(&state, deliver)?.expect("every step of a setup changes the state");
         }
         if let Some(held) = state.held.first_mut() {
             held.sent = self.config.on_the_way;
@@ -72,11 +74,11 @@ impl World {
         Ok(state)
     }
 
-    /// What comes of `step`; nothing if the state stays as it is.
+    /// Returns the state after `step`; `None` if nothing changes.
     ///
     /// # Errors
     ///
-    /// The rule that an answer breaks.
+    /// Returns the rule that an answer breaks.
     pub(super) fn apply(&mut self, state: &State, step: Move) -> Result<Option<State>, Violation> {
         match step {
             Move::Tick => Ok(Some(State { now: state.now + 1, ..state.clone() })),
@@ -118,7 +120,7 @@ impl World {
         Ok(next)
     }
 
-    /// Whether the sender of an offer learns that it is withdrawn, and may go on.
+    /// Returns whether the sender of an offer learns that it is withdrawn, and may continue.
     fn thaws(&mut self, state: &State, held: u8, number: u32, command: Command, at: Tick) -> bool {
         let frozen = state.held[usize::from(held)].frozen;
         let Command::Held { act: Act::Withdraw { handoff }, lease, .. } = command else {
@@ -141,13 +143,13 @@ impl World {
         let Some(place) = state.find(tenant, shard) else {
             let step = self.kernel.step(answer);
             let refused = step.verdict == Verdict::Refused && step.fault.is_none();
-            require(refused, Rule::Tenants, "a shard that is not there was changed")?;
+            require(refused, Rule::Tenants, "a missing shard was changed")?;
             return Ok(None);
         };
         let entry = state.shards[place];
         let run = state.runs[usize::from(tenant)];
         self.check_move(state, entry, command, answer)?;
-        let understood = self.understand(entry, run, number, at, answer)?;
+        let understood = self.check_answer(entry, run, number, at, answer)?;
         let step = self.kernel.step(answer);
         let record = step.record.unwrap_or(entry.record);
         let changes_nothing = (record, understood.shard) == (entry.record, entry.oracle)
@@ -167,7 +169,7 @@ impl World {
         Ok(Some(next))
     }
 
-    /// Asks the kernel.
+    /// Calls the kernel.
     fn ask_about_shard(
         &mut self,
         state: &State,
@@ -200,16 +202,16 @@ impl World {
         self.kernel.kin.intern(kin).0
     }
 
-    fn understand(
+    fn check_answer(
         &mut self,
         entry: ShardEntry,
         run: RunEntry,
         number: u32,
         at: Tick,
         answer: u32,
-    ) -> Result<Understood, Violation> {
+    ) -> Result<NextHistory, Violation> {
         let key = (entry.oracle, run.oracle, number, at, answer);
-        if let Some(known) = self.heard.get(&key) {
+        if let Some(known) = self.observed.get(&key) {
             return Ok(known.clone());
         }
         let command = *self.kernel.commands.get(number);
@@ -217,19 +219,20 @@ impl World {
         let step = self.kernel.step(answer);
         let outcome = self.kernel.names.get(step.outcome);
         let (retries, lease) = (self.config.retries, self.config.lease);
-        let heard = Heard { command, payload, now: at, step, outcome, retries, lease };
+        let observed = Observed { command, payload, now: at, step, outcome, retries, lease };
         let Learned { shard, run, born } =
-            hear(self.shards.get(entry.oracle), self.runs.get(run.oracle), heard)?;
-        let understood = Understood {
+            check_command(self.shards.get(entry.oracle), self.runs.get(run.oracle), observed)?;
+        let understood = NextHistory {
             shard: self.shards.intern(shard).0,
             run: self.runs.intern(run).0,
             born: born.into_iter().map(|it| self.shards.intern(it).0).collect(),
         };
-        self.heard.insert(key, understood.clone());
+        self.observed.insert(key, understood.clone());
         Ok(understood)
     }
 
-    /// When a planned move is accepted, its honest source has done nothing that must be redone.
+    /// Checks that an honest source has done nothing that must be redone when its handoff is
+    /// accepted.
     fn check_move(
         &self,
         state: &State,
@@ -237,7 +240,7 @@ impl World {
         command: Command,
         answer: u32,
     ) -> Result<(), Violation> {
-        let Command::Claim { way: Way::Accept(_), .. } = command else { return Ok(()) };
+        let Command::Claim { way: ClaimBy::Accept(_), .. } = command else { return Ok(()) };
         let holder = self.shards.get(entry.oracle).holder;
         let (Some(grant), Some(holder)) = (self.kernel.step(answer).grant, holder) else {
             return Ok(());
@@ -247,7 +250,7 @@ impl World {
             (lease.tenant, lease.shard, lease.fence) == (entry.tenant, entry.shard, holder.fence)
         });
         let worked = source.filter(|_| self.config.honest).map_or(0, |held| self.worked(*held));
-        let why = "the source had done more than the destination was told";
+        let why = "the source had done more keys than the destination was granted";
         require(worked <= grant.done, Rule::MoveRedoesNothing, why)
     }
 
@@ -273,11 +276,11 @@ impl World {
         let step = self.kernel.step(answer);
         let outcome = self.kernel.names.get(step.outcome);
         let (retries, lease) = (self.config.retries, self.config.lease);
-        let heard = Heard { command, payload, now: at, step, outcome, retries, lease };
+        let observed = Observed { command, payload, now: at, step, outcome, retries, lease };
         let left = state.shards_of(tenant).map(|it| self.shards.get(it.oracle).status);
         let left = left.filter(|it| matches!(it, ShardStatus::Active | ShardStatus::Parked));
         let known = self.runs.get(run.oracle);
-        let learned = hear_run(known, left.count(), self.config.manifests, heard)?;
+        let learned = check_run_command(known, left.count(), self.config.manifests, observed)?;
         let value = step.run.unwrap_or(run.value);
         if value == run.value && learned.run == *known {
             return Ok(None);
@@ -293,7 +296,7 @@ impl World {
         Ok(Some(next))
     }
 
-    /// Active and parked shards, as a store counts them.
+    /// Returns the numbers of active and parked shards, as a store counts them.
     fn unsettled(&self, state: &State, tenant: u8) -> (u8, u8) {
         let count = |status| {
             let entries = state.shards_of(tenant);
@@ -308,7 +311,7 @@ fn shard_count(state: &State, tenant: u8) -> u8 {
     u8::try_from(state.shards_of(tenant).count()).expect("a configuration has few shards")
 }
 
-/// Newborn records and the oracle's newborn shards go together by their order.
+/// Adds new shards: records and their histories correspond by order.
 fn add_newborns(
     state: &mut State,
     tenant: u8,
@@ -319,7 +322,7 @@ fn add_newborns(
     require(whole, Rule::Tiling, "a split or a registration lost a shard")?;
     for (born, oracle) in step.born.iter().zip(oracles) {
         let taken = state.find(tenant, born.shard).is_some();
-        require(!taken, Rule::Tiling, "a newborn shard took the place of another")?;
+        require(!taken, Rule::Tiling, "a new shard replaced an existing one")?;
         let (shard, record, oracle) = (born.shard, born.record, *oracle);
         state.add_shard(ShardEntry { tenant, shard, record, oracle });
     }

@@ -1,11 +1,12 @@
-//! Very many worlds, in chunks, on as many threads as one likes; killed and started again at will.
+//! Campaigns: many simulations in chunks, on any number of threads, which can be interrupted and
+//! resumed.
 //!
-//! A finished chunk is a line of the progress file. Who starts again finds it and goes on with the
-//! chunks that are missing. The first line says what is played and by which build; a file of
-//! anything else is refused. Only a file that is complete is also summed up by another commit that
-//! plays worlds alike, or by any build if `--any-build` says that it reads the lines alike: then
-//! nothing is played. `--so-far` takes a file for complete that is not. Chunks are summed in their
-//! order, so the trace hash does not depend on threads or on how often a campaign was stopped.
+//! Each finished chunk is a line of the progress file. A restarted campaign runs only the missing
+//! chunks. The first line names the seeds and the build; a file of another campaign is rejected. A
+//! complete file can also be summed up by another commit with the same behaviour, or by any build
+//! with `--any-build`, if it reads the same line format; then no simulation is run. `--so-far` sums
+//! up an incomplete file. Chunks are summed in order, so the trace hash does not depend on threads
+//! or interruptions.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use gossip_sim::command::{Options, Verdict, tell_failure, tell_missing, write_report};
+use gossip_sim::command::{Options, Verdict, write_failure, write_missing, write_report};
 use gossip_sim::{FINGERPRINT, Failure, Report, Simulator, fingerprint};
 
 use crate::time;
@@ -24,29 +25,29 @@ use crate::time;
 pub(crate) const USAGE: &str = "--progress FILE [--commit ID] [--seeds N] [--ops N] \
     [--threads N] [--any-build] [--so-far]";
 
-/// Seeds of a campaign, unless somebody asks for another number: together more than a thousand
-/// million operations.
+/// Default number of seeds of a campaign: together more than a thousand million operations.
 const SEEDS: u64 = 100_000;
 
-/// Seeds of a chunk: some ten million operations, a minute of work, which is what a kill costs.
+/// Seeds of a chunk: about ten million operations or a minute of work, which an interruption loses
+/// at most.
 const CHUNK: u64 = 1_000;
 
-/// What was asked for.
+/// The parsed options.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     progress: PathBuf,
-    /// Of the code that was built.
+    /// Commit of the code that was built.
     commit: String,
-    /// Whether a complete file may be of a build that plays worlds differently.
+    /// Whether a complete file may come from a build with different behaviour.
     any_build: bool,
-    /// Whether what there is is summed up, and nothing is played.
+    /// Whether to sum up the existing chunks without running any.
     so_far: bool,
     threads: usize,
     options: Options,
 }
 
 impl Wanted {
-    /// Reads the words behind `--campaign`; `None` if one is not understood.
+    /// Parses the arguments after `--campaign`; `None` if one is invalid.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let (mut progress, mut commit, mut threads) = (None, None, 1);
         let (mut any_build, mut so_far) = (false, false);
@@ -81,17 +82,17 @@ impl Wanted {
     }
 }
 
-/// What a chunk came to, and the processor time that it took.
+/// The report of a chunk, and its processor time.
 type Chunk = (Report, Duration);
 
-/// Plays what is missing, and tells what all of it came to.
+/// Runs the missing chunks and prints the totals.
 pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> {
     let mut progress = Progress::open(wanted)?;
     let known = progress.chunks.len();
     let (all, commit) = (wanted.chunk_count(), &progress.commit);
-    writeln!(out, "{known} of {all} chunks are there, of commit {commit}")?;
+    writeln!(out, "{known} of {all} chunks are complete, of commit {commit}")?;
     if let Some((seed, failure)) = run_missing(wanted, &mut progress, out)? {
-        tell_failure(&Simulator::new(), wanted.options.plan(seed), &failure, out)?;
+        write_failure(&Simulator::new(), wanted.options.plan(seed), &failure, out)?;
         return Ok(Verdict::Broken);
     }
     let (mut sum, mut time) = (Report::default(), Duration::ZERO);
@@ -100,11 +101,11 @@ pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> 
         time += *took;
     }
     write_report(&sum, time, out)?;
-    let whole = sum.below_floor(sum.floor()).is_empty() & tell_missing(&sum, out)?;
+    let whole = sum.below_floor(sum.floor()).is_empty() & write_missing(&sum, out)?;
     Ok(if whole { Verdict::Held } else { Verdict::Broken })
 }
 
-/// Plays the chunks that are missing; the world that broke a rule, if one did.
+/// Runs the missing chunks. Returns the simulation that broke a rule, if one did.
 fn run_missing(
     wanted: &Wanted,
     progress: &mut Progress,
@@ -124,9 +125,12 @@ fn run_missing(
                     match run_chunk(wanted, *chunk) {
                         Ok(simulated) => _ = sender.send((*chunk, simulated)),
                         Err(found) => {
-                            // Nobody begins another chunk; those that were begun are finished.
+                            // No further chunk begins; those in progress are finished.
                             next.store(missing.len() as u64, Ordering::Relaxed);
-                            broken.lock().expect("nobody panics with it").get_or_insert(found);
+                            broken
+                                .lock()
+                                .expect("no thread panics while it holds the lock")
+                                .get_or_insert(found);
                         }
                     }
                 }
@@ -136,10 +140,10 @@ fn run_missing(
         for (chunk, simulated) in finished {
             progress.add(chunk, simulated)?;
             let count = progress.chunks.len();
-            writeln!(out, "chunk {chunk} is done: {count} of {}", wanted.chunk_count())?;
+            writeln!(out, "chunk {chunk} finished: {count} of {}", wanted.chunk_count())?;
             out.flush()?;
         }
-        Ok(broken.lock().expect("nobody panics with it").take())
+        Ok(broken.lock().expect("no thread panics while it holds the lock").take())
     })
 }
 
@@ -153,11 +157,11 @@ fn run_chunk(wanted: &Wanted, chunk: u64) -> Result<Chunk, (u64, Failure)> {
     Ok((sum, time::processor().saturating_sub(started)))
 }
 
-/// What the first line of a progress file says.
+/// The first line of a progress file.
 #[derive(Debug)]
 struct Head {
     commit: String,
-    /// The trace hash of the golden world.
+    /// The fingerprint of the build.
     build: String,
     campaign: String,
 }
@@ -176,7 +180,7 @@ impl Head {
         format!("commit {} build {} {}", self.commit, self.build, self.campaign)
     }
 
-    /// The commit that `first` tells, if the chunks behind it may be summed up by this build.
+    /// Returns the commit of the `first` line, if this build may sum up its chunks.
     fn commit_of(&self, first: &str, runs_nothing: bool, any_build: bool) -> Option<String> {
         let (commit, rest) = first.strip_prefix("commit ")?.split_once(" build ")?;
         let (build, campaign) = rest.split_once(' ')?;
@@ -190,29 +194,29 @@ impl Head {
 #[derive(Debug)]
 struct Progress {
     file: File,
-    /// Of the code that played the chunks.
+    /// Commit of the code that ran the chunks.
     commit: String,
     chunks: BTreeMap<u64, Chunk>,
 }
 
 impl Progress {
-    /// Opens the file, or makes one.
+    /// Opens the file, or creates it.
     fn open(wanted: &Wanted) -> io::Result<Self> {
         let golden = fingerprint(&Simulator::new())
             .map_err(|failure| io::Error::other(format!("{:?}", failure.violation.rule)))?;
         if golden != FINGERPRINT {
-            return Err(io::Error::other("this build runs a world differently than its tests"));
+            return Err(io::Error::other("the fingerprint of this build differs from its tests"));
         }
         let head = Head::of(wanted, golden);
         let text = match fs::read_to_string(&wanted.progress) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             result => result?,
         };
-        // A line that was not written to its end does not count.
+        // An incomplete last line does not count.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut file = OpenOptions::new().create(true).append(true).open(&wanted.progress)?;
-        // Its time of writing is the date of the campaign, so it is touched only if it must be; and
-        // never for a sum so far, because whoever plays may be writing the line.
+        // The modification time is the date of the campaign, so the file is changed only if
+        // necessary, and never with `--so-far`, because a running campaign may be writing the line.
         if whole < text.len() && !wanted.so_far {
             file.set_len(whole as u64)?;
         }

@@ -1,9 +1,9 @@
-//! Plays many worlds and prints what they came to, as Markdown.
+//! Runs simulations and prints a report as Markdown.
 //!
-//! `cargo xtask sim` builds and runs it. The exit code is 1 if a rule was broken; then the world is
-//! shrunk, and the last line is the command that plays it again. `--campaign` plays very many, and
-//! goes on where it was stopped (`campaign.rs`). `--pairs` plays worlds with a second tenant and
-//! without (`pairs.rs`).
+//! `cargo xtask sim` builds and runs it. The exit code is 1 if a rule was broken; then the
+//! simulation is shrunk, and the last line is the command that reproduces it. `--campaign` runs
+//! many and can be resumed (`campaign.rs`). `--pairs` runs simulations with and without a second
+//! tenant (`pairs.rs`).
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stderr, reason = "a program: its output is its use")]
 

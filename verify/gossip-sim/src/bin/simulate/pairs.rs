@@ -1,7 +1,7 @@
-//! Pairs of worlds, with a second tenant and without, on as many threads as one likes.
+//! Pairs of simulations, with and without a second tenant, on any number of threads.
 //!
-//! Every pair is played, also behind one that differs: how many differ is a figure. The first of
-//! them in the order of seeds is told, whatever the threads did.
+//! All pairs are run, even after a failure, because the number of failures is a figure of the
+//! report. The first failure in the order of seeds is printed, independently of the threads.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use gossip_sim::{PairFailure, PairReport, Simulator};
 
 pub(crate) const USAGE: &str = "N [--seed N] [--threads N]";
 
-/// What was asked for.
+/// The parsed options.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     count: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads the words behind `--pairs`; `None` if one is not understood.
+    /// Parses the arguments after `--pairs`; `None` if one is invalid.
     pub(crate) fn parse(words: &[String]) -> Option<Self> {
         let (count, rest) = words.split_first()?;
         let (mut first, mut threads) = (1, 1_usize);
@@ -37,21 +37,21 @@ impl Wanted {
     }
 }
 
-/// What the pairs came to, and those that are not as they must be.
+/// The totals of the pairs, and the failures.
 #[derive(Default)]
 struct PairRuns {
     sum: PairReport,
     wrong: Vec<PairFailure>,
 }
 
-/// Plays the pairs, and tells what they came to.
+/// Runs the pairs and prints the totals.
 pub(crate) fn run(wanted: &Wanted, out: &mut impl Write) -> io::Result<Verdict> {
     let PairRuns { sum, mut wrong } = run_all(wanted);
     sum.write(wrong.len() as u64, out)?;
     wrong.sort_by_key(|failure| failure.seed);
     match wrong.first() {
         Some(failure) => {
-            Simulator::new().tell_pair(failure, out)?;
+            Simulator::new().write_pair_failure(failure, out)?;
             Ok(Verdict::Broken)
         }
         None => Ok(Verdict::Held),
@@ -67,7 +67,8 @@ fn run_all(wanted: &Wanted) -> PairRuns {
                 let place = || next.fetch_add(1, Ordering::Relaxed);
                 while let Some(place) = Some(place()).filter(|place| *place < wanted.count) {
                     let pair = simulator.run_pair(wanted.first.saturating_add(place));
-                    let mut simulated = simulated.lock().expect("nobody panics with it");
+                    let mut simulated =
+                        simulated.lock().expect("no thread panics while it holds the lock");
                     match pair {
                         Ok(report) => simulated.sum.add(&report),
                         Err(failure) => simulated.wrong.push(failure),
@@ -76,5 +77,5 @@ fn run_all(wanted: &Wanted) -> PairRuns {
             });
         }
     });
-    simulated.into_inner().expect("nobody panics with it")
+    simulated.into_inner().expect("no thread panics while it holds the lock")
 }
