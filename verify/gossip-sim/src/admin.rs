@@ -60,7 +60,7 @@ pub(super) struct Admin {
 
 impl Admin {
     /// Runs until the process is killed.
-    pub(super) async fn live(mut self) {
+    pub(super) async fn run(mut self) {
         while self.cx.phase() == Phase::Faulty {
             self.faulty_step().await;
             self.cx.sleep(1 + self.cx.below(PAUSE_TICKS)).await;
@@ -90,7 +90,7 @@ impl Admin {
             24 if self.cx.one_in(4) => self.finish(run, Verb::CancelRun).await,
             25 | 26 => self.delete_any().await,
             27 => _ = self.collect().await,
-            28 => self.look(run).await,
+            28 => self.query(run).await,
             29 => _ = self.list_some(run).await,
             _ => self.list_runs().await,
         }
@@ -116,7 +116,7 @@ impl Admin {
             match known {
                 None => {
                     if self.create(run).await {
-                        self.strike(run);
+                        self.remove_from_directory(run);
                     }
                 }
                 Some((RunStatus::Initializing, _)) => {
@@ -133,7 +133,7 @@ impl Admin {
                     self.finish(run, Verb::CompleteRun).await;
                 }
                 Some((RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled, _)) => {
-                    self.strike(run);
+                    self.remove_from_directory(run);
                 }
             }
         }
@@ -309,7 +309,7 @@ impl Admin {
             let again = self.again(&op, &result);
             let over = matches!(result, Err(RunTransitionError::RunTerminal { .. }));
             if result.is_ok() || over {
-                self.strike(run);
+                self.remove_from_directory(run);
             }
             if !again {
                 break;
@@ -334,13 +334,13 @@ impl Admin {
     }
 
     /// Removes a run from the list of runs with work.
-    fn strike(&self, run: u32) {
+    fn remove_from_directory(&self, run: u32) {
         let directory = &mut self.cx.shared.borrow_mut().directory;
         directory[self.cx.tenant as usize].retain(|other| *other != run);
     }
 
     /// Returns a run to delete: mostly a finished one that still exists, otherwise any.
-    fn ancient_run(&self) -> Option<u32> {
+    fn deletable_run(&self) -> Option<u32> {
         let shared = self.cx.shared.borrow();
         let ours = &shared.oracle.runs_of[self.cx.tenant as usize];
         let is_left = |run: &u32| {
@@ -353,7 +353,7 @@ impl Admin {
     }
 
     async fn delete_any(&mut self) {
-        let Some(run) = self.ancient_run() else { return };
+        let Some(run) = self.deletable_run() else { return };
         let op_id = self.next_op_id();
         for _ in 0..TRIES_MAX {
             let (op, id) =
@@ -393,7 +393,7 @@ impl Admin {
                     "a collection reported a run that was not deleted",
                 )
             });
-            run.into_iter().for_each(|run| self.strike(run));
+            run.into_iter().for_each(|run| self.remove_from_directory(run));
         }
         all
     }
@@ -486,7 +486,7 @@ impl Admin {
         }
     }
 
-    async fn look(&mut self, run: u32) {
+    async fn query(&mut self, run: u32) {
         let (op, id) = (self.cx.begin(self.about(Verb::GetRun, run)), self.id(run));
         let result = self.handle.get_run(self.cx.tenant_id, id).await;
         self.cx.end_plain(&op, &result);

@@ -26,8 +26,8 @@ fn request(op_id: u64, payload: u64, begun_at: u64) -> Op {
 }
 
 #[rstest]
-#[case::it_stands(9, 1, 1, None, None)]
-#[case::it_ended_meanwhile(9, 1, 1, Some(2), None)]
+#[case::pending(9, 1, 1, None, None)]
+#[case::ended_during_the_operation(9, 1, 1, Some(2), None)]
 #[case::it_ended_before(9, 1, 2, Some(2), Some(Rule::Replay))]
 #[case::another_was_asked(9, 2, 1, None, Some(Rule::Replay))]
 #[case::by_another_operation(8, 1, 1, None, Some(Rule::Replay))]
@@ -48,10 +48,10 @@ fn a_request_is_replayed_only_if_it_was_pending(
 #[case::its_id_is_not_reused(9, 1, 1, "OpIdConflict", Some(Rule::Replay))]
 #[case::its_id_is_new(8, 1, 1, "OpIdConflict", Some(Rule::Replay))]
 #[case::its_id_is_reused(9, 2, 1, "OpIdConflict", None)]
-#[case::it_stands(9, 1, 1, "RequestPending", Some(Rule::Replay))]
-#[case::it_may_have_come_before_it_stood(9, 1, 0, "RequestPending", None)]
-#[case::another_stands_under_its_id(9, 2, 1, "RequestPending", Some(Rule::OpIdReused))]
-#[case::another_stands(8, 1, 1, "RequestPending", None)]
+#[case::pending(9, 1, 1, "RequestPending", Some(Rule::Replay))]
+#[case::it_may_have_arrived_before_the_request(9, 1, 0, "RequestPending", None)]
+#[case::another_is_pending_under_its_id(9, 2, 1, "RequestPending", Some(Rule::OpIdReused))]
+#[case::another_is_pending(8, 1, 1, "RequestPending", None)]
 fn a_request_id_is_rejected_only_if_it_is_reused(
     #[case] op_id: u64,
     #[case] payload: u64,
@@ -66,9 +66,9 @@ fn a_request_id_is_rejected_only_if_it_is_reused(
 }
 
 #[rstest]
-#[case::what_stands(NOW + 1, true, None)]
+#[case::pending_request(NOW + 1, true, None)]
 #[case::nothing(NOW + 1, false, Some(Rule::Acknowledged))]
-#[case::what_is_over(NOW + 50, true, Some(Rule::Acknowledged))]
+#[case::expired_request(NOW + 50, true, Some(Rule::Acknowledged))]
 #[case::nothing_more(NOW + 50, false, None)]
 fn a_renewal_shows_the_pending_request(
     #[case] now: u64,

@@ -75,8 +75,8 @@ impl Oracle {
     /// failure as unknown, and no check of rejections would ever apply.
     fn judge_doubt(&self, op: &Op, doubtful: bool) -> Result<(), Violation> {
         // A purge may find the remains of another operation's deletion.
-        let sweeps = matches!(op.verb, Verb::DeleteRun | Verb::CollectRuns);
-        let founded = !doubtful || op.unsure.get() || op.begun.get() || sweeps;
+        let purges = matches!(op.verb, Verb::DeleteRun | Verb::CollectRuns);
+        let founded = !doubtful || op.unsure.get() || op.begun.get() || purges;
         if founded {
             return Ok(());
         }

@@ -63,7 +63,7 @@ impl Scene {
         // It need not finish.
         let plan = Plan { calm_ticks: 0, ..usual };
         let mut world = World::new(plan, Rc::new(Keyspace::new()), None);
-        world.let_happen_until(stop);
+        world.run_until(stop);
         Self { oracle: Rc::clone(&world.shared), disk: std::mem::take(&mut world.disk) }
     }
 
@@ -335,7 +335,7 @@ fn offer_to_another(scene: &mut Scene) -> Option<()> {
     scene.hot(
         |shard| shard.offer.is_some(),
         |record| {
-            let offer = record.offer.as_mut().expect("it stands");
+            let offer = record.offer.as_mut().expect("it is open");
             offer.destination = WorkerId::from_raw(99);
         },
     )

@@ -30,7 +30,7 @@ pub(super) const EPOCH: u64 = 1 << 24;
 const BOARD_MAX: usize = 16;
 
 /// One accept in this many is for an offer to another worker, and must be rejected.
-const GREEDY_ONE_IN: u64 = 32;
+const WRONG_ACCEPT_ONE_IN: u64 = 32;
 
 /// The phase of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub(super) struct Shared {
     pub(super) trace: Option<Vec<String>>,
     pub(super) bug: Option<Bug>,
     /// Whether workers do not send operations to other tenants on purpose.
-    pub(super) keeps_apart: bool,
+    pub(super) compares_tenants: bool,
 }
 
 impl Shared {
@@ -120,13 +120,13 @@ impl Shared {
         if let Err(violation) = verdict
             && self.violation.is_none()
         {
-            self.say(|| format!("{:?}: {}", violation.rule, violation.why));
+            self.add_trace(|| format!("{:?}: {}", violation.rule, violation.why));
             self.violation = Some(violation);
         }
     }
 
     /// Adds a line to the trace, if tracing is on.
-    pub(super) fn say(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn add_trace(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{:>7} {}", self.now, line()));
         }
@@ -290,7 +290,7 @@ impl Cx {
         });
         let process = self.process as usize;
         shared.current[process] = Some(Rc::clone(&op));
-        shared.say(|| {
+        shared.add_trace(|| {
             let shard = lease.or(target).map(|it| it.shard);
             let (to, cuts) = (op.said.to, &op.said.cuts);
             format!(
@@ -320,7 +320,7 @@ impl Cx {
         result: &Result<IdempotentOutcome<T>, E>,
         answer: Option<u64>,
     ) -> Ending {
-        self.say_answer(op, result);
+        self.trace_answer(op, result);
         match result {
             Ok(IdempotentOutcome::Executed(_)) => {
                 self.finish(op, Ending::Executed, Label::named("Executed"), answer)
@@ -338,7 +338,7 @@ impl Cx {
         op: &Op,
         result: &Result<T, E>,
     ) -> Ending {
-        self.say_answer(op, result);
+        self.trace_answer(op, result);
         match result {
             Ok(_) => self.finish(op, Ending::Executed, Label::named("Executed"), None),
             Err(error) => self.fail(op, error, None),
@@ -354,18 +354,18 @@ impl Cx {
 
     /// Adds a digest of a whole result to the trace, and to the tenant's hash in simulations that
     /// compare tenants.
-    pub(super) fn say_answer(&self, op: &Op, answer: &dyn Debug) {
+    pub(super) fn trace_answer(&self, op: &Op, answer: &dyn Debug) {
         let shared = &mut *self.shared.borrow_mut();
-        if shared.trace.is_none() && !shared.keeps_apart {
+        if shared.trace.is_none() && !shared.compares_tenants {
             return;
         }
         let text = format!("{answer:?}");
         let digest = text.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
-        if shared.keeps_apart {
+        if shared.compares_tenants {
             let of_tenant = &mut shared.tenant_hashes[self.tenant as usize];
             *of_tenant = mix(*of_tenant ^ digest);
         }
-        shared.say(|| format!("p{} op {} answer {digest:016x}", op.process, op.number));
+        shared.add_trace(|| format!("p{} op {} answer {digest:016x}", op.process, op.number));
     }
 
     pub(super) fn finish(
@@ -378,7 +378,7 @@ impl Cx {
         let shared = &mut *self.shared.borrow_mut();
         shared.ops += 1;
         shared.ops_excused += u64::from(shared.oracle.excuses() || op.misled.get());
-        if shared.keeps_apart {
+        if shared.compares_tenants {
             shared.turns.count(self.tenant);
         }
         shared.coverage.count(op.verb, label);
@@ -390,7 +390,9 @@ impl Cx {
         *of_tenant = mix(*of_tenant ^ code ^ answer.unwrap_or(0));
         let result = OpResult { ending, name: label.as_str(), answer };
         let verdict = shared.oracle.ended(op, result);
-        shared.say(|| format!("p{} op {} {:?} returned {label:?}", op.process, op.number, op.verb));
+        shared.add_trace(|| {
+            format!("p{} op {} {:?} returned {label:?}", op.process, op.number, op.verb)
+        });
         shared.judge(verdict);
         // The result of a misled operation may be wrong; the simulated programs treat a rejection
         // as an unknown outcome.
@@ -426,7 +428,7 @@ impl Cx {
     }
 
     /// Removes a run from the list if it is finished.
-    pub(super) fn strike_if_over(&self, run: u32) {
+    pub(super) fn remove_if_finished(&self, run: u32) {
         let shared = &mut *self.shared.borrow_mut();
         if shared.oracle.runs[run as usize].is_over() {
             shared.directory[self.tenant as usize].retain(|other| *other != run);
@@ -444,13 +446,13 @@ impl Cx {
 
     /// Returns an offer to this worker, or sometimes one to another.
     pub(super) fn noticed(&self) -> Option<Posted> {
-        let greedy = self.one_in(GREEDY_ONE_IN);
+        let for_another = self.one_in(WRONG_ACCEPT_ONE_IN);
         let mut shared = self.shared.borrow_mut();
         let me = self.worker.as_raw();
         let board = &mut shared.board[self.tenant as usize];
-        let place = board.iter().position(|it| greedy || it.terms.destination == me)?;
+        let place = board.iter().position(|it| for_another || it.terms.destination == me)?;
         // An offer to another worker stays on the board for its destination.
-        if greedy { board.get(place).copied() } else { board.remove(place) }
+        if for_another { board.get(place).copied() } else { board.remove(place) }
     }
 
     pub(super) fn target(&self, shard: u32) -> LeaseRef {

@@ -36,7 +36,7 @@ impl Worker {
         let count = self.cx.shared.borrow().tenants.len() as u64;
         let other = self.cx.below(count) as usize;
         let tenant = self.cx.shared.borrow().tenants[other];
-        if tenant == self.cx.tenant_id || self.cx.shared.borrow().keeps_apart {
+        if tenant == self.cx.tenant_id || self.cx.shared.borrow().compares_tenants {
             return;
         }
         let (from, to) = self.held[place].range;

@@ -15,7 +15,7 @@ use super::audit::Torn;
 use super::disk::looks_at;
 use super::faults::FaultKind;
 use super::op::Verb;
-use super::world::{Sender, What, World};
+use super::world::{EventKind, Sender, World};
 
 /// Maximum number of commits that a store loses at a time: the contents of an unsynced log.
 const LOST_COMMITS_MAX: u64 = 4;
@@ -76,9 +76,9 @@ impl World {
         };
         if damaged {
             let (key, shared) = (key.kind(), &mut *self.shared.borrow_mut());
-            shared.say(|| format!("p{process} reads a damaged {key:?}"));
+            shared.add_trace(|| format!("p{process} reads a damaged {key:?}"));
         }
-        self.felt_if(damaged, Some(kind));
+        self.count_fault_if(damaged, Some(kind));
         damaged && looked_at
     }
 
@@ -105,7 +105,7 @@ impl World {
         answers.iter_mut().zip(older).for_each(|(answer, older)| *answer = older);
         let (key, what) = (write.key.kind(), if all { "all keys" } else { "one key" });
         let shared = &mut *self.shared.borrow_mut();
-        shared.say(|| format!("p{process} reads {what} before a write of {key:?}"));
+        shared.add_trace(|| format!("p{process} reads {what} before a write of {key:?}"));
         if let Some(op) = &shared.current[process as usize] {
             op.misled.set(true);
         }
@@ -141,7 +141,7 @@ impl World {
         reads: &[Read],
         answers: &[Answer],
     ) -> bool {
-        let hears = self.hears(asked_by);
+        let waiting = self.awaits_reply(asked_by);
         let mut must_notice = false;
         for place in 0..self.torn.len() {
             let Torn { key, revision, shown, .. } = self.torn[place];
@@ -161,9 +161,9 @@ impl World {
                 }
             }
             must_notice |= alone && self.is_looked_at(asked_by.process, &key);
-            if (alone || in_page) && hears && !shown {
+            if (alone || in_page) && waiting && !shown {
                 self.torn[place].shown = true;
-                self.felt(FaultKind::TornWrite);
+                self.count_fault(FaultKind::TornWrite);
             }
         }
         must_notice
@@ -188,7 +188,7 @@ impl World {
         if is_torn {
             let after = REPAIR_AFTER.0 + self.luck(process, REPAIR_AFTER.1);
             self.torn.push(Torn { key, revision, shown: false, good });
-            self.schedule(after, process, What::Repair { key, revision });
+            self.schedule(after, process, EventKind::Repair { key, revision });
         }
     }
 
@@ -203,9 +203,9 @@ impl World {
         // Repairs find a value by its revision, and the lost revisions are assigned again.
         self.torn.retain(|torn| torn.revision < from);
         let mut shared = self.shared.borrow_mut();
-        shared.say(|| format!("the store loses everything from revision {from} on"));
+        shared.add_trace(|| format!("the store loses everything from revision {from} on"));
         drop(shared);
-        self.felt(FaultKind::LostWrite);
+        self.count_fault(FaultKind::LostWrite);
     }
 
     fn forget_one(&mut self, process: u32, txn: &Txn) {
@@ -223,11 +223,11 @@ impl World {
         let is_put = |write: &Write| !matches!(write, Write::Delete(_));
         let half = is_put(write)
             && writes.iter().any(|write| Some(*write.key()) == other && is_put(write));
-        self.shared.borrow_mut().say(|| {
+        self.shared.borrow_mut().add_trace(|| {
             let what = if half { "half of a shard" } else { "a value" };
             format!("the store loses {what}: {lost}")
         });
-        self.felt_if(lost, Some(FaultKind::LostWrite));
+        self.count_fault_if(lost, Some(FaultKind::LostWrite));
     }
 
     fn any_written(&mut self, process: u32, txn: &Txn) -> Option<(Key, Vec<u8>)> {

@@ -33,7 +33,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.commits += 1;
         op.begun.set(true);
-        self.taken_away(op, txn)?;
+        self.purged(op, txn)?;
         // A batch of renewals or a garbage collection is applied in parts; its overall result does
         // not deny any part.
         let said_no = matches!(
@@ -192,10 +192,10 @@ impl Oracle {
             }
             Verb::Withdraw => self.withdraw(op, number)?,
             Verb::SplitReplace => {
-                self.births(op, tenant, number, txn)?;
+                self.add_children(op, tenant, number, txn)?;
                 self.end_shard(number, ShardStatus::Split);
             }
-            Verb::SplitResidual => self.births(op, tenant, number, txn)?,
+            Verb::SplitResidual => self.add_children(op, tenant, number, txn)?,
             Verb::Claim
             | Verb::Acquire
             | Verb::Accept
@@ -447,7 +447,7 @@ impl Oracle {
 
     /// Adds the shards that a split made of `parent`. They and the rest of the parent must tile its
     /// former range.
-    fn births(
+    fn add_children(
         &mut self,
         op: &Op,
         tenant: TenantId,
@@ -458,7 +458,7 @@ impl Oracle {
             self.shards[parent as usize].clone();
         let parent_id = key.shard();
         let foreign = foreign || op.said.foreign;
-        let mut parts = self.newborn(op, tenant, key, txn)?;
+        let mut parts = self.new_shards(op, tenant, key, txn)?;
         let kept = (op.verb == Verb::SplitResidual).then(|| (range.0, op.said.cuts[0]));
         let wanted = wanted_parts(range, &op.said.cuts);
         let found: Vec<_> = kept.into_iter().chain(parts.iter().map(|part| part.1)).collect();
@@ -470,14 +470,14 @@ impl Oracle {
         op.born.replace(born);
         for (key, range) in parts.drain(..) {
             let done = done.clamp(range.0, range.1);
-            self.birth(
+            self.add_new_shard(
                 op,
                 tenant,
                 ShardFacts {
                     attempts: attempts.min(left),
                     parent: Some(parent_id),
                     foreign,
-                    ..newborn(key, run, range, fence, done)
+                    ..new_shard_facts(key, run, range, fence, done)
                 },
             )?;
         }
@@ -492,7 +492,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn birth(
+    pub(super) fn add_new_shard(
         &mut self,
         op: &Op,
         tenant: TenantId,
@@ -509,7 +509,7 @@ impl Oracle {
     }
 
     /// Returns the new shards of `txn` other than `subject`, with their ranges, in order.
-    fn newborn(
+    fn new_shards(
         &self,
         op: &Op,
         tenant: TenantId,
@@ -627,15 +627,19 @@ impl Oracle {
         let open = run.status == Some(RunStatus::Initializing);
         self.require(open, Rule::RunOver, "shards of a run were registered in a wrong status")?;
         let wanted = wanted_parts((0, run.key_count), &run.cuts);
-        let nobody = ShardKey::new(run.id, ShardId::from_raw(u64::MAX));
-        let born = self.newborn(op, tenant, nobody, txn)?;
+        let no_subject = ShardKey::new(run.id, ShardId::from_raw(u64::MAX));
+        let born = self.new_shards(op, tenant, no_subject, txn)?;
         let from = run.roots_born;
         self.runs[number as usize].chunks.push(Some((from, from + born.len() as u32)));
         for (key, range) in born {
             let place = key.shard().as_raw() as usize;
             let right = wanted.get(place) == Some(&range);
             self.require(right, Rule::Tiling, "a root was created that is not in the manifest")?;
-            self.birth(op, tenant, newborn(key, number, range, FENCE_OF_ROOTS, range.0))?;
+            self.add_new_shard(
+                op,
+                tenant,
+                new_shard_facts(key, number, range, FENCE_OF_ROOTS, range.0),
+            )?;
             self.runs[number as usize].roots_born += 1;
         }
         if self.runs[number as usize].roots_born as usize == wanted.len() {
@@ -658,11 +662,11 @@ impl Oracle {
 
     /// Records the purge of shards and root lists. They may be purged with their run, or before it
     /// if they were never visible.
-    fn taken_away(&mut self, op: &Op, txn: &Txn) -> Result<(), Violation> {
+    fn purged(&mut self, op: &Op, txn: &Txn) -> Result<(), Violation> {
         for write in txn.writes() {
             let Write::Delete(key) = write else { continue };
             if let Key::ShardHot { tenant, shard } = *key {
-                self.shard_taken_away(op, tenant, shard)?;
+                self.shard_purged(op, tenant, shard)?;
             } else if let Key::RunRoots { run, chunk, .. } = *key {
                 let Some(run) = self.run_of(op.tenant, run) else { continue };
                 let chunk = self.runs[run as usize].chunks.get_mut(usize::from(chunk));
@@ -672,12 +676,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn shard_taken_away(
-        &mut self,
-        op: &Op,
-        tenant: TenantId,
-        key: ShardKey,
-    ) -> Result<(), Violation> {
+    fn shard_purged(&mut self, op: &Op, tenant: TenantId, key: ShardKey) -> Result<(), Violation> {
         let Some(number) = self.find_shard(tenant, key) else {
             return self.require(false, Rule::Tiling, "a missing shard was purged");
         };
@@ -711,7 +710,7 @@ pub(super) fn answer_of(born: &[ShardId]) -> u64 {
     born.iter().fold(0, |hash, shard| mix(hash ^ shard.as_raw()))
 }
 
-pub(super) fn newborn(
+pub(super) fn new_shard_facts(
     key: ShardKey,
     run: u32,
     range: (u32, u32),

@@ -55,7 +55,7 @@ impl Admin {
         } else {
             self.handle.list_active_runs_into(tenant, after, limit, &mut runs).await
         };
-        self.cx.say_answer(&op, &runs);
+        self.cx.trace_answer(&op, &runs);
         self.cx.end_plain(&op, &result);
         runs.iter().for_each(|run| self.cx.hash_values(&[run.as_raw()]));
         result.ok()?;
@@ -98,7 +98,7 @@ impl Admin {
         let (op, id) = (self.cx.begin(self.about(Verb::ListShards, run)), self.id(run));
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
         let result = self.handle.list_shards_into(op.now, tenant, id, filter, &mut rows).await;
-        self.cx.say_answer(&op, &rows);
+        self.cx.trace_answer(&op, &rows);
         self.cx.end_plain(&op, &result);
         if result.is_ok() {
             self.cx.judge(|oracle| oracle.check_listed_shards(&op, filter, &rows));

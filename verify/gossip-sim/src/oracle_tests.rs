@@ -10,7 +10,7 @@ use gossip_coordination::{RunProgress, RunStatus, ShardStatus};
 use rstest::rstest;
 
 use super::answers::OpResult;
-use super::effects::newborn;
+use super::effects::new_shard_facts;
 use super::keyspace::Keyspace;
 use super::op::{Ending, Granted, LeaseRef, Op, Said, Terms, Verb};
 use super::oracle::{Holder, Limits, Oracle, Rule, RunFacts, Violation};
@@ -41,7 +41,7 @@ impl History {
         let mut oracle = Oracle::new(Rc::new(Keyspace::new()), 1, limits);
         oracle.expect_run(run());
         for (shard, range) in [(0, (0, 5)), (1, (5, 10))] {
-            oracle.add_shard(TENANT, newborn(key(shard), 0, range, 1, range.0));
+            oracle.add_shard(TENANT, new_shard_facts(key(shard), 0, range, 1, range.0));
         }
         oracle.live_shards[0] = 2;
         let lease = LeaseRef { grant: 1, fence: 2, token: 1, ..LeaseRef::to(0, key(0)) };
@@ -158,8 +158,8 @@ fn an_honest_history_is_accepted() {
 }
 
 #[rstest]
-#[case::somebody_else_holds_it(1, Rule::StaleFence)]
-#[case::the_shard_is_nobodys(0, Rule::StaleFence)]
+#[case::another_holder(1, Rule::StaleFence)]
+#[case::no_holder(0, Rule::StaleFence)]
 fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected: Rule) {
     let mut history = History::new();
     let checkpoint = history.under(Verb::Park, |_| ());
@@ -305,7 +305,7 @@ fn a_wrong_answer_to_a_retry_is_refused(
 }
 
 #[rstest]
-#[case::nobody_wrote(0..0, 2, Some(Rule::LostKey))]
+#[case::never_written(0..0, 2, Some(Rule::LostKey))]
 #[case::one_is_missing(0..1, 2, Some(Rule::LostKey))]
 #[case::all_were_written(0..2, 2, None)]
 #[case::outside(0..5, 6, Some(Rule::ProgressFell))]
@@ -360,8 +360,8 @@ fn a_split_that_loses_its_parts_is_refused() {
 fn a_shard_too_many_is_refused() {
     let mut history = History::new();
     let op = at(NOW, Verb::SplitResidual);
-    let born = newborn(key(2), 0, (3, 5), 1, 3);
-    assert_eq!(rule(history.oracle.birth(&op, TENANT, born)), Some(Rule::Limit));
+    let born = new_shard_facts(key(2), 0, (3, 5), 1, 3);
+    assert_eq!(rule(history.oracle.add_new_shard(&op, TENANT, born)), Some(Rule::Limit));
 }
 
 #[rstest]
@@ -554,7 +554,7 @@ fn a_deleted_run_cannot_come_back() {
 #[rstest]
 #[case::of_shards(true, false, 0, Some(Rule::Acknowledged))]
 #[case::of_names(false, true, 0, Some(Rule::Acknowledged))]
-#[case::of_what_was_deleted_since(true, true, 1, None)]
+#[case::deleted_during_the_collection(true, true, 1, None)]
 #[case::nothing(false, false, 0, None)]
 fn a_collection_leaves_nothing_of_a_run_that_was_gone_before(
     #[case] shards: bool,
@@ -614,7 +614,7 @@ fn a_suspended_rule_is_not_enforced() {
 #[case::taken(|history: &mut History| hold(history, NOW + 1), NOW, None)]
 #[case::late(|history: &mut History| hold(history, NOW - 40), NOW, Some(Rule::FreeShardWithheld))]
 #[case::within_the_skew(|history: &mut History| hold(history, NOW - 39), NOW, None)]
-#[case::changed_meanwhile(|history: &mut History| history.oracle.shards[1].changed_at = 9, NOW, None)]
+#[case::changed_during_the_operation(|history: &mut History| history.oracle.shards[1].changed_at = 9, NOW, None)]
 fn a_claim_cannot_overlook_a_free_shard(
     #[case] change: impl FnOnce(&mut History),
     #[case] now: u64,
@@ -634,7 +634,7 @@ fn hold(history: &mut History, deadline: u64) {
 
 #[rstest]
 #[case::of_a_commit_without_a_reply(true, false, None)]
-#[case::of_what_was_begun(false, true, None)]
+#[case::partly_done(false, true, None)]
 #[case::of_nothing(false, false, Some(Rule::Unfounded))]
 fn a_doubt_has_a_reason(#[case] unsure: bool, #[case] begun: bool, #[case] expected: Option<Rule>) {
     let mut history = History::new();

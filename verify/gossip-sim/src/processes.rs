@@ -17,7 +17,7 @@ use super::port::SimStore;
 use super::random::{Stream, mix};
 use super::user_worker::{SimWorker, SimWorld, Trial};
 use super::worker::{Handle, Worker};
-use super::world::{Process, Role, What, World};
+use super::world::{EventKind, Process, Role, World};
 
 /// Maximum ticks between the crash and the restart of a process.
 const DEATH_MAX: u64 = 60;
@@ -52,7 +52,7 @@ impl World {
             let process = &self.processes[number as usize];
             let is_started = self.plan.alone.is_none_or(|alone| alone == process.tenant);
             if is_started && process.role != Role::Twin {
-                self.schedule(0, number, What::Start(number));
+                self.schedule(0, number, EventKind::Start(number));
             }
         }
     }
@@ -107,7 +107,7 @@ impl World {
         let (role, tenant, name) = (process.role, process.tenant, process.name);
         let store = process.store.clone();
         if keeps_name && self.is_faulty() {
-            self.felt(FaultKind::SameName);
+            self.count_fault(FaultKind::SameName);
         }
         self.set_clock(number);
         let nonce = mix(self.plan.seed ^ mix(u64::from(number) << 32 | life));
@@ -130,7 +130,7 @@ impl World {
         let program: Pin<Box<dyn Future<Output = ()>>> = match (role, self.trial.clone()) {
             (Role::Admin, _) => {
                 let handle = self.handles.take(make_handle);
-                Box::pin(Admin { cx, handle, sequence: life << 32 }.live())
+                Box::pin(Admin { cx, handle, sequence: life << 32 }.run())
             }
             (Role::Worker | Role::Twin, Some(trial)) => {
                 self.start_user_worker(number, cx, make_handle(None), &trial)
@@ -138,7 +138,7 @@ impl World {
             (Role::Worker | Role::Twin, None) => {
                 let handle = self.handles.take(make_handle);
                 let scratch = self.scratches.take(Option::unwrap_or_default);
-                Box::pin(Worker { cx, handle, scratch, held: Vec::new() }.live())
+                Box::pin(Worker { cx, handle, scratch, held: Vec::new() }.run())
             }
         };
         self.processes[number as usize].program = Some(program);
@@ -177,10 +177,10 @@ impl World {
             clock.drift = drift as i64 - DRIFT_MAX as i64;
         }
         if clock.offset != 0 {
-            self.felt(FaultKind::ClockSkew);
+            self.count_fault(FaultKind::ClockSkew);
         }
         if clock.drift != 0 {
-            self.felt(FaultKind::ClockDrift);
+            self.count_fault(FaultKind::ClockDrift);
         }
         self.shared.borrow_mut().clocks[number as usize] = clock;
     }
@@ -193,8 +193,8 @@ impl World {
         let (life, dead) = (process.life, 1 + process.luck.below(DEATH_MAX));
         let comes_back = process.role != Role::Twin;
         let renamed = process.role == Role::Worker && process.luck.one_in(2);
-        self.shared.borrow_mut().say(|| format!("p{number} dies"));
-        self.schedule(NOTICED_AFTER, number, What::Vanish { process: number, life });
+        self.shared.borrow_mut().add_trace(|| format!("p{number} dies"));
+        self.schedule(NOTICED_AFTER, number, EventKind::Vanish { process: number, life });
         if !comes_back {
             return dead;
         }
@@ -205,7 +205,7 @@ impl World {
             let process = &mut self.processes[number as usize];
             process.keeps_name = process.role == Role::Worker;
         }
-        self.schedule(dead, number, What::Start(number));
+        self.schedule(dead, number, EventKind::Start(number));
         dead
     }
 
@@ -235,10 +235,10 @@ impl World {
         }
         self.processes[twin].name = name;
         let twin = twin as u32;
-        self.schedule(1, twin, What::Start(twin));
-        self.felt(FaultKind::Twin);
+        self.schedule(1, twin, EventKind::Start(twin));
+        self.count_fault(FaultKind::Twin);
         let ends = 2 + self.processes[twin as usize].luck.below(TWIN_TICKS_MAX);
-        self.schedule(ends, twin, What::Stop(twin));
+        self.schedule(ends, twin, EventKind::Stop(twin));
     }
 
     /// Stops a twin. Its leases expire.

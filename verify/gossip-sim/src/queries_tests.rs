@@ -35,7 +35,7 @@ const WRONG: Option<Rule> = Some(Rule::Acknowledged);
 #[case::one_that_is_over_is_missing(Verb::ListRuns, 0, 9, &[1, 4, 6], WRONG)]
 #[case::one_that_is_deleted_is_there(Verb::ListRuns, 0, 9, &[1, 2, 3, 4], WRONG)]
 #[case::one_that_was_never_made_is_there(Verb::ListRuns, 0, 9, &[1, 2, 4, 5], WRONG)]
-#[case::one_of_nobody(Verb::ListRuns, 0, 9, &[1, 2, 4, 7], WRONG)]
+#[case::an_unknown_one(Verb::ListRuns, 0, 9, &[1, 2, 4, 7], WRONG)]
 #[case::open_ones(Verb::ActiveRuns, 0, 9, &[1, 4], None)]
 #[case::one_that_is_over_is_there(Verb::ActiveRuns, 0, 9, &[1, 2, 4], WRONG)]
 #[case::a_page(Verb::ListRuns, 0, 2, &[1, 2], None)]
@@ -80,11 +80,11 @@ fn rows_of_three(history: &mut History) -> Vec<ShardSummary> {
     history.oracle.shards[1].spawned.push(child);
     history.oracle.runs[0].touched_at = 0;
     let held = (Some(WorkerId::from_raw(7)), Some(LogicalTime::from_raw(NOW + 100)));
-    let nobody = (None, None);
+    let unheld = (None, None);
     let known = [
         (key(0).shard(), ShardStatus::Active, held, (2, 1), (0, 5)),
-        (key(1).shard(), ShardStatus::Active, nobody, (1, 0), (5, 7)),
-        (child, ShardStatus::Done, nobody, (1, 0), (7, 10)),
+        (key(1).shard(), ShardStatus::Active, unheld, (1, 0), (5, 7)),
+        (child, ShardStatus::Done, unheld, (1, 0), (7, 10)),
     ];
     let keys = &history.oracle.keys;
     let row = |(shard, status, (owner, lease_deadline), (fence, granted), (start, end))| {
@@ -132,7 +132,7 @@ const LEASED: ShardFilter = ShardFilter { is_leased: Some(true), ..ALL };
 #[case::parked(ShardFilter::parked(), NOW, &[], None)]
 #[case::only_one(ShardFilter::one(ShardId::from_raw(1)), NOW, &[1], None)]
 #[case::only_another(ShardFilter::one(ShardId::from_raw(1)), NOW, &[0], WRONG)]
-#[case::only_one_of_nobody(ShardFilter::one(ShardId::from_raw(9)), NOW, &[], None)]
+#[case::only_an_unknown_one(ShardFilter::one(ShardId::from_raw(9)), NOW, &[], None)]
 fn a_listing_has_the_shards_that_match_its_filter(
     #[case] filter: ShardFilter,
     #[case] now: u64,

@@ -14,7 +14,7 @@ use super::oracle::Rule;
 use super::pairs;
 use super::port::{Ask, Reply, SinkWrite};
 use super::sink::Taken;
-use super::world::{Request, Sender, What, World, bound_number};
+use super::world::{EventKind, Request, Sender, World, bound_number};
 
 /// Ticks after which a process stops waiting for a reply.
 pub(super) const TIMEOUT_TICKS: u64 = 24;
@@ -71,7 +71,7 @@ impl World {
             && !only.contains(&number)
         {
             let mut shared = self.shared.borrow_mut();
-            shared.say(|| format!("p{process} spared {} (number {number:x})", kind.name()));
+            shared.add_trace(|| format!("p{process} spared {} (number {number:x})", kind.name()));
             return None;
         }
         // Before the last quarter, the simulation is checked against every rule.
@@ -81,12 +81,12 @@ impl World {
         self.injected.push(number);
         let mut shared = self.shared.borrow_mut();
         shared.note(kind as u64 + 0x100, number);
-        shared.say(|| format!("p{process} fault {} (number {number:x})", kind.name()));
+        shared.add_trace(|| format!("p{process} fault {} (number {number:x})", kind.name()));
         Some(kind)
     }
 
     /// Counts a fault that has just changed something, and suspends the rules that it violates.
-    pub(super) fn felt(&mut self, kind: FaultKind) {
+    pub(super) fn count_fault(&mut self, kind: FaultKind) {
         self.tally.count(kind);
         if !kind.suspends().is_empty() {
             self.shared.borrow_mut().oracle.suspend(kind.suspends());
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// Returns whether the process waits for the reply and is not partitioned.
-    pub(super) fn hears(&self, who: Sender) -> bool {
+    pub(super) fn awaits_reply(&self, who: Sender) -> bool {
         self.waits(who) && self.processes[who.process as usize].replies_cut_until <= self.now
     }
 
@@ -119,7 +119,7 @@ impl World {
         let it = &mut self.processes[process as usize];
         let cut = it.requests_cut_until > self.now;
         if let Some(kind) = it.cut.take_if(|_| cut) {
-            self.felt(kind);
+            self.count_fault(kind);
         }
         cut
     }
@@ -130,7 +130,7 @@ impl World {
         let it = &mut self.processes[to.process as usize];
         let cut = it.replies_cut_until > self.now;
         if let Some(kind) = it.cut.take_if(|_| cut && waits) {
-            self.felt(kind);
+            self.count_fault(kind);
         }
         cut
     }
@@ -138,8 +138,8 @@ impl World {
     /// Returns whether there is no leader. This counts as a fault when it fails its first request.
     fn is_leaderless(&mut self, asked_by: Sender) -> bool {
         let leaderless = self.leaderless_until > self.now;
-        if leaderless && self.hears(asked_by) && std::mem::take(&mut self.leader_lost) {
-            self.felt(FaultKind::LeaderChange);
+        if leaderless && self.awaits_reply(asked_by) && std::mem::take(&mut self.leader_lost) {
+            self.count_fault(FaultKind::LeaderChange);
         }
         leaderless
     }
@@ -154,7 +154,7 @@ impl World {
         let from = self.sender(process);
         match ask {
             Ask::Wait(ticks) => {
-                let tell = What::Reply { to: from, reply: Reply::Waited, damaged: false };
+                let tell = EventKind::Reply { to: from, reply: Reply::Waited, damaged: false };
                 self.schedule(ticks.max(1), process, tell);
             }
             Ask::Write(write) => self.send_results(from, write),
@@ -186,7 +186,7 @@ impl World {
         let commits = matches!(request, Request::Commit(_));
         match fault {
             Some(FaultKind::MessageDrop) => {
-                self.felt(FaultKind::MessageDrop);
+                self.count_fault(FaultKind::MessageDrop);
                 return self.time_out(from, &request);
             }
             Some(FaultKind::MessageDuplicate) => {
@@ -196,27 +196,27 @@ impl World {
                 from.doubled = true;
                 // The transport delivers one reply; that to the duplicate is dropped.
                 let from = Sender { exchange: COPY, ..from };
-                self.schedule(again, process, What::Arrive { from, op, request });
+                self.schedule(again, process, EventKind::Arrive { from, op, request });
             }
             Some(FaultKind::MessageReorder) => {
                 if commits {
-                    self.felt(FaultKind::MessageReorder);
+                    self.count_fault(FaultKind::MessageReorder);
                 }
                 self.time_out(from, &request);
                 let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
-                return self.schedule(late, process, What::Arrive { from, op, request });
+                return self.schedule(late, process, EventKind::Arrive { from, op, request });
             }
             Some(FaultKind::MessageDelay) => {
-                self.felt(FaultKind::MessageDelay);
+                self.count_fault(FaultKind::MessageDelay);
                 let late = latency + 1 + self.luck(process, TIMEOUT_TICKS - 2 * LATENCY_MAX - 2);
-                return self.schedule(late, process, What::Arrive { from, op, request });
+                return self.schedule(late, process, EventKind::Arrive { from, op, request });
             }
             Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
             Some(FaultKind::PastLifeReply) if commits => {
                 // The fault is counted when the message arrives, if its process was restarted by
                 // then.
                 let late = self.crash(process) + 1 + self.luck(process, TIMEOUT_TICKS);
-                return self.schedule(late, process, What::Arrive { from, op, request });
+                return self.schedule(late, process, EventKind::Arrive { from, op, request });
             }
             Some(FaultKind::PastLifeReply) | None => {}
             Some(kind) => self.apply_to_process(kind, process),
@@ -224,12 +224,12 @@ impl World {
         if latency == 0 {
             self.arrive(from, op, request);
         } else {
-            self.schedule(latency, process, What::Arrive { from, op, request });
+            self.schedule(latency, process, EventKind::Arrive { from, op, request });
         }
     }
 
     fn crash_unsent(&mut self, process: u32) {
-        self.felt(FaultKind::CrashBeforeStore);
+        self.count_fault(FaultKind::CrashBeforeStore);
         self.crash(process);
     }
 
@@ -265,7 +265,7 @@ impl World {
                     it.store.bind_anew();
                 }
                 if had_some {
-                    self.felt(kind);
+                    self.count_fault(kind);
                 }
             }
             other => unreachable!("{} does not affect a process", other.name()),
@@ -273,7 +273,7 @@ impl World {
     }
 
     fn step_clock(&mut self, kind: FaultKind, process: u32, sign: i64) {
-        self.felt(kind);
+        self.count_fault(kind);
         let step = 1 + self.luck(process, CLOCK_STEP_MAX) as i64;
         let clock: &mut Clock = &mut self.shared.borrow_mut().clocks[process as usize];
         clock.offset += sign * step;
@@ -287,48 +287,48 @@ impl World {
                 Reply::Committed(txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect())
             }
         };
-        self.schedule(TIMEOUT_TICKS, to.process, What::Reply { to, reply, damaged: false });
+        self.schedule(TIMEOUT_TICKS, to.process, EventKind::Reply { to, reply, damaged: false });
     }
 
     fn send_results(&mut self, from: Sender, write: SinkWrite) {
         let process = from.process;
         let latency = self.latency(process).max(1);
-        let lost = What::Reply { to: from, reply: Reply::Written(None), damaged: false };
+        let lost = EventKind::Reply { to: from, reply: Reply::Written(None), damaged: false };
         let fault = self.roll(process, Roll::Message);
         if self.cuts_request(process) {
             return self.schedule(TIMEOUT_TICKS, process, lost);
         }
         match fault {
             Some(FaultKind::MessageDrop) => {
-                self.felt(FaultKind::MessageDrop);
+                self.count_fault(FaultKind::MessageDrop);
                 return self.schedule(TIMEOUT_TICKS, process, lost);
             }
             Some(FaultKind::MessageReorder) => {
-                self.felt(FaultKind::MessageReorder);
+                self.count_fault(FaultKind::MessageReorder);
                 self.schedule(TIMEOUT_TICKS, process, lost);
                 let late = TIMEOUT_TICKS + 1 + self.luck(process, OVERTAKEN_MAX);
-                return self.schedule(late, process, What::Sink { from, write });
+                return self.schedule(late, process, EventKind::Sink { from, write });
             }
             Some(FaultKind::MessageDuplicate) => {
                 let again = latency + 1 + self.luck(process, OVERTAKEN_MAX);
                 let from = Sender { exchange: COPY, doubled: true, ..from };
-                self.schedule(again, process, What::Sink { from, write });
+                self.schedule(again, process, EventKind::Sink { from, write });
             }
             Some(FaultKind::MessageDelay) => {
-                self.felt(FaultKind::MessageDelay);
+                self.count_fault(FaultKind::MessageDelay);
                 let late = latency + 1 + self.luck(process, TIMEOUT_TICKS / 2);
-                return self.schedule(late, process, What::Sink { from, write });
+                return self.schedule(late, process, EventKind::Sink { from, write });
             }
             Some(FaultKind::CrashBeforeStore) => return self.crash_unsent(process),
             Some(FaultKind::PastLifeReply) | None => {}
             Some(kind) => self.apply_to_process(kind, process),
         }
-        self.schedule(latency, process, What::Sink { from, write });
+        self.schedule(latency, process, EventKind::Sink { from, write });
     }
 
     /// Delivers results to the sink.
     pub(super) fn sink(&mut self, from: Sender, write: SinkWrite) {
-        self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
+        self.count_fault_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
         let SinkWrite { run, keys, shard, grant, fence } = write;
         let taken = {
             let shared = &mut *self.shared.borrow_mut();
@@ -362,7 +362,7 @@ impl World {
             let why = "the sink received fences that do not follow the order of grants";
             let verdict = oracle.require(!crossed, Rule::SinkOrder, why);
             shared.note(u64::from(keys.0) << 32 | u64::from(keys.1), fence << 1 | u64::from(taken));
-            shared.say(|| {
+            shared.add_trace(|| {
                 let process = from.process;
                 format!("sink p{process} run {run} keys {keys:?} fence {fence} taken {taken}")
             });
@@ -373,7 +373,7 @@ impl World {
         let cut = self.cuts_reply(from);
         let (after, taken) = if cut { (TIMEOUT_TICKS, None) } else { (after, Some(taken)) };
         let reply = Reply::Written(taken);
-        self.schedule(after, from.process, What::Reply { to: from, reply, damaged: false });
+        self.schedule(after, from.process, EventKind::Reply { to: from, reply, damaged: false });
     }
 
     /// Delivers a request to the store.
@@ -404,7 +404,7 @@ impl World {
         if after == 0 && is_current && !is_paused && !damaged {
             self.at_once = Some(reply);
         } else {
-            self.schedule(after, to.process, What::Reply { to, reply, damaged });
+            self.schedule(after, to.process, EventKind::Reply { to, reply, damaged });
         }
     }
 
@@ -414,14 +414,14 @@ impl World {
             return self.reply(from, failed, false);
         }
         // A fault without an observer is not counted.
-        let fault = self.roll(from.process, Roll::Read).filter(|_| self.hears(from));
+        let fault = self.roll(from.process, Roll::Read).filter(|_| self.awaits_reply(from));
         // A single value is read at the latest revision; only a range is read at a revision that
         // may be compacted.
         let in_pages = |read: &Read| matches!(read, Read::Scan { .. } | Read::ScanFirst { .. });
         let fault =
             fault.filter(|kind| *kind != FaultKind::Compaction || reads.iter().any(in_pages));
         if fault == Some(FaultKind::Compaction) {
-            self.felt(FaultKind::Compaction);
+            self.count_fault(FaultKind::Compaction);
             let failed = Reply::Read(Err(transient("the revision was compacted")));
             return self.reply(from, failed, false);
         }
@@ -445,8 +445,8 @@ impl World {
     fn commit(&mut self, from: Sender, op: Option<Rc<Op>>, txns: Vec<Txn>) {
         let process = from.process;
         let fault = self.roll(process, Roll::Commit);
-        let (leaderless, hears) = (self.is_leaderless(from), self.hears(from));
-        self.felt_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
+        let (leaderless, waiting) = (self.is_leaderless(from), self.awaits_reply(from));
+        self.count_fault_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));
         let room = SMALL_TXN.0 + self.luck(process, SMALL_TXN.1);
         // A refusal means that the transaction will never be applied, which no transport can say
         // about one of two copies.
@@ -469,29 +469,29 @@ impl World {
                 Some(_) | None => Ok(CommitOutcome::Unknown),
             });
         }
-        self.felt_if(refused_some && hears, fault);
-        self.felt_if(applied && self.is_past_life(from), Some(FaultKind::PastLifeReply));
+        self.count_fault_if(refused_some && waiting, fault);
+        self.count_fault_if(applied && self.is_past_life(from), Some(FaultKind::PastLifeReply));
         match fault {
             Some(FaultKind::ReplyLost) => {
-                self.felt_if(applied && hears && !unsure, fault);
+                self.count_fault_if(applied && waiting && !unsure, fault);
                 let nobody_knows = Request::Commit(outcomes.iter().map(|_| Txn::new()).collect());
                 self.time_out(from, &nobody_knows);
             }
             Some(FaultKind::CrashAfterStore) if applied && self.waits(from) => {
-                self.felt(FaultKind::CrashAfterStore);
+                self.count_fault(FaultKind::CrashAfterStore);
                 self.crash(process);
             }
             Some(FaultKind::FsyncError) => {
-                self.felt_if(hears && !leaderless, fault);
+                self.count_fault_if(waiting && !leaderless, fault);
                 self.reply(from, Reply::Committed(outcomes), false);
             }
             Some(_) | None => self.reply(from, Reply::Committed(outcomes), false),
         }
     }
 
-    pub(super) fn felt_if(&mut self, changed: bool, kind: Option<FaultKind>) {
+    pub(super) fn count_fault_if(&mut self, changed: bool, kind: Option<FaultKind>) {
         if let Some(kind) = kind.filter(|_| changed) {
-            self.felt(kind);
+            self.count_fault(kind);
         }
     }
 
@@ -521,7 +521,7 @@ impl World {
         {
             let shared = &mut *self.shared.borrow_mut();
             shared.note(revision, op.number);
-            shared.say(|| {
+            shared.add_trace(|| {
                 let (process, verb, count) = (from.process, op.verb, txn.writes().len());
                 format!("store p{process} op {} {verb:?}: {count} writes at {revision}", op.number)
             });

@@ -92,7 +92,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Runs until the process is killed.
-    pub(super) async fn live(mut self) {
+    pub(super) async fn run(mut self) {
         self.register().await;
         let forgets = self.cx.shared.borrow().bug.is_some_and(Bug::shows);
         while self.cx.phase() == Phase::Faulty {
@@ -161,7 +161,7 @@ impl Worker {
             55..57 => self.split_replace(place).await,
             57..60 => self.offer(place, None).await,
             60 if self.cx.odd_below(MALFORMED_ONE_IN) == 0 => self.send_malformed(place).await,
-            60 => self.misplace(place).await,
+            60 => self.checkpoint_elsewhere(place).await,
             61 => self.withdraw(place).await,
             62 => self.probe_other_tenant(place).await,
             _ => self.list_workers().await,
@@ -188,7 +188,7 @@ impl Worker {
         let op = self.cx.begin(Draft::new(Verb::ListWorkers));
         let mut workers = Vec::new();
         let result = self.handle.list_workers_into(op.now, self.cx.tenant_id, &mut workers).await;
-        self.cx.say_answer(&op, &workers);
+        self.cx.trace_answer(&op, &workers);
         self.cx.end_plain(&op, &result);
         if result.is_ok() {
             self.cx.judge(|oracle| oracle.check_listed_workers(&op, &workers));
@@ -213,7 +213,7 @@ impl Worker {
             }
             Err(error) => {
                 if matches!(error, ClaimError::RunTerminal { .. } | ClaimError::RunNotFound) {
-                    self.cx.strike_if_over(run);
+                    self.cx.remove_if_finished(run);
                 }
                 self.cx.sleep(NOTHING_TICKS).await;
             }
@@ -292,7 +292,7 @@ impl Worker {
     }
 
     /// Sends results again, and a checkpoint at a wrong position.
-    async fn misplace(&mut self, place: usize) {
+    async fn checkpoint_elsewhere(&mut self, place: usize) {
         let (low, high) = self.held[place].range;
         let at = low + self.cx.below(u64::from(high - low) + 8) as u32;
         let at = at.min(self.held[place].worked);
@@ -419,7 +419,7 @@ impl Worker {
         self.cx.begin_batch(&op, &refs);
         let mut result = Vec::new();
         self.handle.renew_many(op.now, self.cx.tenant_id, &leases, &mut result).await;
-        self.cx.say_answer(&op, &result);
+        self.cx.trace_answer(&op, &result);
         let mut first = None;
         for (place, result) in result.iter().enumerate() {
             match result {

@@ -115,7 +115,7 @@ pub(super) struct Sender {
 
 /// An event.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum EventKind {
     /// A request reaches the store.
     Arrive { from: Sender, op: Option<Rc<Op>>, request: Request },
     /// Results reach the sink.
@@ -139,7 +139,7 @@ struct Event {
     process: u32,
     /// Number of the event for its process; unique.
     number: u64,
-    /// Index of the event's content in [`Agenda::whats`].
+    /// Index of the event's content in [`Agenda::contents`].
     place: u32,
 }
 
@@ -148,24 +148,24 @@ struct Event {
 struct Agenda {
     queue: BinaryHeap<Reverse<Event>>,
     /// Empty at the indexes in `free`.
-    whats: Vec<Option<What>>,
+    contents: Vec<Option<EventKind>>,
     free: Vec<u32>,
 }
 
 impl Agenda {
-    fn push(&mut self, at: u64, process: u32, number: u64, what: What) {
+    fn push(&mut self, at: u64, process: u32, number: u64, what: EventKind) {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.whats.push(None);
-            u32::try_from(self.whats.len() - 1).expect("there are few events")
+            self.contents.push(None);
+            u32::try_from(self.contents.len() - 1).expect("there are few events")
         });
-        self.whats[place as usize] = Some(what);
+        self.contents[place as usize] = Some(what);
         self.queue.push(Reverse(Event { at, process, number, place }));
     }
 
-    fn pop(&mut self) -> Option<(u64, u32, What)> {
+    fn pop(&mut self) -> Option<(u64, u32, EventKind)> {
         let Reverse(Event { at, process, place, .. }) = self.queue.pop()?;
         self.free.push(place);
-        let what = self.whats[place as usize].take().expect("a queued event has its content");
+        let what = self.contents[place as usize].take().expect("a queued event has its content");
         Some((at, process, what))
     }
 }
@@ -234,7 +234,7 @@ impl World {
             older_reported: 0,
             trace: plan.trace.then(Vec::new),
             bug: plan.bug,
-            keeps_apart: plan.paired_until.is_some(),
+            compares_tenants: plan.paired_until.is_some(),
         };
         let dice = [Place::Message, Place::Commit, Place::Read]
             .map(|place| Dice::new(place, plan.faults, plan.roughness));
@@ -263,13 +263,13 @@ impl World {
             trial,
             plan,
         };
-        world.allot();
+        world.write_quotas();
         world.populate();
         world
     }
 
     /// Writes the quota of each tenant, as an operator does beforehand.
-    fn allot(&mut self) {
+    fn write_quotas(&mut self) {
         let tenants = self.shared.borrow().tenants.clone();
         for tenant in tenants {
             let mut bytes = Vec::new();
@@ -284,7 +284,7 @@ impl World {
     ///
     /// Returns the broken rule, with the trace if the plan asks for one.
     pub(super) fn run(mut self) -> Result<Report, Failure> {
-        self.let_happen();
+        self.run_to_end();
         // The borrower of the shared state is gone by now.
         if let Some(violation) = self.panic.take() {
             self.shared.borrow_mut().judge(Err(violation));
@@ -294,19 +294,19 @@ impl World {
     }
 
     /// Runs to the end, and repairs the torn values that are left.
-    fn let_happen(&mut self) {
-        self.let_happen_until(|_| false);
+    fn run_to_end(&mut self) {
+        self.run_until(|_| false);
     }
 
     /// Runs until `stop` returns true.
-    pub(super) fn let_happen_until(&mut self, stop: impl Fn(&Self) -> bool) {
+    pub(super) fn run_until(&mut self, stop: impl Fn(&Self) -> bool) {
         while let Some((at, process, what)) = self.agenda.pop() {
             if self.plan.paired_until.is_some_and(|until| at >= until) {
                 break;
             }
             self.now = at;
             self.shared.borrow_mut().now = at;
-            self.happen(process, what);
+            self.apply_event(process, what);
             if self.is_over() || stop(self) {
                 break;
             }
@@ -374,24 +374,24 @@ impl World {
     }
 
     /// Schedules an event for a process.
-    pub(super) fn schedule(&mut self, after: u64, process: u32, what: What) {
+    pub(super) fn schedule(&mut self, after: u64, process: u32, what: EventKind) {
         let counter = &mut self.processes[process as usize].scheduled;
         *counter += 1;
         let (at, number) = (self.now + after, *counter);
         self.agenda.push(at, process, number, what);
     }
 
-    fn happen(&mut self, process: u32, what: What) {
+    fn apply_event(&mut self, process: u32, what: EventKind) {
         match what {
-            What::Reply { to, reply, damaged } => self.receive_reply(to, reply, damaged),
-            What::Arrive { from, op, request } => self.arrive(from, op, request),
-            What::Sink { from, write } => self.sink(from, write),
-            What::Start(process) => self.start(process),
-            What::Stop(process) => self.stop(process),
-            What::Vanish { process, life } => {
+            EventKind::Reply { to, reply, damaged } => self.receive_reply(to, reply, damaged),
+            EventKind::Arrive { from, op, request } => self.arrive(from, op, request),
+            EventKind::Sink { from, write } => self.sink(from, write),
+            EventKind::Start(process) => self.start(process),
+            EventKind::Stop(process) => self.stop(process),
+            EventKind::Vanish { process, life } => {
                 self.disk.vanish(bound_number(process, life));
             }
-            What::Repair { key, revision } => self.repair(key, revision),
+            EventKind::Repair { key, revision } => self.repair(key, revision),
         }
         self.shared.borrow_mut().note(u64::from(process), self.now);
     }
@@ -406,9 +406,9 @@ impl World {
         if process.paused_until > now {
             let after = process.paused_until - now;
             if let Some(kind) = process.pause.take() {
-                self.felt(kind);
+                self.count_fault(kind);
             }
-            return self.schedule(after, to.process, What::Reply { to, reply, damaged });
+            return self.schedule(after, to.process, EventKind::Reply { to, reply, damaged });
         }
         self.deliver(to.process, reply, damaged);
         self.poll(to.process);
@@ -443,7 +443,7 @@ impl World {
     fn schedule_return(&mut self, number: u32) {
         let process = &self.processes[number as usize];
         if process.user_worker.is_some() && process.role == Role::Worker {
-            self.schedule(RETURNS_AFTER, number, What::Start(number));
+            self.schedule(RETURNS_AFTER, number, EventKind::Start(number));
         }
     }
 
@@ -461,7 +461,7 @@ impl World {
         // A second reply to the same request is dropped.
         process.exchange += 1;
         let mut shared = self.shared.borrow_mut();
-        shared.say(|| format!("p{number} receives {}", reply.summary()));
+        shared.add_trace(|| format!("p{number} receives {}", reply.summary()));
         if let Some(op) = &shared.current[number as usize] {
             op.damaged.set(op.damaged.get() || damaged);
             op.unsure.set(op.unsure.get() || reply.is_unsure());

@@ -430,9 +430,9 @@ fn check_grant(
         }
         ClaimBy::Accept(handoff) => {
             let offer = shard.offer.filter(|offer| offer.handoff == handoff);
-            let stands =
+            let is_open =
                 offer.is_some_and(|offer| offer.to == worker && observed.now < offer.until);
-            require(stands, Rule::Handoff, "a handoff was accepted that was not offered")?;
+            require(is_open, Rule::Handoff, "a handoff was accepted that was not offered")?;
             shard.attempts
         }
     };

@@ -442,7 +442,7 @@ fn request(op_id: u16) -> Command {
 #[case::refused(asking(1), 7, Verdict::Refused, "RequestPending", Some(Rule::Replay))]
 #[case::done_again(asking(1), 7, Verdict::Executed, "Executed", Some(Rule::Replay))]
 #[case::other_parameters(asking(2), 7, Verdict::Refused, "OpIdConflict", None)]
-#[case::not_told(asking(2), 7, Verdict::Replayed, "Replayed", Some(Rule::OpIdReused))]
+#[case::not_replayed(asking(2), 7, Verdict::Replayed, "Replayed", Some(Rule::OpIdReused))]
 #[case::never_asked(shard(), 7, Verdict::Replayed, "Replayed", Some(Rule::Replay))]
 #[case::id_is_new(shard(), 7, Verdict::Refused, "OpIdConflict", Some(Rule::Replay))]
 #[case::in_the_way(asking(1), 8, Verdict::Executed, "Executed", Some(Rule::Acknowledged))]
