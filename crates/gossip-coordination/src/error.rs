@@ -1,8 +1,7 @@
-//! Errors of the shard operations: one enum for each, with exactly the variants it can answer.
+//! Errors of the shard operations: one enum per operation, with exactly the variants it can return.
 //!
-//! A caller matches on what can happen to *its* operation and on nothing else. Lost races and
-//! callers' mistakes are values here; a broken store is [`InfraError`]; a broken invariant of ours
-//! is a panic and not here at all.
+//! A caller matches only on the failures of *its* operation. Lost races and callers' mistakes are
+//! values here; a failure of the store is an [`InfraError`]; a violated invariant is a panic.
 //!
 //! No error shows a key, a token, an owner, a hash or another tenant: keys and tokens appear as
 //! lengths, owners and hashes inside [`Redacted`]. Variants that the seeds do not have are marked
@@ -20,58 +19,58 @@ use crate::record::ShardStatus;
 use crate::run::RunStatus;
 use crate::store::is_about_record;
 
-/// A store failed; the protocol had no say.
+/// A failure of the store, independent of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InfraError {
-    /// Worth trying again: a timeout, a lost connection, too many conflicts.
+    /// Retryable: a timeout, a lost connection, too many conflicts.
     #[error("{operation}: {message}")]
     Transient {
         /// The step that failed, such as `renew.commit`.
         operation: &'static str,
-        /// What the engine said.
+        /// The engine's message.
         message: String,
     },
-    /// Not worth trying again: what is stored is not what was written.
+    /// Not retryable: a stored value is damaged.
     #[error("{operation}: {message}")]
     Corruption {
         /// The step that failed.
         operation: &'static str,
-        /// What is wrong.
+        /// The damage.
         message: String,
     },
-    /// Added: not worth trying again as it is. The store works, and says no.
+    /// Added: not retryable without a change. The store works and refuses the request.
     #[error("{operation}: {message}")]
     Refused {
         /// The step that was refused.
         operation: &'static str,
-        /// Why, for programs.
+        /// The reason, for programs.
         why: StoreRefusal,
-        /// Why, and what to do about it, for people.
+        /// The reason and the remedy, for people.
         message: String,
     },
 }
 
-/// Why a store that works refuses.
+/// Why a working store refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreRefusal {
-    /// More than the store takes in one transaction.
+    /// The transaction exceeds the store's limits.
     TooLarge,
-    /// There is no room left: a full disk, an exceeded quota.
+    /// No space is left: a full disk, an exceeded quota.
     NoSpace,
-    /// It may be read and not written.
+    /// The store is read-only.
     ReadOnly,
-    /// It does not let this user in, or not there.
+    /// The credentials lack access.
     NotPermitted,
-    /// What is stored was written by a newer version of this program.
+    /// The record was written by a newer version of this program.
     NewerFormat,
-    /// It is not a store of ours, or not one that this program can speak with.
+    /// The store is foreign, or its version is not supported.
     Unusable,
 }
 
 impl InfraError {
-    /// Whether trying again can help.
+    /// Returns whether a retry can succeed.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -80,7 +79,7 @@ impl InfraError {
         }
     }
 
-    /// Whether a record cannot be read, and not the engine that keeps it.
+    /// Returns whether a record is unreadable, as opposed to a failure of the engine.
     #[must_use]
     pub fn is_of_record(&self) -> bool {
         match self {
@@ -90,7 +89,7 @@ impl InfraError {
     }
 }
 
-/// By how much a cursor missed its shard, in lengths.
+/// The lengths of a cursor's key and of the bounds it violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
     "a cursor key of {last_key} bytes lies outside the shard (bounds of {spec_start} and \
@@ -105,61 +104,61 @@ pub struct CursorOutOfBoundsDetail {
     pub spec_end: usize,
 }
 
-/// The shared vocabulary of refusals, as the seeds define it.
+/// All refusals, as the seeds define them.
 ///
 /// Public checks such as [`validate_lease`](crate::validate_lease) return it. The kernel itself
-/// uses smaller errors that only widen (DESIGN Q18).
+/// uses smaller errors that convert into larger ones (DESIGN Q18).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CoordError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
         /// Hash of this use.
         actual_hash: Redacted<u64>,
     },
-    /// The cursor would fall.
-    #[error("the cursor would fall (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
+    /// The cursor would move backwards.
+    #[error("the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
     CursorRegression {
         /// Length of the stored key.
         old_key: Option<usize>,
@@ -169,26 +168,26 @@ pub enum CoordError {
     /// The cursor lies outside the shard.
     #[error(transparent)]
     CursorOutOfBounds(CursorOutOfBoundsDetail),
-    /// The cursor's key is oversized.
+    /// The cursor's key is too long.
     #[error("a cursor key of {size} bytes exceeds {max}")]
     CursorKeyTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// The cursor's token is oversized.
+    /// The cursor's token is too long.
     #[error("a cursor token of {size} bytes exceeds {max}")]
     CursorTokenTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// The split does not hold together.
+    /// The split is invalid.
     #[error("the split is invalid: {0}")]
     SplitInvalid(#[source] SplitValidationError),
-    /// A cursor without a key says nothing.
+    /// The cursor has no key.
     #[error("the cursor has no key")]
     CheckpointMissingKey,
 }
@@ -197,41 +196,41 @@ pub enum CoordError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// Somebody holds the shard.
+    /// The shard has a live lease.
     #[error("the shard is leased until {lease_deadline}")]
     AlreadyLeased {
-        /// Who: never shown.
+        /// The lease holder; never shown.
         current_owner: Redacted<WorkerId>,
-        /// When to try again.
+        /// The deadline, after which to try again.
         lease_deadline: LogicalTime,
     },
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// Added (DESIGN Q5): the run is over and grows no new work.
+    /// Added (DESIGN Q5): the run is terminal and accepts no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How the run ended.
+        /// The run's status.
         status: RunStatus,
     },
     /// Added (FACTS 4.9): the run is paused.
@@ -243,105 +242,105 @@ pub enum AcquireError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RenewError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// Added (DESIGN Q5): the run is over and grows no new work.
+    /// Added (DESIGN Q5): the run is terminal and accepts no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How the run ended.
+        /// The run's status.
         status: RunStatus,
     },
 }
 
-/// Why progress could not be recorded.
+/// Why a checkpoint failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
         /// Hash of this use.
         actual_hash: Redacted<u64>,
     },
-    /// The cursor would fall.
-    #[error("the cursor would fall (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
+    /// The cursor would move backwards.
+    #[error("the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
     CursorRegression {
         /// Length of the stored key.
         old_key: Option<usize>,
@@ -351,37 +350,37 @@ pub enum CheckpointError {
     /// The cursor lies outside the shard.
     #[error(transparent)]
     CursorOutOfBounds(CursorOutOfBoundsDetail),
-    /// The cursor's key is oversized.
+    /// The cursor's key is too long.
     #[error("a cursor key of {size} bytes exceeds {max}")]
     CursorKeyTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// The cursor's token is oversized.
+    /// The cursor's token is too long.
     #[error("a cursor token of {size} bytes exceeds {max}")]
     CursorTokenTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// A cursor without a key says nothing.
+    /// The cursor has no key.
     #[error("the cursor has no key")]
     CheckpointMissingKey,
-    /// The byte slab is full; nothing was changed.
+    /// The byte slab is full; the record is unchanged.
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// Added (FACTS 4.9): an offer stands, so its source is frozen until it withdraws.
+    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
-        /// The move that was offered.
+        /// The offered handoff.
         handoff: HandoffId,
-        /// Until when it can be accepted.
+        /// The offer's deadline.
         deadline: LogicalTime,
     },
 }
@@ -390,54 +389,54 @@ pub enum CheckpointError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CompleteError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
         /// Hash of this use.
         actual_hash: Redacted<u64>,
     },
-    /// The cursor would fall.
-    #[error("the cursor would fall (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
+    /// The cursor would move backwards.
+    #[error("the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
     CursorRegression {
         /// Length of the stored key.
         old_key: Option<usize>,
@@ -447,37 +446,37 @@ pub enum CompleteError {
     /// The cursor lies outside the shard.
     #[error(transparent)]
     CursorOutOfBounds(CursorOutOfBoundsDetail),
-    /// The cursor's key is oversized.
+    /// The cursor's key is too long.
     #[error("a cursor key of {size} bytes exceeds {max}")]
     CursorKeyTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// The cursor's token is oversized.
+    /// The cursor's token is too long.
     #[error("a cursor token of {size} bytes exceeds {max}")]
     CursorTokenTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// A cursor without a key says nothing.
+    /// The cursor has no key.
     #[error("the cursor has no key")]
     CheckpointMissingKey,
-    /// The byte slab is full; nothing was changed.
+    /// The byte slab is full; the record is unchanged.
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// Added (FACTS 4.9): an offer stands, so its source is frozen until it withdraws.
+    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
-        /// The move that was offered.
+        /// The offered handoff.
         handoff: HandoffId,
-        /// Until when it can be accepted.
+        /// The offer's deadline.
         deadline: LogicalTime,
     },
 }
@@ -486,46 +485,46 @@ pub enum CompleteError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ParkError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
@@ -535,12 +534,12 @@ pub enum ParkError {
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// Added (FACTS 4.9): an offer stands, so its source is frozen until it withdraws.
+    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
-        /// The move that was offered.
+        /// The offered handoff.
         handoff: HandoffId,
-        /// Until when it can be accepted.
+        /// The offer's deadline.
         deadline: LogicalTime,
     },
 }
@@ -549,78 +548,78 @@ pub enum ParkError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SplitError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
         /// Hash of this use.
         actual_hash: Redacted<u64>,
     },
-    /// The split does not hold together.
+    /// The split is invalid.
     #[error("the split is invalid: {0}")]
     SplitInvalid(#[source] SplitValidationError),
-    /// The byte slab is full; nothing was changed.
+    /// The byte slab is full; the record is unchanged.
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// Added (DESIGN Q5): the run is over and grows no new work.
+    /// Added (DESIGN Q5): the run is terminal and accepts no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How the run ended.
+        /// The run's status.
         status: RunStatus,
     },
-    /// Added (FACTS 4.9): an offer stands, so its source is frozen until it withdraws.
+    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
-        /// The move that was offered.
+        /// The offered handoff.
         handoff: HandoffId,
-        /// Until when it can be accepted.
+        /// The offer's deadline.
         deadline: LogicalTime,
     },
 }
 
-/// Split-replace and split-residual fail alike.
+/// `split_replace` and `split_residual` share one error.
 pub type SplitReplaceError = SplitError;
-/// Split-replace and split-residual fail alike.
+/// `split_replace` and `split_residual` share one error.
 pub type SplitResidualError = SplitError;

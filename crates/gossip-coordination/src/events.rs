@@ -1,8 +1,8 @@
-//! What happened, as plain data.
+//! Lifecycle events, as plain data.
 //!
-//! Events come out of the kernel with the change they describe, in the order of the commits, and
-//! only when a collector is passed: nobody who does not look pays for them. A replayed operation
-//! emits none, because nothing happened.
+//! The kernel produces an event with the change it describes, in commit order, and only when a
+//! collector is passed, so other callers pay nothing. A replayed operation emits none, because
+//! nothing changed.
 //!
 //! The coordinator never acts on an event. Metrics, notifications and dashboards are the caller's.
 
@@ -15,13 +15,13 @@ use gossip_contracts::identity::{
 use crate::handoff::HandoffId;
 use crate::record::ParkReason;
 
-/// What happened to a shard or a run.
+/// An event of a shard or a run.
 ///
 /// Not serialisable on purpose: keys and owners are hidden by `Debug` only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// A worker got the shard.
+    /// The shard was granted to a worker.
     ShardAcquired {
         /// The shard.
         shard: ShardId,
@@ -30,14 +30,14 @@ pub enum EventKind {
         /// Its fence.
         fence_epoch: FenceEpoch,
     },
-    /// The cursor moved.
+    /// The cursor advanced.
     ShardCheckpointed {
         /// The shard.
         shard: ShardId,
         /// How far.
         last_key: RedactedKey,
     },
-    /// The shard shrank and a residual was born.
+    /// The shard shrank and a residual was created.
     ShardResidualCreated {
         /// The shard that shrank.
         parent: ShardId,
@@ -51,7 +51,7 @@ pub enum EventKind {
         /// Its new fence.
         new_fence_epoch: FenceEpoch,
     },
-    /// The lease lasts longer.
+    /// The lease was renewed.
     ShardLeaseRenewed {
         /// The shard.
         shard: ShardId,
@@ -63,7 +63,7 @@ pub enum EventKind {
         /// The shard.
         shard: ShardId,
     },
-    /// The shard was set aside.
+    /// The shard was parked.
     ShardParked {
         /// The shard.
         shard: ShardId,
@@ -77,57 +77,57 @@ pub enum EventKind {
         /// The new shards, in the order of their ranges.
         children: Vec<ShardId>,
     },
-    /// A run was made.
+    /// A run was created.
     RunCreated,
-    /// A run got its shards.
+    /// The shards of a run were registered.
     RunActivated {
         /// How many.
         shard_count: usize,
     },
     /// A run is done.
     RunCompleted,
-    /// A run was given up.
+    /// A run failed.
     RunFailed,
-    /// A run was stopped.
+    /// A run was cancelled.
     RunCancelled,
-    /// Added: the owner gave the shard back.
+    /// Added: the lease holder released the shard.
     ShardReleased {
         /// The shard.
         shard: ShardId,
     },
-    /// Added: the owner offered the shard to another worker.
+    /// Added: the lease holder offered the shard to another worker.
     ShardOffered {
         /// The shard.
         shard: ShardId,
-        /// The planned move.
+        /// The handoff.
         handoff: HandoffId,
     },
-    /// Added: the owner took its offer back, or made sure that none is on its way.
+    /// Added: the lease holder withdrew its offer, pending or delayed.
     ShardOfferWithdrawn {
         /// The shard.
         shard: ShardId,
-        /// The planned move.
+        /// The handoff.
         handoff: HandoffId,
     },
-    /// Added: an administrator asked something of the owner.
+    /// Added: an administrator requested an action of the lease holder.
     ShardActionRequested {
         /// The shard.
         shard: ShardId,
-        /// What was asked.
+        /// The requested action.
         action: &'static str,
     },
-    /// Added: an administrator took the lease away.
+    /// Added: an administrator revoked the lease.
     ShardLeaseRevoked {
         /// The shard.
         shard: ShardId,
         /// Its new fence.
         new_fence_epoch: FenceEpoch,
     },
-    /// Added: starting shards is suspended.
+    /// Added: the run was paused.
     RunPaused,
-    /// Added: shards may be started again.
+    /// Added: the run was resumed.
     RunResumed,
-    /// Added: the run and its shards are gone.
+    /// Added: the run and its shards were deleted.
     RunDeleted,
 }
 
@@ -264,7 +264,7 @@ impl EventCollector {
         Self { events: Vec::new(), max: Some(max), tenant: None }
     }
 
-    /// Keeps `event`; answers `false` if it was dropped because the collector is full.
+    /// Stores `event`; returns `false` if it was dropped because the collector is full.
     ///
     /// # Panics
     ///

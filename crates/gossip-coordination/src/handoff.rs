@@ -1,14 +1,14 @@
-//! The kernel's part of a planned move: the offer that stands on a shard.
+//! The kernel's part of a handoff: the pending offer of a shard.
 //!
-//! The six-phase machine that drives a move is `gossip-handoff`; here is only what the fence must
-//! know. While an offer stands its source is frozen, and the bump of the fence that accepts it is
-//! the commit point of the move.
+//! The six-phase state machine of a handoff is `gossip-handoff`; here is only the part that the
+//! fence protects. A pending offer freezes its source, and the fence increment that accepts it is
+//! the commit point of the handoff.
 
 use std::fmt;
 
 use gossip_contracts::identity::{LogicalTime, WorkerId};
 
-/// Names one planned move. Given or derived by the caller, never drawn here.
+/// Identifies a handoff. Given or derived by the caller, never drawn here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandoffId(u64);
 
@@ -32,21 +32,21 @@ impl fmt::Debug for HandoffId {
     }
 }
 
-/// A shard's owner offers it to another worker.
+/// A pending offer of a shard to another worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Which move this is.
+    /// The handoff.
     pub handoff: HandoffId,
     /// The only worker that may accept.
     pub destination: WorkerId,
     /// The first instant at which it can no longer be accepted.
     pub deadline: LogicalTime,
-    /// Fingerprint of the offer, by which a repeated one is recognised.
+    /// Payload hash of the offer, to recognize a repeated one.
     pub payload_hash: u64,
 }
 
 impl Offer {
-    /// What the source may be told of its own offer.
+    /// Returns the part of the offer that the source may see.
     #[must_use]
     pub const fn notice(&self) -> OfferNotice {
         OfferNotice { handoff: self.handoff, deadline: self.deadline }
@@ -62,11 +62,11 @@ impl fmt::Debug for Offer {
     }
 }
 
-/// Id and deadline of a standing offer: enough for a restarted owner to withdraw it.
+/// Id and deadline of a pending offer: enough for a restarted lease holder to withdraw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfferNotice {
-    /// Which move it is.
+    /// The handoff.
     pub handoff: HandoffId,
-    /// Until when it can be accepted.
+    /// The offer's deadline.
     pub deadline: LogicalTime,
 }

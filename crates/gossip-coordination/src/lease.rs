@@ -1,8 +1,8 @@
 //! Leases and the operation log: who may write, and what was already written.
 //!
-//! A [`Lease`] is the capability a worker holds; a [`LeaseHolder`] is what the record remembers of
-//! it. The two meet in [`validate_lease`](crate::validate_lease), where the fence decides.
-//! An [`OpLogEntry`] is the record's memory of one idempotent operation.
+//! A [`Lease`] is the capability of a worker; a [`LeaseHolder`] is the record's copy of it. The two
+//! are compared in [`validate_lease`](crate::validate_lease), where the fence decides.
+//! An [`OpLogEntry`] is the log entry of one idempotent operation.
 //!
 //! Nothing here reads a clock or decides a rule: these are values with their invariants.
 
@@ -12,15 +12,15 @@ use std::num::NonZeroU64;
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, Redacted, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
-/// How many operations a shard remembers for replay.
+/// Number of operations in a shard's log.
 ///
-/// A worker has one operation in flight per shard, so sixteen is far beyond any honest retry.
+/// A worker has one operation in flight per shard, so sixteen exceeds any legitimate retry.
 pub const OP_LOG_CAP: usize = 16;
 
 /// A fresh number written with every grant of a lease.
 ///
-/// When the reply to an acquire is lost, the token tells whether the lease now in the record is the
-/// one that was asked for. A worker's name cannot: two processes may share it by mistake.
+/// When the reply to an acquire is lost, the token shows whether the lease in the record is the
+/// requested one. A worker id cannot: two processes may share it by mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GrantToken(u64);
 
@@ -57,14 +57,14 @@ pub struct Lease {
     /// Never zero; only grows.
     deadline: LogicalTime,
     token: GrantToken,
-    /// Where the coordinator found the record. Only a hint: whoever follows it checks the key.
+    /// The record's location. Only a hint: its user checks the key.
     pub(crate) place: PlaceHint,
 }
 
-/// Where a coordinator in memory keeps a shard and its run, as far as the lease remembers.
+/// Location hint of a shard and its run in an in-memory coordinator.
 ///
-/// It saves the search, and nothing depends on it: leases are equal whatever their hints, and a
-/// hint that is wrong, old or another coordinator's leads to the same answer by the long way.
+/// It saves a lookup and affects no result: leases are equal whatever their hints, and a wrong,
+/// stale or foreign hint leads to the same result by a lookup.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaceHint {
     pub(crate) shard: u32,
@@ -101,8 +101,8 @@ impl Lease {
         deadline: LogicalTime,
         token: GrantToken,
     ) -> Self {
-        assert!(fence >= FenceEpoch::INITIAL, "a lease is granted under a real fence");
-        assert!(deadline > LogicalTime::ZERO, "a lease ends at a real time");
+        assert!(fence >= FenceEpoch::INITIAL, "a lease has at least the initial fence");
+        assert!(deadline > LogicalTime::ZERO, "a lease has a deadline");
         Self { tenant, key, owner, fence, deadline, token, place: PlaceHint::NONE }
     }
 
@@ -197,7 +197,7 @@ impl LeaseHolder {
     #[must_use]
     #[inline]
     pub fn new(owner: WorkerId, deadline: LogicalTime, token: GrantToken) -> Self {
-        let deadline = NonZeroU64::new(deadline.as_raw()).expect("a lease ends at a real time");
+        let deadline = NonZeroU64::new(deadline.as_raw()).expect("a lease has a deadline");
         Self { owner, deadline, token }
     }
 
@@ -239,17 +239,17 @@ pub enum OpKind {
     Park = 2,
     /// Active → Split.
     SplitReplace = 3,
-    /// The range shrank and a residual was born.
+    /// The range shrank and a residual was created.
     SplitResidual = 4,
     /// Parked → Active, by an administrator.
     Unpark = 5,
-    /// The owner gave the shard back.
+    /// The lease holder released the shard.
     Release = 6,
-    /// The owner offered the shard to another worker.
+    /// The lease holder offered the shard to another worker.
     Offer = 7,
-    /// The owner took its offer back.
+    /// The lease holder withdrew its offer.
     Withdraw = 8,
-    /// An administrator took the lease away.
+    /// An administrator revoked the lease.
     RevokeLease = 9,
 }
 
@@ -275,7 +275,7 @@ impl OpKind {
     }
 }
 
-/// What became of a remembered operation. The numbers are persisted.
+/// The result of a logged operation. The numbers are persisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -284,7 +284,7 @@ pub enum OpResult {
     Completed = 0,
     /// It was refused and the shard not changed.
     Error = 1,
-    /// It was valid, but a later change overtook it.
+    /// It was valid, but a later change superseded it.
     Superseded = 2,
 }
 
@@ -318,7 +318,7 @@ const _: () = {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct OpLogEntry {
     op_id: OpId,
-    /// Never zero: zero would mean that hashing is broken.
+    /// Never zero: a zero hash indicates a bug in hashing.
     payload_hash: u64,
     /// Never zero, and never before the entry in front of it.
     executed_at: LogicalTime,
@@ -336,7 +336,7 @@ impl OpLogEntry {
         result: OpResult::Error,
     };
 
-    /// Remembers an executed operation.
+    /// Creates the entry of an executed operation.
     ///
     /// # Panics
     ///
@@ -344,7 +344,7 @@ impl OpLogEntry {
     #[must_use]
     pub fn new(op_id: OpId, kind: OpKind, payload_hash: u64, executed_at: LogicalTime) -> Self {
         assert!(payload_hash != 0, "a payload hash is never zero");
-        assert!(executed_at > LogicalTime::ZERO, "an operation happens at a real time");
+        assert!(executed_at > LogicalTime::ZERO, "an operation has a time");
         Self { op_id, payload_hash, executed_at, kind, result: OpResult::Completed }
     }
 
@@ -427,18 +427,18 @@ impl OpLog {
         }
     }
 
-    /// Remembers `entry`, forgetting the oldest one when the log is full.
+    /// Appends `entry`, and drops the oldest entry if the log is full.
     ///
     /// # Panics
     ///
     /// If the id is already there or the time falls: the caller looks before it pushes.
     pub fn push(&mut self, entry: OpLogEntry) {
         assert!(self.find(entry.op_id).is_none(), "an operation is logged once");
-        assert!(entry.executed_at >= self.last_time, "times in the log never fall");
+        assert!(entry.executed_at >= self.last_time, "times in the log never decrease");
         self.push_unchecked(entry);
     }
 
-    /// Remembers `entry` without looking; tests break logs by it.
+    /// Appends `entry` without checks; tests create invalid logs with it.
     pub(crate) fn push_unchecked(&mut self, entry: OpLogEntry) {
         let place = usize::from(self.next) % OP_LOG_CAP;
         self.tags[place] = tag(entry.op_id);
@@ -448,7 +448,7 @@ impl OpLog {
         self.len = (self.len + 1).min(OP_LOG_CAP as u8);
     }
 
-    /// Forgets everything, for reuse of the storage.
+    /// Clears the log, for reuse of the storage.
     pub const fn clear(&mut self) {
         (self.len, self.next, self.last_time) = (0, 0, LogicalTime::ZERO);
     }
@@ -504,7 +504,7 @@ impl Default for OpLog {
     }
 }
 
-/// Logs are equal if they remember the same operations, wherever these stand.
+/// Logs are equal if they contain the same entries, whatever their positions.
 impl PartialEq for OpLog {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())

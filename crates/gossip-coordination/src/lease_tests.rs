@@ -30,13 +30,13 @@ fn a_lease_says_what_it_was_granted_for() {
 }
 
 #[test]
-#[should_panic(expected = "a lease is granted under a real fence")]
+#[should_panic(expected = "a lease has at least the initial fence")]
 fn a_lease_without_a_fence_is_a_bug() {
     let _ = lease(0, 9);
 }
 
 #[test]
-#[should_panic(expected = "a lease ends at a real time")]
+#[should_panic(expected = "a lease has a deadline")]
 fn a_lease_that_ends_at_zero_is_a_bug() {
     let _ = lease(1, 0);
 }
@@ -62,7 +62,7 @@ fn a_holder_binds_owner_deadline_and_grant() {
 }
 
 #[test]
-#[should_panic(expected = "a lease ends at a real time")]
+#[should_panic(expected = "a lease has a deadline")]
 fn a_holder_without_a_deadline_is_a_bug() {
     let _ = LeaseHolder::new(worker(5), at(0), TOKEN);
 }
@@ -96,7 +96,7 @@ fn an_entry_without_a_hash_is_a_bug() {
 }
 
 #[test]
-#[should_panic(expected = "an operation happens at a real time")]
+#[should_panic(expected = "an operation has a time")]
 fn an_entry_without_a_time_is_a_bug() {
     let _ = OpLogEntry::new(op(1), OpKind::Park, 1, at(0));
 }
@@ -131,7 +131,7 @@ fn an_operation_is_never_remembered_twice() {
 }
 
 #[test]
-#[should_panic(expected = "times in the log never fall")]
+#[should_panic(expected = "times in the log never decrease")]
 fn time_never_falls_in_a_log() {
     full_log().push(entry(99, 15));
 }

@@ -1,4 +1,4 @@
-//! Errors of the operations by which a shard changes hands on purpose (FACTS 4.9).
+//! Errors of release and of the handoff operations (FACTS 4.9).
 //!
 //! The seeds do not have these operations, so all of it is added. The rules of
 //! [`error`](crate::error) hold here too: no key, owner, hash or foreign tenant is shown.
@@ -16,46 +16,46 @@ use crate::run::RunStatus;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
@@ -65,12 +65,12 @@ pub enum ReleaseError {
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// An offer stands, so its source is frozen until it withdraws.
+    /// An offer is pending, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
-        /// The move that was offered.
+        /// The offered handoff.
         handoff: HandoffId,
-        /// Until when it can be accepted.
+        /// The offer's deadline.
         deadline: LogicalTime,
     },
 }
@@ -79,54 +79,54 @@ pub enum ReleaseError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OfferError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
         /// Hash of this use.
         actual_hash: Redacted<u64>,
     },
-    /// The cursor would fall.
-    #[error("the cursor would fall (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
+    /// The cursor would move backwards.
+    #[error("the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
     CursorRegression {
         /// Length of the stored key.
         old_key: Option<usize>,
@@ -136,59 +136,59 @@ pub enum OfferError {
     /// The cursor lies outside the shard.
     #[error(transparent)]
     CursorOutOfBounds(CursorOutOfBoundsDetail),
-    /// The cursor's key is oversized.
+    /// The cursor's key is too long.
     #[error("a cursor key of {size} bytes exceeds {max}")]
     CursorKeyTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// The cursor's token is oversized.
+    /// The cursor's token is too long.
     #[error("a cursor token of {size} bytes exceeds {max}")]
     CursorTokenTooLarge {
         /// Its length.
         size: usize,
-        /// The longest allowed.
+        /// The limit.
         max: usize,
     },
-    /// The byte slab is full; nothing was changed.
+    /// The byte slab is full; the record is unchanged.
     #[error("no room left for the record: {0}")]
     ResourceExhausted(#[source] SlabFull),
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// The run is over and grows no new work.
+    /// The run is terminal and accepts no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How the run ended.
+        /// The run's status.
         status: RunStatus,
     },
-    /// An offer stands, so its source is frozen until it withdraws.
+    /// An offer is pending, so its source is frozen until it withdraws.
     #[error("the shard is offered in {handoff:?} until {deadline}")]
     Offered {
-        /// The move that was offered.
+        /// The offered handoff.
         handoff: HandoffId,
-        /// Until when it can be accepted.
+        /// The offer's deadline.
         deadline: LogicalTime,
     },
-    /// The owner took an offer of this id back, and this one came late. Added beyond FACTS 4.9.
+    /// The lease holder withdrew this handoff before the offer arrived. Added beyond FACTS 4.9.
     #[error("{handoff:?} was withdrawn")]
     Withdrawn {
-        /// The move that was withdrawn.
+        /// The withdrawn handoff.
         handoff: HandoffId,
     },
-    /// A shard cannot be offered to its own owner.
-    #[error("the destination already owns the shard")]
+    /// The destination is the lease holder.
+    #[error("the destination already holds the shard")]
     InvalidDestination,
-    /// The offer ends too early or too late.
+    /// The offer's deadline is too early or too late.
     #[error("an offer until {deadline} must end after {now} and by {latest}")]
     InvalidOfferDeadline {
-        /// The deadline asked for.
+        /// The requested deadline.
         deadline: LogicalTime,
-        /// It must lie after this instant.
+        /// The deadline must be later than this.
         now: LogicalTime,
-        /// And not after this one.
+        /// The latest allowed deadline.
         latest: LogicalTime,
     },
 }
@@ -197,50 +197,50 @@ pub enum OfferError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// The run is over and grows no new work.
+    /// The run is terminal and accepts no new work.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How the run ended.
+        /// The run's status.
         status: RunStatus,
     },
     /// The run is paused.
     #[error("the run is paused")]
     RunPaused,
-    /// No offer of that id stands.
-    #[error("no such offer stands")]
+    /// No offer of that handoff is pending.
+    #[error("no such offer is pending")]
     NoOffer,
     /// The offer names another worker.
     #[error("the offer names another destination")]
     NotDestination,
-    /// The offer ran out.
+    /// The offer expired.
     #[error("the offer ended at {deadline}, it is {now}")]
     OfferExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
 }
@@ -249,46 +249,46 @@ pub enum AcceptError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WithdrawError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard: {shard:?}")]
     ShardNotFound {
-        /// The shard asked for.
+        /// The requested shard.
         shard: ShardKey,
     },
     /// The lease or record belongs to another tenant.
     #[error("the shard does not belong to the calling tenant")]
     TenantMismatch {
-        /// The caller's own tenant; the other one is never told.
+        /// The caller's own tenant; the other one is never revealed.
         expected: TenantId,
     },
-    /// Somebody acquired the shard since: stop at once.
+    /// The shard was granted again since: the caller must stop at once.
     #[error("stale fence: presented {presented}, current {current}")]
     StaleFence {
         /// The fence of the lease.
         presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was given back.
+        /// The fence of the record; equal to `presented` if the lease was released.
         current: FenceEpoch,
     },
-    /// The lease ran out.
+    /// The lease expired.
     #[error("the lease ended at {deadline}, it is {now}")]
     LeaseExpired {
-        /// When it ended.
+        /// The deadline.
         deadline: LogicalTime,
-        /// When the operation arrived.
+        /// The time of the operation.
         now: LogicalTime,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
         /// The shard.
         shard: ShardKey,
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before with other parameters: a bug of the caller.
+    /// The operation id was used before with other parameters: a caller's bug.
     #[error("operation {op_id} was already used with other parameters")]
     OpIdConflict {
-        /// The id that was used twice.
+        /// The reused id.
         op_id: OpId,
         /// Hash of the first use.
         expected_hash: Redacted<u64>,
@@ -298,7 +298,7 @@ pub enum WithdrawError {
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[source] InfraError),
-    /// No offer of that id stands.
-    #[error("no such offer stands")]
+    /// No offer of that handoff is pending.
+    #[error("no such offer is pending")]
     NoOffer,
 }

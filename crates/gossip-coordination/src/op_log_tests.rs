@@ -67,7 +67,7 @@ fn an_id_that_is_there_is_not_pushed_again() {
 }
 
 #[test]
-#[should_panic(expected = "times in the log never fall")]
+#[should_panic(expected = "times in the log never decrease")]
 fn a_time_that_falls_is_not_pushed() {
     let mut log = OpLog::new();
     log.push(entry(7, 2));

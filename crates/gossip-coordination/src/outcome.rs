@@ -1,11 +1,11 @@
-//! What operations answer when they succeed.
+//! Results of successful operations.
 
 use gossip_contracts::identity::LogicalTime;
 
 use crate::handoff::OfferNotice;
 use crate::request::PendingRequest;
 
-/// Whether an idempotent operation happened now or had happened before.
+/// Whether an idempotent operation was executed now or replayed.
 ///
 /// The result is the same either way; the difference is for metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ impl<T> IdempotentOutcome<T> {
     }
 }
 
-/// How much work of a run is waiting, told with every grant and renewal.
+/// The amount of claimable work of a run, returned with every grant and renewal.
 ///
-/// Advice for backing off. It may be out of date when it arrives, and nothing may depend on it.
+/// Advice for backoff. It may be stale on arrival, and no correctness may depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapacityHint {
     /// Shards that can be claimed now; stops counting at [`CAPACITY_COUNT_MAX`].
@@ -63,31 +63,31 @@ pub struct CapacityHint {
     pub earliest_deadline: Option<LogicalTime>,
 }
 
-/// Counting further would tell a worker nothing more, and every renewal pays for the counting of
-/// leases that ran out.
+/// A higher count has no use for a worker, and every renewal pays for the counting of expired
+/// leases.
 pub const CAPACITY_COUNT_MAX: usize = 100;
 
-/// What a renewal brought.
+/// The result of a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenewResult {
     /// When the lease ends now; never earlier than before.
     pub new_deadline: LogicalTime,
-    /// How much work is waiting.
+    /// The amount of claimable work.
     pub capacity: CapacityHint,
-    /// Added: the owner's own standing offer, so that a restarted owner can withdraw it.
+    /// Added: the lease holder's own pending offer, so that a restarted one can withdraw it.
     pub offer: Option<OfferNotice>,
-    /// Added: what an administrator asks.
+    /// Added: the administrator's pending request.
     pub request: Option<PendingRequest>,
-    /// Added: the run is paused, and the owner should release the shard.
+    /// Added: the run is paused, and the lease holder should release the shard.
     pub run_paused: bool,
 }
 
-/// What a checkpoint brought.
+/// The result of a checkpoint.
 ///
-/// The seeds answer nothing here; requests of administrators travel with checkpoints too
-/// (FACTS 4.9), so that a busy owner hears of them without renewing.
+/// The seeds return nothing here; administrators' requests are delivered with checkpoints too
+/// (FACTS 4.9), so that a busy lease holder receives them without a renewal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointResult {
-    /// What an administrator asks.
+    /// The administrator's pending request.
     pub request: Option<PendingRequest>,
 }

@@ -1,4 +1,4 @@
-//! The shard record: everything the coordinator knows of one shard, and what must always hold.
+//! The shard record and its invariants.
 //!
 //! The record is data with invariants. It decides nothing: rules are in
 //! [`protocol`](crate::protocol), and only [`protocol::evolve`](crate::protocol::evolve) changes a
@@ -36,7 +36,7 @@ pub enum ShardStatus {
     Done = 1,
     /// Replaced by its children.
     Split = 2,
-    /// Set aside because of an error; an administrator can bring it back.
+    /// Parked because of an error; an administrator can unpark it.
     Parked = 3,
 }
 
@@ -67,9 +67,9 @@ impl ShardStatus {
 pub enum ParkReason {
     /// The connector lacks access.
     PermissionDenied = 0,
-    /// What was to be scanned is gone.
+    /// The source item does not exist.
     NotFound = 1,
-    /// Something inside is inconsistent; a person must look.
+    /// The content is inconsistent; an operator must inspect it.
     Poisoned = 2,
     /// Too many attempts made no progress.
     TooManyErrors = 3,
@@ -128,7 +128,7 @@ pub struct NewShard<'a> {
     pub cursor: CursorUpdate<'a>,
     /// Its first fence: a child starts at its parent's, so that a sink can order the two.
     pub fence: FenceEpoch,
-    /// Attempts it inherits, so that bisection of a poisoned range goes on.
+    /// Inherited attempts, so that bisection of a poisoned range continues.
     pub attempts: u32,
     /// What an advance of the cursor promises in this run.
     pub cursor_semantics: CursorSemantics,
@@ -136,7 +136,7 @@ pub struct NewShard<'a> {
     pub lineage: Option<Lineage>,
 }
 
-/// Everything the coordinator knows of one shard.
+/// The record of one shard.
 ///
 /// Not `Clone`: its blocks belong to one pool and are freed once, by [`ShardRecord::free`].
 ///
@@ -203,38 +203,37 @@ impl ShardRecord {
     ///
     /// # Panics
     ///
-    /// If the newborn breaks an invariant.
+    /// Panics if the new record violates an invariant.
     pub fn new(
         tenant: Arc<TenantId>,
         run: RunId,
-        birth: &NewShard<'_>,
+        new: &NewShard<'_>,
         pool: &mut RecordPool,
     ) -> Result<Self, SlabFull> {
-        let spec = PooledShardSpec::from_ref(birth.spec, &mut pool.bytes)?;
-        let cursor = match PooledCursor::from_update(birth.cursor, &mut pool.bytes) {
+        let spec = PooledShardSpec::from_ref(new.spec, &mut pool.bytes)?;
+        let cursor = match PooledCursor::from_update(new.cursor, &mut pool.bytes) {
             Ok(cursor) => cursor,
             Err(full) => {
                 spec.free(&mut pool.bytes);
                 return Err(full);
             }
         };
-        let rare = birth
-            .lineage
-            .map(|lineage| Box::new(Rare { lineage: Some(lineage), ..Rare::default() }));
+        let rare =
+            new.lineage.map(|lineage| Box::new(Rare { lineage: Some(lineage), ..Rare::default() }));
         let record = Self {
             tenant,
-            key: ShardKey::new(run, birth.shard),
-            fence_epoch: birth.fence,
+            key: ShardKey::new(run, new.shard),
+            fence_epoch: new.fence,
             lease: None,
             spec,
             cursor,
             rare,
             op_log: OpLogSlot::NONE,
-            attempts: birth.attempts,
+            attempts: new.attempts,
             acquire_count: 0,
             status: ShardStatus::Active,
             park_reason: None,
-            cursor_semantics: birth.cursor_semantics,
+            cursor_semantics: new.cursor_semantics,
         };
         record.assert_invariants(pool);
         Ok(record)
@@ -355,7 +354,7 @@ impl ShardRecord {
         self.rare.as_ref()?.lineage
     }
 
-    /// The standing offer, expired or not.
+    /// Returns the pending offer, expired or not.
     #[must_use]
     pub fn offer(&self) -> Option<&Offer> {
         self.rare.as_ref()?.offer.as_ref()
@@ -503,7 +502,7 @@ fn check_log_invariants(log: &OpLog) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// One rung of a ladder of invariants; `what` says what should hold.
+/// Checks one invariant; `what` describes it.
 #[inline]
 pub(crate) const fn holds(condition: bool, what: &'static str) -> Result<(), &'static str> {
     if condition { Ok(()) } else { Err(what) }
@@ -528,7 +527,7 @@ impl fmt::Debug for ShardRecord {
     }
 }
 
-/// A record together with the pool that holds its bytes: what a decision looks at.
+/// A record together with the pool that holds its bytes: the input of a decision.
 #[derive(Clone, Copy)]
 pub struct ShardView<'a> {
     record: &'a ShardRecord,

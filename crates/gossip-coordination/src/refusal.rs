@@ -1,12 +1,11 @@
-//! Small errors of the kernel, and how each one widens into the errors callers see.
+//! Small errors of the kernel, and their conversions into the errors of the operations.
 //!
-//! A rule answers with the smallest error that can say it. Each of these converts into every
-//! operation's error that has those variants, and into nothing else: conversions only widen, so no
-//! path of the kernel can meet a variant that its operation does not have (DESIGN Q18).
+//! A check returns the smallest error that describes its failure. Each converts into every
+//! operation's error that has those variants, and into nothing else. So the kernel cannot produce a
+//! variant that its operation does not have (DESIGN Q18).
 //!
-//! The narrowing conversions from [`CoordError`] that the seeds ask for stand at the end. They are
-//! for callers of the public checks; a refusal that an operation cannot have is a bug of such a
-//! caller.
+//! The narrowing conversions from [`CoordError`] that the seeds require are at the end. They are for
+//! callers of the public checks; a refusal that an operation cannot have is a caller's bug.
 
 use gossip_contracts::coordination::SplitValidationError;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, Redacted, ShardKey, TenantId};
@@ -24,11 +23,11 @@ use crate::run_errors::{
     RequestActionError, RevokeLeaseError, RunOpIdConflict, RunTransitionError, UnparkError,
 };
 
-/// The shard is not there, for this tenant.
+/// The shard does not exist for this tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardMissing(pub(crate) ShardKey);
 
-/// A rung of the lease ladder failed.
+/// A lease check failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeaseRefusal {
     TenantMismatch { expected: TenantId },
@@ -37,7 +36,7 @@ pub(crate) enum LeaseRefusal {
     LeaseExpired { deadline: LogicalTime, now: LogicalTime },
 }
 
-/// An operation id came back with other parameters.
+/// An operation id was reused with other parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpIdReused {
     pub(crate) op_id: OpId,
@@ -45,7 +44,7 @@ pub(crate) struct OpIdReused {
     pub(crate) actual_hash: u64,
 }
 
-/// A presented cursor cannot be taken.
+/// A presented cursor is invalid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CursorRefusal {
     KeyTooLarge { size: usize, max: usize },
@@ -54,11 +53,11 @@ pub(crate) enum CursorRefusal {
     OutOfBounds(CursorOutOfBoundsDetail),
 }
 
-/// A cursor without a key where one is needed.
+/// A required cursor key is missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyMissing;
 
-/// The run is over.
+/// The run is terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunOver(pub(crate) RunStatus);
 
@@ -66,11 +65,11 @@ pub(crate) struct RunOver(pub(crate) RunStatus);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunOnPause;
 
-/// An offer stands.
+/// An offer is pending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfferStands(pub(crate) OfferNotice);
 
-/// Declares into which errors of callers a small error widens.
+/// Declares the operation errors into which a small error converts.
 macro_rules! widens {
     (ShardMissing into $($wide:ident),+) => {$(
         impl From<ShardMissing> for $wide {
@@ -195,7 +194,7 @@ widens!(SlabFull into CheckpointError, CompleteError, SplitError, OfferError);
 widens!(InfraError into AcquireError, RenewError, CheckpointError, CompleteError, ParkError,
     SplitError, ReleaseError, OfferError, AcceptError, WithdrawError);
 
-/// Errors of administrators wrap the conflict whole, so that its hashes cannot be matched out.
+/// Errors of administrative operations wrap the conflict, so that its hashes stay private.
 macro_rules! widens_for_administrators {
     ($($wide:ident),+) => {$(
         impl From<OpIdReused> for $wide {

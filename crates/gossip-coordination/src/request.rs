@@ -1,25 +1,25 @@
-//! What an administrator, who holds no lease, may ask of a shard's owner.
+//! Requests of an administrator, who holds no lease, to a shard's lease holder.
 //!
-//! A request waits in the record until the owner hears of it through `renew` or `checkpoint`. It
-//! is cleared by the operation that fulfils it, by its expiry, or by the next bump of the fence; it
-//! never acts by itself.
+//! A request is stored in the record until the lease holder receives it through `renew` or
+//! `checkpoint`. It is cleared by the operation that fulfils it, by its expiry, or by the next
+//! fence increment; it has no effect of its own.
 
 use std::fmt;
 
 use gossip_contracts::coordination::MAX_KEY_SIZE;
 use gossip_contracts::identity::{CanonicalBytes, CanonicalHasher, LogicalTime, OpId, WorkerId};
 
-/// Something asked of the owner of a shard.
+/// A requested action.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardAction {
-    /// Split what remains, at this key if one is given.
+    /// Split the remaining range, at this key if one is given.
     Split(Option<SplitKey>),
-    /// Give the shard back.
+    /// Release the shard.
     Release,
     /// Hand the shard off, to this worker if one is given.
     HandOff(Option<WorkerId>),
-    /// Take a standing offer back.
+    /// Withdraw a pending offer.
     Withdraw,
 }
 
@@ -89,10 +89,10 @@ impl fmt::Debug for SplitKey {
     }
 }
 
-/// A request that waits for the owner.
+/// A pending request to the lease holder.
 ///
-/// Its idempotency key and hash stay with it and not in the operation log, so that asking for
-/// something never pushes the owner's own operations out of the log.
+/// Its idempotency key and hash are stored with it and not in the operation log, so that a request
+/// never evicts the lease holder's own operations from the log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PendingRequest {
     pub(crate) op_id: OpId,
@@ -113,25 +113,25 @@ impl PendingRequest {
         Self { op_id, payload_hash, action, expires_at }
     }
 
-    /// The id of the operation that asked.
+    /// Returns the operation id of the request.
     #[must_use]
     pub const fn op_id(&self) -> OpId {
         self.op_id
     }
 
-    /// What is asked.
+    /// Returns the requested action.
     #[must_use]
     pub const fn action(&self) -> &ShardAction {
         &self.action
     }
 
-    /// The first instant at which it no longer counts.
+    /// Returns the first instant at which the request is expired.
     #[must_use]
     pub const fn expires_at(&self) -> LogicalTime {
         self.expires_at
     }
 
-    /// Whether it still counts.
+    /// Returns whether the request is unexpired at `now`.
     #[must_use]
     pub fn is_pending_at(&self, now: LogicalTime) -> bool {
         now < self.expires_at

@@ -35,13 +35,13 @@ pub const RUN_OP_LOG_CAP: usize = 8;
 #[repr(u8)]
 #[expect(clippy::exhaustive_enums, reason = "D2.19: exactly five states; pausing is a flag")]
 pub enum RunStatus {
-    /// Made, but its shards are not all there yet.
+    /// Created; the registration of its shards is incomplete.
     Initializing = 0,
-    /// Work goes on.
+    /// Shards can be claimed.
     Active = 1,
     /// Every shard is done.
     Done = 2,
-    /// Given up.
+    /// Failed.
     Failed = 3,
     /// Stopped by an administrator.
     Cancelled = 4,
@@ -91,7 +91,7 @@ pub enum RunOpKind {
     FailRun = 2,
     /// Initializing or Active → Cancelled.
     CancelRun = 3,
-    /// Nobody may start a shard.
+    /// No shard may be granted.
     PauseRun = 4,
     /// Shards may be started again.
     ResumeRun = 5,
@@ -158,7 +158,7 @@ pub enum RunConfigError {
 }
 
 impl RunConfig {
-    /// Makes settings; `max_shard_retries` of `None` never parks a shard by itself.
+    /// Makes settings; `max_shard_retries` of `None` never parks a shard automatically.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl RunOpLogEntry {
     #[must_use]
     pub fn new(op_id: OpId, kind: RunOpKind, payload_hash: u64, executed_at: LogicalTime) -> Self {
         assert!(payload_hash != 0, "a payload hash is never zero");
-        assert!(executed_at > LogicalTime::ZERO, "an operation happens at a real time");
+        assert!(executed_at > LogicalTime::ZERO, "an operation has a time");
         Self { op_id, kind, payload_hash, executed_at }
     }
 
@@ -267,7 +267,7 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// Everything the coordinator knows of one run, its shards apart.
+/// The record of one run, without its shards.
 #[derive(Clone, Debug)]
 pub struct RunRecord {
     tenant: TenantId,
@@ -465,7 +465,7 @@ pub struct RunProgress {
     pub done: u64,
     /// Shards replaced by their children.
     pub split: u64,
-    /// Shards set aside.
+    /// Parked shards.
     pub parked: u64,
     /// Active shards whose lease is live.
     pub leased: u64,
@@ -486,7 +486,7 @@ impl RunProgress {
         self.is_settled() && self.parked == 0
     }
 
-    /// Whether something was set aside.
+    /// Returns whether any shard is parked.
     #[must_use]
     pub const fn has_failures(&self) -> bool {
         self.parked > 0
@@ -523,7 +523,7 @@ impl fmt::Debug for Watermark {
 pub enum RunTerminalEvaluation {
     /// Some shard still has work.
     StillActive,
-    /// Everything settled, but something was set aside.
+    /// All shards are settled, but some are parked.
     HasFailures,
     /// Everything was done.
     AllDone,
@@ -550,7 +550,7 @@ pub struct ShardFilter {
     pub is_leased: Option<bool>,
     /// Only roots.
     pub root_only: bool,
-    /// Only this shard: a look at one costs the same in a run of any size.
+    /// Only this shard; the cost does not depend on the size of the run.
     pub only: Option<ShardId>,
 }
 
@@ -573,13 +573,13 @@ impl ShardFilter {
         Self { is_leased: Some(false), ..Self::active() }
     }
 
-    /// Shards set aside.
+    /// Parked shards.
     #[must_use]
     pub const fn parked() -> Self {
         Self { status: Some(ShardStatus::Parked), ..Self::all() }
     }
 
-    /// This shard alone, whatever became of it.
+    /// Selects this shard, whatever its status.
     #[must_use]
     pub const fn one(shard: ShardId) -> Self {
         Self { only: Some(shard), ..Self::all() }
@@ -616,28 +616,27 @@ pub struct ShardSummary {
     pub leased: bool,
     /// When that lease ends; absent if none is live.
     pub lease_deadline: Option<LogicalTime>,
-    /// Added: who holds that lease; absent if none is live. Whoever is woken at night asks this
-    /// first.
+    /// Added: the lease holder; absent if no lease is live. The first question of an operator.
     pub owner: Option<WorkerId>,
-    /// Added: the current fence. With `last_handoff` it tells how a planned move ended.
+    /// Added: the current fence. With `last_handoff` it shows how a handoff ended.
     pub fence_epoch: FenceEpoch,
-    /// Added: the move behind the last bump of the fence, if it was one.
+    /// Added: the handoff of the last grant, if it was one.
     pub last_handoff: Option<HandoffId>,
     /// Grants in all.
     pub acquire_count: u32,
-    /// Added: grants since the last progress. The runtime looks before it claims, because a shard
-    /// that has some may be what kills its owners.
+    /// Added: grants since the last progress. The runtime checks it before it claims, because such
+    /// a shard may crash its lease holders.
     pub attempts: u32,
     /// Progress.
     pub last_key: Option<Box<[u8]>>,
-    /// Added: the resume state beside the progress. The runtime keeps there what a certificate says
-    /// of a shard, and a shard that is done cannot be acquired to look at it.
+    /// Added: the connector's resume token. The runtime stores certificate data there, and a
+    /// completed shard cannot be acquired to read it.
     pub token: Option<Box<[u8]>>,
     /// First key of the range; empty for the beginning of all keys.
     pub start: Box<[u8]>,
     /// First key behind the range; empty for the end of all keys.
     pub end: Box<[u8]>,
-    /// Added: what was stored beside the range; the shards of a run tell a new worker its job.
+    /// Added: the metadata of the range; a new worker reads its job from it.
     pub metadata: Box<[u8]>,
     /// The shard it was cut from, if any.
     pub parent: Option<ShardId>,

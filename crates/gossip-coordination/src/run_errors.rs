@@ -20,7 +20,7 @@ use crate::run::{RunConfigError, RunStatus};
 #[error("operation {op_id} was already used with other parameters")]
 pub struct RunOpIdConflict {
     op_id: OpId,
-    /// Kept so that two conflicts can be told apart in tests; never shown.
+    /// Kept to distinguish two conflicts in tests; never shown.
     hashes: (u64, u64),
 }
 
@@ -29,7 +29,7 @@ impl RunOpIdConflict {
         Self { op_id: reused.op_id, hashes: (reused.expected_hash, reused.actual_hash) }
     }
 
-    /// The id that was used twice.
+    /// The reused id.
     #[must_use]
     pub const fn op_id(&self) -> OpId {
         self.op_id
@@ -42,26 +42,26 @@ impl fmt::Debug for RunOpIdConflict {
     }
 }
 
-/// Why a run could not be made.
+/// Why a run could not be created.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CreateRunError {
-    /// Its settings make no run.
+    /// The configuration is invalid.
     #[error(transparent)]
     InvalidConfig(#[from] RunConfigError),
-    /// There is, or was, a run of that id.
+    /// The run id is in use or was used.
     #[error("run {run} already exists")]
     RunAlreadyExists {
         /// The id.
         run: RunId,
     },
-    /// It was made, but its shards could not be registered.
+    /// The run was created, but the registration of its shards failed.
     #[error("registering the run's shards failed: {0}")]
     RegisterShardsFailed(#[source] RegisterShardsError),
-    /// It exists, but could not be read.
+    /// The run exists, but could not be read.
     #[error("reading the existing run failed: {0}")]
     GetRunFailed(#[source] GetRunError),
-    /// It exists with other settings.
+    /// The run exists with another configuration.
     #[error("run {run} exists with other settings")]
     ConfigMismatch {
         /// The id.
@@ -76,7 +76,7 @@ pub enum CreateRunError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegisterShardsError {
-    /// The tenant has no such run.
+    /// The run does not exist for this tenant.
     #[error("no such run")]
     RunNotFound,
     /// The record belongs to another tenant.
@@ -85,34 +85,34 @@ pub enum RegisterShardsError {
         /// The caller's own tenant.
         expected: TenantId,
     },
-    /// The run has shards already, or is over.
+    /// The run is not initializing.
     #[error("shards cannot be registered in a run that is {status:?}")]
     WrongStatus {
-        /// Where the run is.
+        /// The run's status.
         status: RunStatus,
     },
-    /// The shards do not hold together.
+    /// The manifest is invalid.
     #[error("the manifest is invalid: {0}")]
     ManifestInvalid(#[source] ManifestValidationError),
     /// The operation id was used before with other shards.
     #[error(transparent)]
     OpIdConflict(#[from] RunOpIdConflict),
-    /// There would be too many shards.
+    /// The limit on shards would be exceeded.
     #[error("{additional} more shards exceed the limit of {max} ({scope:?}; now {current})")]
     ShardLimitExceeded {
-        /// How many there are; `max` for the global limit, which tells nothing of other tenants.
+        /// Current number of shards; `max` for the global limit, to reveal nothing of other tenants.
         current: usize,
-        /// How many were to be added.
+        /// Number of shards to be added.
         additional: usize,
         /// The limit.
         max: usize,
-        /// Whose limit.
+        /// The scope of the limit.
         scope: ShardLimitScope,
     },
-    /// The records do not fit.
+    /// The records do not fit into memory.
     #[error("no room left in the {resource}")]
     ResourceExhausted {
-        /// What is full.
+        /// The full resource.
         resource: &'static str,
     },
     /// The store failed.
@@ -124,7 +124,7 @@ pub enum RegisterShardsError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GetRunError {
-    /// The tenant has no such run.
+    /// The run does not exist for this tenant.
     #[error("no such run")]
     RunNotFound,
     /// The record belongs to another tenant.
@@ -142,7 +142,7 @@ pub enum GetRunError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RunTransitionError {
-    /// The tenant has no such run.
+    /// The run does not exist for this tenant.
     #[error("no such run")]
     RunNotFound,
     /// The record belongs to another tenant.
@@ -151,21 +151,21 @@ pub enum RunTransitionError {
         /// The caller's own tenant.
         expected: TenantId,
     },
-    /// The run is over.
+    /// The run is terminal.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How it ended.
+        /// The status.
         status: RunStatus,
     },
-    /// A run does not go that way.
+    /// The status transition is not allowed.
     #[error("a run that is {status:?} does not become {target:?}")]
     WrongStatus {
-        /// Where the run is.
+        /// The run's status.
         status: RunStatus,
-        /// Where it was to go.
+        /// The requested status.
         target: RunStatus,
     },
-    /// The operation id was used before for something else.
+    /// The operation id was used before by another operation.
     #[error(transparent)]
     OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
@@ -174,9 +174,9 @@ pub enum RunTransitionError {
     /// Added (DESIGN Q6): shards remain that are not done.
     #[error("the run is not settled: {active} shards active, {parked} parked")]
     NotSettled {
-        /// Shards with work left.
+        /// Active shards.
         active: u64,
-        /// Shards set aside.
+        /// Parked shards.
         parked: u64,
     },
 }
@@ -185,7 +185,7 @@ pub enum RunTransitionError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnparkError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard")]
     ShardNotFound,
     /// The record belongs to another tenant.
@@ -194,19 +194,19 @@ pub enum UnparkError {
         /// The caller's own tenant.
         expected: TenantId,
     },
-    /// The run is over.
+    /// The run is terminal.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How it ended.
+        /// The status.
         status: RunStatus,
     },
     /// The shard is not parked.
     #[error("the shard is {status:?}, not parked")]
     NotParked {
-        /// What it is.
+        /// The status.
         status: ShardStatus,
     },
-    /// The operation id was used before for something else.
+    /// The operation id was used before by another operation.
     #[error(transparent)]
     OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
@@ -214,11 +214,11 @@ pub enum UnparkError {
     BackendError(#[from] InfraError),
 }
 
-/// Why nothing could be asked of a shard's owner (added operation).
+/// Why a request to a lease holder was refused (added operation).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestActionError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard")]
     ShardNotFound,
     /// The record belongs to another tenant.
@@ -227,23 +227,23 @@ pub enum RequestActionError {
         /// The caller's own tenant.
         expected: TenantId,
     },
-    /// The run is over.
+    /// The run is terminal.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How it ended.
+        /// The status.
         status: RunStatus,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// Nobody holds the shard, so there is nobody to ask.
-    #[error("nobody holds the shard")]
+    /// The shard has no lease holder to receive the request.
+    #[error("the shard has no lease holder")]
     NotLeased,
-    /// Another request waits.
-    #[error("another request waits for the owner")]
+    /// Another request is pending.
+    #[error("another request is pending")]
     RequestPending,
     /// The operation id of the pending request came with another request.
     #[error(transparent)]
@@ -253,11 +253,11 @@ pub enum RequestActionError {
     BackendError(#[from] InfraError),
 }
 
-/// Why a lease could not be taken away (added operation).
+/// Why a lease could not be revoked (added operation).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RevokeLeaseError {
-    /// The tenant has no such shard.
+    /// The shard does not exist for this tenant.
     #[error("no such shard")]
     ShardNotFound,
     /// The record belongs to another tenant.
@@ -266,16 +266,16 @@ pub enum RevokeLeaseError {
         /// The caller's own tenant.
         expected: TenantId,
     },
-    /// The shard is finished.
+    /// The shard is in a terminal status.
     #[error("the shard is already {status:?}")]
     ShardTerminal {
-        /// How it ended.
+        /// The status.
         status: ShardStatus,
     },
-    /// There is no lease to take away.
-    #[error("nobody holds the shard")]
+    /// The shard has no lease.
+    #[error("the shard has no lease holder")]
     NotLeased,
-    /// The operation id was used before for something else.
+    /// The operation id was used before by another operation.
     #[error(transparent)]
     OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.
@@ -287,7 +287,7 @@ pub enum RevokeLeaseError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DeleteRunError {
-    /// The tenant has no such run.
+    /// The run does not exist for this tenant.
     #[error("no such run")]
     RunNotFound,
     /// The record belongs to another tenant.
@@ -296,13 +296,13 @@ pub enum DeleteRunError {
         /// The caller's own tenant.
         expected: TenantId,
     },
-    /// Only a run that is over can be deleted.
+    /// Only a terminal run can be deleted.
     #[error("the run is {status:?}; cancel it first")]
     NotTerminal {
-        /// Where the run is.
+        /// The run's status.
         status: RunStatus,
     },
-    /// The operation id was used before for something else.
+    /// The operation id was used before by another operation.
     #[error(transparent)]
     OpIdConflict(#[from] RunOpIdConflict),
     /// The store failed.

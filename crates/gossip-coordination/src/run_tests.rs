@@ -138,7 +138,7 @@ fn an_entry_without_a_hash_is_a_bug() {
 }
 
 #[test]
-#[should_panic(expected = "an operation happens at a real time")]
+#[should_panic(expected = "an operation has a time")]
 fn an_entry_without_a_time_is_a_bug() {
     let _ = RunOpLogEntry::new(op(1), RunOpKind::FailRun, 1, at(0));
 }

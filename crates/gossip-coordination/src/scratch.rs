@@ -51,7 +51,7 @@ impl<const N: usize> FixedBuf<N> {
     /// # Panics
     ///
     /// With `oversized_msg` if `bytes` is longer than `N`. Stored fields were checked against the
-    /// same limits on their way in, so this is a broken record and never bad input.
+    /// same limits when they were stored, so this is a broken record and never bad input.
     #[inline]
     pub fn write(&mut self, bytes: &[u8], oversized_msg: &str) {
         self.len = 0;
@@ -111,7 +111,7 @@ const MAX_SPEC_SIZE: usize = 2 * MAX_KEY_SIZE + MAX_METADATA_SIZE;
 /// Bytes of the largest cursor.
 const MAX_CURSOR_SIZE: usize = MAX_KEY_SIZE + MAX_TOKEN_SIZE;
 
-/// Room for everything of variable size in a shard's snapshot (about 52 KiB; keep it in a box).
+/// Buffers for everything of variable size in a shard's snapshot (about 52 KiB; keep it in a box).
 ///
 /// Range and cursor are packed as records keep them, so that each is one copy.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +127,7 @@ pub struct AcquireScratch {
     spawned: InlineVec<ShardId, MAX_SPAWNED_PER_SHARD>,
 }
 
-/// A stored field was checked against the same limits on its way in.
+/// A stored field was checked against the same limits when it was stored.
 const SPEC_FITS: &str = "a stored range is within bounds";
 const CURSOR_FITS: &str = "a stored cursor is within bounds";
 
@@ -149,7 +149,7 @@ impl AcquireScratch {
     ///
     /// # Panics
     ///
-    /// If they do not fit: stored ones were checked on their way in.
+    /// If they do not fit: stored ones were checked when they were stored.
     pub fn write_spec(&mut self, start: &[u8], end: &[u8], metadata: &[u8]) {
         self.spec.write(start, SPEC_FITS);
         self.spec.append(end, SPEC_FITS);
@@ -214,7 +214,7 @@ impl AcquireScratch {
         let last_key = Some(last_key).filter(|key| !key.is_empty());
         let token = Some(token).filter(|token| !token.is_empty());
         CursorUpdate::try_from_parts(last_key, token)
-            .expect("a stored cursor was checked on its way in")
+            .expect("a stored cursor was checked when it was stored")
     }
 }
 
@@ -253,7 +253,7 @@ impl<'a> ShardSnapshotView<'a> {
         self.spec
     }
 
-    /// Where to go on.
+    /// The cursor to resume from.
     #[must_use]
     pub const fn cursor(&self) -> CursorUpdate<'a> {
         self.cursor
@@ -285,9 +285,9 @@ pub struct AcquireResultView<'a> {
     pub lease: Lease,
     /// The shard as it was when it was acquired.
     pub snapshot: ShardSnapshotView<'a>,
-    /// How much more work is waiting.
+    /// The amount of claimable work left.
     pub capacity: CapacityHint,
-    /// Added (DESIGN Q13): grants since the last progress. An acquire counts; an accepted move
+    /// Added (DESIGN Q13): grants since the last progress. An acquire counts; an accepted handoff
     /// does not.
     pub attempts: u32,
 }

@@ -28,7 +28,7 @@ pub struct ShardQuota {
 }
 
 impl ShardQuota {
-    /// Room without end, for operations that make no shards.
+    /// No limits, for operations that create no shards.
     pub const UNLIMITED: Self =
         Self { tenant_count: 0, total_count: 0, max_per_tenant: usize::MAX, max_total: usize::MAX };
 
@@ -48,7 +48,7 @@ impl ShardQuota {
         }
         if self.total_count.saturating_add(additional) > self.max_total {
             return Err(ShardLimitViolation {
-                // Not the count: it would tell one tenant how busy the others are.
+                // Not the count: it would reveal the activity of other tenants.
                 current: self.max_total,
                 additional,
                 max: self.max_total,

@@ -23,7 +23,7 @@ use crate::request::ShardAction;
 pub enum DerivedShardKind {
     /// One of the children that replaced their parent.
     Child = 0,
-    /// What a shrunk parent gave away.
+    /// The right part of a shrunk parent.
     Residual = 1,
 }
 

@@ -1,16 +1,16 @@
-//! The checks that operations share, and the order in which they speak.
+//! The checks that operations share, and their order.
 //!
-//! Every operation under a lease asks the same three questions, in this order:
+//! Every operation under a lease has three checks, in this order:
 //!
-//! 1. **Did it happen already?** ([`check_op_idempotency`]) — first, so that a retry is answered
-//!    even after its lease ran out or its shard ended.
-//! 2. **May the caller?** ([`validate_lease`]) — tenant, terminal status, fence, expiry, owner: a
-//!    wrong tenant learns nothing, and a zombie is told before the clock is asked.
-//! 3. **Does it make sense?** — the operation's own rules, such as
+//! 1. **Idempotency** ([`check_op_idempotency`]) — first, so that a retry returns its result even
+//!    after its lease expired or its shard ended.
+//! 2. **Lease** ([`validate_lease`]) — tenant, terminal status, fence, expiry, owner: a wrong
+//! tenant learns nothing, and a stale fence is refused before the clock is considered.
+//! 3. **Arguments** — the operation's own rules, such as
 //!    [`validate_cursor_update_pooled`].
 //!
-//! The public functions answer with the seeds' [`CoordError`]. The kernel calls the same checks by
-//! their small errors, which only widen.
+//! The public functions return the seeds' [`CoordError`]. The kernel calls the same checks with
+//! their small errors.
 
 use gossip_contracts::coordination::{
     CursorAdvance, CursorBounds, CursorUpdate, MAX_KEY_SIZE, MAX_TOKEN_SIZE, PooledCursor,
@@ -24,7 +24,7 @@ use crate::lease::{Lease, OpLog, OpLogEntry};
 use crate::record::ShardRecord;
 use crate::refusal::{CursorRefusal, KeyMissing, LeaseRefusal, OpIdReused};
 
-/// Whether `op_id` was executed before: `Some` to replay, `None` to go on.
+/// Returns `Some` if `op_id` was executed before, to be replayed; `None` otherwise.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ use crate::refusal::{CursorRefusal, KeyMissing, LeaseRefusal, OpIdReused};
 ///
 /// # Panics
 ///
-/// If `payload_hash` is zero, which would mean that hashing is broken.
+/// If `payload_hash` is zero, which no hash function of this crate returns.
 pub fn check_op_idempotency(
     op_log: &OpLog,
     op_id: OpId,
@@ -95,7 +95,7 @@ pub(crate) fn find_replay(
     Ok(Some(entry))
 }
 
-/// The lease ladder. **This is where a stale fence is refused.**
+/// Checks a lease. **This is where a stale fence is refused.**
 pub(crate) fn check_lease(
     now: LogicalTime,
     tenant: TenantId,
@@ -115,7 +115,7 @@ pub(crate) fn check_lease(
     if presented != current {
         return Err(LeaseRefusal::StaleFence { presented, current });
     }
-    // No holder at the right fence: the lease was given back, and only a new grant helps.
+    // No holder at the same fence: the lease was released, and only a new grant helps.
     let Some(holder) = record.lease() else {
         return Err(LeaseRefusal::StaleFence { presented, current });
     };
@@ -125,7 +125,7 @@ pub(crate) fn check_lease(
     if holder.owner() != lease.owner() {
         return Err(LeaseRefusal::StaleFence { presented, current });
     }
-    debug_assert!(record.is_leased_at(now), "a lease that passes the ladder is live");
+    debug_assert!(record.is_leased_at(now), "a checked lease is live");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
-//! A small registry of the workers of a tenant: who is there, and who has nothing to do.
+//! The registry of a tenant's workers and their states.
 //!
-//! It is advice. An idle worker makes busy ones split; nothing safe depends on it. Entries expire,
-//! so a worker that died is forgotten without anybody's help.
+//! The registry is advisory. An idle worker makes busy ones split; no safety property depends on
+//! it. Entries expire, so a dead worker's entry needs no removal.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use thiserror::Error;
 
 use crate::error::InfraError;
 
-/// How long an entry lasts without a heartbeat, in ticks: two default leases, so that one lost
-/// heartbeat makes nobody disappear.
+/// Lifetime of an entry without a heartbeat, in ticks: two default leases, so that one lost
+/// heartbeat does not remove a worker.
 pub const WORKER_ENTRY_TTL: u64 = 30_000;
 
-/// The most workers that a tenant may register; a fleet of this size registers within bounds, and
-/// a runaway loop of fresh names does not fill the memory.
+/// Maximum number of registered workers per tenant; it suffices for a large fleet, and bounds the
+/// memory that a loop of fresh worker ids can use.
 pub const MAX_WORKERS_PER_TENANT: usize = 10_000;
 
 /// What a worker is doing. The numbers are persisted.
@@ -27,7 +27,7 @@ pub enum WorkerState {
     Working = 0,
     /// It found nothing to claim.
     Idle = 1,
-    /// It gives its shards away and takes no more.
+    /// It hands off or releases its shards and claims no more.
     Draining = 2,
 }
 
@@ -54,18 +54,18 @@ pub struct WorkerEntry {
     pub worker: WorkerId,
     /// What it is doing.
     pub state: WorkerState,
-    /// The first instant at which it is forgotten unless it is heard of again.
+    /// The first instant at which the entry is expired, without another heartbeat.
     pub expires_at: LogicalTime,
 }
 
 impl WorkerEntry {
-    /// What is known of a worker heard of at `now`.
+    /// Creates the entry of a worker whose heartbeat arrived at `now`.
     #[must_use]
     pub const fn heard_of(worker: WorkerId, state: WorkerState, now: LogicalTime) -> Self {
         Self { worker, state, expires_at: now.saturating_add(WORKER_ENTRY_TTL) }
     }
 
-    /// The same of a worker that may be known: a clock that lags never makes it forgotten sooner.
+    /// Updates a known entry: a clock that lags never shortens its lifetime.
     #[must_use]
     pub fn heard_of_again(
         known: Option<Self>,
@@ -95,11 +95,11 @@ impl fmt::Debug for WorkerEntry {
     }
 }
 
-/// Why a worker could not be registered or heard.
+/// Why a registration or a heartbeat failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// The worker is not registered, or was forgotten: register again.
+    /// The worker is not registered, or its entry expired: register again.
     #[error("the worker is not registered")]
     NotRegistered,
     /// Too many workers.

@@ -1,14 +1,14 @@
-//! Where to find work in a run, without looking at its shards.
+//! The claim index of a run in memory: finds claimable shards without scanning all shards.
 //!
-//! Active shards are either free, in a list that any of them can be picked from, or leased, in a
-//! chain ordered by deadline. A renewal moves a shard to the end of the chain, because leases of
-//! one run last equally long: constant time, and no allocation. When a clock stepped back and the
-//! place lies further up, a bounded search finds it, or the shard is set apart in an ordered set.
+//! Active shards are either free, in a list from which any can be picked, or leased, in a linked
+//! list ordered by deadline. A renewal moves a shard to the end of the chain, because all leases of
+//! a run have the same duration: constant time, and no allocation. If a clock stepped back and the
+//! position lies further up, a bounded search finds it, or the shard goes into an ordered set.
 //!
-//! A shard that is taken stays listed among the free: its record says better, and taking touches
-//! neither the list nor another record. Given back, it is where it should be. Whoever wants to pick
-//! from the list strikes out those that it meets and that are not free
-//! ([`ClaimIndex::strike_taken`]): each costs a look once, as much as striking it out at once.
+//! A shard that is acquired stays in the free list: its record is authoritative, so an acquire
+//! touches neither the list nor another record, and a release finds the shard listed already. A
+//! claim removes the entries it meets that are not free ([`ClaimIndex::strike_taken`]): each costs
+//! one check, as much as removing it at once.
 
 use std::collections::BTreeSet;
 
@@ -18,18 +18,18 @@ use super::table::{Records, SLOT_MAX, Slot};
 use crate::protocol::claim_offset;
 use crate::record::{ShardRecord, ShardStatus};
 
-/// How far up the chain a place is looked for. Clocks of one process hardly step back; what needs
-/// more goes into the ordered set, which unit tests reach with few shards.
+/// Maximum steps of the search in the chain. Clocks of one process rarely step back; a longer
+/// search goes to the ordered set, which unit tests reach with few shards.
 const CHAIN_SEARCH_MAX: usize = if cfg!(test) { 4 } else { 64 };
 
-/// How a shard stands towards claims.
+/// The state of a shard with respect to claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Active, and nobody holds it.
+    /// Active without a lease.
     Free,
-    /// Active, and held until then.
+    /// Active with a lease until this deadline.
     Leased(LogicalTime),
-    /// No work left.
+    /// In a terminal status.
     Settled(ShardStatus),
 }
 
@@ -43,12 +43,12 @@ impl Standing {
     }
 }
 
-/// Where a record stands in the chain of its run. Follows its [`Standing`].
+/// The position of a record in the chain of its run. Follows its [`Standing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// Nobody holds it.
+    /// Not leased.
     None,
-    /// In the chain, between these.
+    /// In the chain, between these records.
     Chain { before: Slot, behind: Slot },
     /// In the ordered set.
     Apart,
@@ -68,14 +68,14 @@ const LISTED: u32 = 1 << 31;
 const END: Slot = Slot(LISTED - 1);
 /// Instead of a shard before: in the ordered set.
 const APART: u32 = LISTED - 2;
-/// Instead of a shard before: nobody holds it.
+/// In place of the previous slot: not leased.
 const UNCHAINED: u32 = LISTED - 3;
 
-// No place is ever mistaken for a mark.
+// No slot number equals a marker.
 const _: () = assert!(SLOT_MAX < UNCHAINED);
 
 impl PackedLink {
-    /// Neither held nor listed.
+    /// Neither leased nor listed.
     pub(super) const NONE: Self = Self(UNCHAINED, 0);
 
     #[inline]
@@ -101,13 +101,13 @@ impl PackedLink {
         }
     }
 
-    /// Says what precedes a record that is in the chain.
+    /// Sets the predecessor of a record in the chain.
     #[inline]
     pub(super) const fn set_before(&mut self, before: Slot) {
         self.set_first(before.0);
     }
 
-    /// Says what follows a record that is in the chain.
+    /// Sets the successor of a record in the chain.
     #[inline]
     pub(super) const fn set_behind(&mut self, behind: Slot) {
         self.1 = behind.0;
@@ -130,26 +130,26 @@ impl PackedLink {
 }
 
 impl Link {
-    /// The neighbours in the chain of a record that is in it.
-    fn neighbours(self) -> (Slot, Slot) {
+    /// Returns predecessor and successor of a record in the chain.
+    fn adjacent(self) -> (Slot, Slot) {
         match self {
             Self::Chain { before, behind } => (before, behind),
-            Self::None | Self::Apart => unreachable!("it is in the chain"),
+            Self::None | Self::Apart => unreachable!("the record is in the chain"),
         }
     }
 }
 
-/// Shards of one run by how they stand.
+/// The shards of one run, indexed for claims.
 #[derive(Debug)]
 pub(super) struct ClaimIndex {
-    /// Every free shard, and some that were free and have been taken; none twice. Exactly those
-    /// whose link says that they are listed.
+    /// Every free shard, and some that were acquired since; each once. Exactly those whose link is
+    /// marked as listed.
     free: Vec<Slot>,
-    /// How many shards are free.
+    /// Number of free shards.
     free_count: usize,
     first: Slot,
     last: Slot,
-    /// The deadline of the first in the chain, at hand for the capacity hint.
+    /// The first deadline in the chain, cached for the capacity hint.
     first_deadline: Option<LogicalTime>,
     /// Deadlines out of the chain's order; empty unless a clock stepped back.
     apart: BTreeSet<(LogicalTime, Slot)>,
@@ -173,17 +173,17 @@ impl Default for ClaimIndex {
 }
 
 impl ClaimIndex {
-    /// Makes quota for listing all `shards` of the run at once, so that no later move allocates.
+    /// Reserves capacity for all `shards` of the run, so that no later move allocates.
     pub(super) fn reserve(&mut self, shards: usize) {
         let additional = shards.saturating_sub(self.free.len());
         match self.free.capacity() {
-            // A registration, which for most runs is all there ever is.
+            // A registration; most runs never grow beyond it, so do not over-allocate.
             0 => self.free.reserve_exact(additional),
             1.. => self.free.reserve(additional),
         }
     }
 
-    /// Asks the processor for what moving the record at `slot` touches beside it.
+    /// Prefetches the entries that moving the record at `slot` touches.
     #[inline]
     pub(super) fn prefetch(&self, slot: Slot, records: &Records) {
         match records.get(slot).link.link() {
@@ -196,14 +196,14 @@ impl ClaimIndex {
         }
     }
 
-    /// Puts a new record where it belongs.
+    /// Inserts a new record.
     pub(super) fn insert(&mut self, slot: Slot, records: &mut Records) {
         let standing = Standing::of(&records.get(slot).record);
         self.enter(slot, standing, records);
     }
 
-    /// Moves a record from where it stood to where it stands.
-    // Out of line: inside of every operation it would crowd out what those keep in registers.
+    /// Moves a record after its state changed.
+    // Out of line: inlined into every operation it would increase their register pressure.
     #[inline(never)]
     pub(super) fn moved(
         &mut self,
@@ -216,25 +216,25 @@ impl ClaimIndex {
         self.enter(slot, after, records);
     }
 
-    /// Active shards.
+    /// Returns the number of active shards.
     pub(super) fn active(&self) -> u64 {
         self.free_count as u64 + self.leased
     }
 
-    /// Shards that ended as `status`.
+    /// Returns the number of shards in the terminal `status`.
     pub(super) const fn settled(&self, status: ShardStatus) -> u64 {
         self.settled[status as usize]
     }
 
-    /// How many shards nobody holds.
+    /// Returns the number of shards without a lease.
     #[inline]
     pub(super) const fn free_count(&self) -> usize {
         self.free_count
     }
 
-    /// Strikes out of the list what is not free among the `limit` that `worker` would pick.
+    /// Removes listed shards that are not free from the first `limit` that `worker` would pick.
     ///
-    /// Every turn but the last one strikes one out, which an earlier acquire left there.
+    /// Each iteration but the last removes one entry, which an earlier acquire left there.
     pub(super) fn strike_taken(&mut self, worker: WorkerId, limit: usize, records: &mut Records) {
         while let Some(position) = self.first_taken(worker, limit, records) {
             let slot = self.free.swap_remove(position);
@@ -242,18 +242,18 @@ impl ClaimIndex {
         }
     }
 
-    /// Listed shards, from the offset of `worker` on and then those ahead of it.
+    /// Returns the listed shards from the offset of `worker` on, then those before it.
     pub(super) fn listed_for(&self, worker: WorkerId) -> impl Iterator<Item = Slot> + '_ {
         let (first, rest) = self.free.split_at(self.offset_of(worker));
         rest.iter().chain(first).copied()
     }
 
-    /// Shards that somebody holds, or held until the lease ran out.
+    /// Returns the number of shards with a lease, live or expired.
     pub(super) fn leased(&self) -> usize {
-        usize::try_from(self.leased).expect("shards are counted in memory")
+        usize::try_from(self.leased).expect("the number of shards fits in memory")
     }
 
-    /// The soonest deadline of all.
+    /// Returns the earliest deadline.
     #[inline]
     pub(super) fn soonest_deadline(&self) -> Option<LogicalTime> {
         match self.apart.is_empty() {
@@ -264,7 +264,7 @@ impl ClaimIndex {
         }
     }
 
-    /// Held shards with their deadlines, soonest first.
+    /// Returns the leased shards with their deadlines, earliest first.
     pub(super) fn by_deadline<'a>(
         &'a self,
         records: &'a Records,
@@ -284,7 +284,7 @@ impl ClaimIndex {
     ) -> impl Iterator<Item = (LogicalTime, Slot)> + use<'a> {
         let first = (self.first != END).then_some(self.first);
         std::iter::successors(first, |slot| {
-            let (_, behind) = records.get(*slot).link.link().neighbours();
+            let (_, behind) = records.get(*slot).link.link().adjacent();
             (behind != END).then_some(behind)
         })
         .map(|slot| (deadline_of(slot, records), slot))
@@ -311,21 +311,24 @@ impl ClaimIndex {
     #[inline(always)]
     fn leave(&mut self, slot: Slot, standing: Standing, records: &mut Records) {
         match standing {
-            // It stays listed: see the top.
+            // It stays listed; see the module documentation.
             Standing::Free => self.free_count -= 1,
             Standing::Leased(deadline) => {
                 self.leased -= 1;
                 match records.get(slot).link.link() {
                     Link::Chain { before, behind } => self.unlink(before, behind, records),
-                    Link::Apart => assert!(self.apart.remove(&(deadline, slot)), "it was apart"),
-                    Link::None => unreachable!("a held shard is in the chain"),
+                    Link::Apart => assert!(
+                        self.apart.remove(&(deadline, slot)),
+                        "the shard was in the ordered set"
+                    ),
+                    Link::None => unreachable!("a leased shard is in the chain"),
                 }
             }
             Standing::Settled(status) => self.settled[status as usize] -= 1,
         }
     }
 
-    /// Lists a shard, unless it still is since it was free the last time.
+    /// Adds a shard to the free list, unless it is still listed from before.
     #[inline]
     fn enter_free(&mut self, slot: Slot, records: &mut Records) {
         let link = &mut records.get_mut(slot).link;
@@ -336,7 +339,7 @@ impl ClaimIndex {
         }
     }
 
-    /// Mostly behind the last, because leases of one run last equally long.
+    /// Appends to the chain in most cases, because all leases of a run have the same duration.
     #[inline(always)]
     fn enter_chain(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
         let before = self.last;
@@ -355,32 +358,32 @@ impl ClaimIndex {
             if before == END || deadline_of(before, records) <= deadline {
                 return self.link_behind(before, slot, records);
             }
-            (before, _) = records.get(before).link.link().neighbours();
+            (before, _) = records.get(before).link.link().adjacent();
         }
         records.get_mut(slot).link.set_link(Link::Apart);
         self.apart.insert((deadline, slot));
     }
 
-    /// Puts `slot` behind `before`, or first if that is the end.
+    /// Inserts `slot` after `before`, or first if that is the end.
     #[inline]
     fn link_behind(&mut self, before: Slot, slot: Slot, records: &mut Records) {
         let behind = match before {
             END => self.first,
-            _ => records.get(before).link.link().neighbours().1,
+            _ => records.get(before).link.link().adjacent().1,
         };
         records.get_mut(slot).link.set_link(Link::Chain { before, behind });
         self.set_behind(before, slot, records);
         self.set_before(behind, slot, records);
     }
 
-    /// Makes the neighbours of a shard that leaves the chain each other's.
+    /// Makes the adjacent of a shard that leaves the chain each other's.
     #[inline]
     fn unlink(&mut self, before: Slot, behind: Slot, records: &mut Records) {
         self.set_behind(before, behind, records);
         self.set_before(behind, before, records);
     }
 
-    /// Says what follows `slot`, or comes first if that is the end.
+    /// Sets the successor of `slot`, or the first entry if that is the end.
     #[inline]
     fn set_behind(&mut self, slot: Slot, behind: Slot, records: &mut Records) {
         if slot == END {
@@ -391,7 +394,7 @@ impl ClaimIndex {
         }
     }
 
-    /// Says what precedes `slot`, or comes last if that is the end.
+    /// Sets the predecessor of `slot`, or the last entry if that is the end.
     #[inline]
     fn set_before(&mut self, slot: Slot, before: Slot, records: &mut Records) {
         if slot == END {
@@ -401,14 +404,14 @@ impl ClaimIndex {
         }
     }
 
-    /// The position of the first that is not free among the `limit` that `worker` would pick.
+    /// Returns the position of the first entry that is not free among the `limit` for `worker`.
     fn first_taken(&self, worker: WorkerId, limit: usize, records: &Records) -> Option<usize> {
         let taken = |slot| Standing::of(&records.get(slot).record) != Standing::Free;
         let steps = self.listed_for(worker).take(limit).position(taken)?;
         Some((self.offset_of(worker) + steps) % self.free.len())
     }
 
-    /// Where `worker` starts to look in the list.
+    /// Returns the position in the list at which `worker` starts.
     fn offset_of(&self, worker: WorkerId) -> usize {
         claim_offset(worker, self.free.len())
     }
@@ -416,5 +419,5 @@ impl ClaimIndex {
 
 #[inline]
 fn deadline_of(slot: Slot, records: &Records) -> LogicalTime {
-    records.get(slot).record.lease_deadline().expect("a held shard has a deadline")
+    records.get(slot).record.lease_deadline().expect("a leased shard has a deadline")
 }

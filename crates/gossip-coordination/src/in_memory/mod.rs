@@ -1,11 +1,11 @@
-//! The coordinator in memory: the protocol run directly on pooled records.
+//! The in-memory coordinator: the protocol applied directly to pooled records.
 //!
-//! It is the executable specification, the fastest backend, and what simulations start from.
-//! `&mut self` puts all operations in one order, so there is nothing to retry and no reply to lose.
-//! Nothing survives the process.
+//! It is the executable specification, the fastest backend, and the basis of simulations. `&mut
+//! self` serializes all operations, so there is nothing to retry and no reply to lose. Nothing
+//! survives the process.
 //!
-//! Every operation goes the same way: find the records, let the protocol decide, apply the change,
-//! and move the shard in its run's claim index if its standing changed. No rule is written here.
+//! Every operation has the same steps: find the records, let the kernel decide, apply the change,
+//! and move the shard in its run's claim index if its state changed. This module contains no rule.
 
 mod claims;
 #[cfg(test)]
@@ -144,14 +144,14 @@ impl InMemoryCoordinator {
         &self.config
     }
 
-    /// A look at one shard, for tests and simulations.
+    /// Returns a view of one shard, for tests and simulations.
     #[must_use]
     pub fn shard(&self, tenant: TenantId, key: ShardKey) -> Option<ShardView<'_>> {
         let slot = self.tenants.get(tenant)?.find(key, &self.records, &self.pool)?;
         Some(self.view(slot))
     }
 
-    /// Shards there are, of all tenants.
+    /// Returns the number of shards of all tenants.
     #[must_use]
     pub const fn total_shards(&self) -> usize {
         self.total_shards
@@ -164,15 +164,16 @@ impl InMemoryCoordinator {
     ///
     /// # Panics
     ///
-    /// If an operation of another tenant than the collector's is called, before it does anything;
-    /// and as `call` does. The collectors are back in their places then.
+    /// Panics if an operation of another tenant than the collector's is called, before it does
+    /// anything; and as `call` does. The collectors are back in their places then.
     pub fn with_events<R>(
         &mut self,
         events: &mut EventCollector,
         call: impl FnOnce(&mut Self) -> R,
     ) -> R {
         let outer = self.events.replace(std::mem::take(events));
-        // Caught only to put the collectors back: the runtime lives on after a broken invariant.
+        // Caught only to restore the collectors: the process may continue after a violated
+        // invariant.
         let result = catch_unwind(AssertUnwindSafe(|| call(self)));
         *events = std::mem::replace(&mut self.events, outer).unwrap_or_default();
         result.unwrap_or_else(|panic| resume_unwind(panic))
@@ -236,8 +237,8 @@ impl InMemoryCoordinator {
         self.commit::<T>(now, place, tenant, change)
     }
 
-    /// Applies a change and makes the shards it brings; on failure nothing has happened.
-    // With its caller it knows the kind of change, which then never exists as a whole.
+    /// Applies a change and creates its new shards; on failure nothing is changed.
+    // Inlined: the kind of change is then constant, and the enum is never built.
     #[inline(always)]
     fn commit<T: ShardTransition>(
         &mut self,
@@ -247,16 +248,16 @@ impl InMemoryCoordinator {
         change: ShardChange<'_>,
     ) -> Result<(), SlabFull> {
         match T::MAKES_SHARDS {
-            true => self.apply_with_births(place, tenant, &change)?,
+            true => self.apply_with_new_shards(place, tenant, &change)?,
             false => self.apply(place, &change)?,
         }
         if self.events.is_some() {
-            self.tell(now, tenant, place.slot, change);
+            self.emit_event(now, tenant, place.slot, change);
         }
         Ok(())
     }
 
-    /// Changes a record, and moves it in the claim index if it stands otherwise now.
+    /// Changes a record, and moves it in the claim index if its state changed.
     #[inline(always)]
     fn apply(&mut self, place: Place, change: &ShardChange<'_>) -> Result<(), SlabFull> {
         let record = &mut self.records.get_mut(place.slot).record;
@@ -270,31 +271,37 @@ impl InMemoryCoordinator {
         Ok(())
     }
 
-    fn apply_with_births(
+    fn apply_with_new_shards(
         &mut self,
         place: Place,
         tenant: TenantId,
         change: &ShardChange<'_>,
     ) -> Result<(), SlabFull> {
-        let newborn = self.make_records(tenant, place.run, change.new_shards())?;
+        let created = self.make_records(tenant, place.run, change.new_shards())?;
         if let Err(full) = self.apply(place, change) {
-            newborn.into_iter().for_each(|record| record.free(&mut self.pool));
+            created.into_iter().for_each(|record| record.free(&mut self.pool));
             return Err(full);
         }
-        self.publish(tenant, place.run, newborn);
+        self.publish(tenant, place.run, created);
         Ok(())
     }
 
-    /// Emits what observers are told of a change.
+    /// Emits the event of a change.
     // By value and out of line, for the same reason.
     #[cold]
     #[inline(never)]
-    fn tell(&mut self, now: LogicalTime, tenant: TenantId, slot: Slot, change: ShardChange<'_>) {
+    fn emit_event(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        slot: Slot,
+        change: ShardChange<'_>,
+    ) {
         let key = self.records.get(slot).record.key();
         self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
     }
 
-    /// Makes records without publishing them: all, or none.
+    /// Creates records without publishing them: all, or none.
     fn make_records<'b>(
         &mut self,
         tenant: TenantId,
@@ -302,11 +309,11 @@ impl InMemoryCoordinator {
         new_shards: impl Iterator<Item = NewShard<'b>>,
     ) -> Result<Vec<ShardRecord>, SlabFull> {
         let mut made: Vec<ShardRecord> = Vec::new();
-        for birth in new_shards {
+        for new in new_shards {
             let home = self.tenants.get(tenant).expect("a tenant with a run is known");
             let owner = Arc::clone(&home.id);
             let run_id = run_ref(&self.runs, run).record.run();
-            match ShardRecord::new(owner, run_id, &birth, &mut self.pool) {
+            match ShardRecord::new(owner, run_id, &new, &mut self.pool) {
                 Ok(record) => made.push(record),
                 Err(full) => {
                     made.into_iter().for_each(|record| record.free(&mut self.pool));
@@ -317,21 +324,21 @@ impl InMemoryCoordinator {
         Ok(made)
     }
 
-    fn publish(&mut self, tenant: TenantId, run: RunSlot, newborn: Vec<ShardRecord>) {
-        if newborn.is_empty() {
+    fn publish(&mut self, tenant: TenantId, run: RunSlot, created: Vec<ShardRecord>) {
+        if created.is_empty() {
             return;
         }
         let home = self.tenants.get_mut(tenant).expect("a tenant with a run is known");
         let Run { shards, claims, .. } = run_mut(&mut self.runs, run);
-        home.reserve(newborn.len(), &self.records);
+        home.reserve(created.len(), &self.records);
         match shards.capacity() {
             // A registration, which for most runs is all there ever is.
-            0 => shards.reserve_exact(newborn.len()),
-            1.. => shards.reserve(newborn.len()),
+            0 => shards.reserve_exact(created.len()),
+            1.. => shards.reserve(created.len()),
         }
-        claims.reserve(shards.len() + newborn.len());
-        self.total_shards += newborn.len();
-        for record in newborn {
+        claims.reserve(shards.len() + created.len());
+        self.total_shards += created.len();
+        for record in created {
             let slot = self.records.insert(Entry::new(record));
             home.insert(slot, &self.records);
             shards.push(slot);
@@ -426,7 +433,7 @@ impl InMemoryCoordinator {
         Some(Place { slot, run: run.expect("a shard that is found has a run") })
     }
 
-    /// The shard of `lease`, where the lease remembers it or else by the long way.
+    /// Finds the shard of `lease`, by its place hint or by lookup.
     #[inline]
     fn find_leased(&mut self, tenant: TenantId, lease: &Lease) -> Option<Place> {
         self.recall(tenant, lease).or_else(|| self.find_far(tenant, lease.key()))
@@ -438,7 +445,7 @@ impl InMemoryCoordinator {
         self.find(tenant, key)
     }
 
-    /// The place that `lease` remembers, if it still is, and ever was, that of its shard.
+    /// Returns the place hint of `lease`, if it refers to the lease's shard.
     #[inline]
     fn recall(&self, tenant: TenantId, lease: &Lease) -> Option<Place> {
         let place = Place { slot: Slot(lease.place.shard), run: RunSlot(lease.place.run) };
@@ -509,7 +516,7 @@ impl InMemoryCoordinator {
         GrantToken::from_raw(self.next_grant)
     }
 
-    /// How much work waits at `now` in the run of the shard at `place`.
+    /// Returns the capacity hint of the run of the shard at `place`.
     #[inline]
     fn capacity(&self, now: LogicalTime, place: Place) -> CapacityHint {
         let claims = &self.run(place).claims;
@@ -523,7 +530,7 @@ impl InMemoryCoordinator {
         CapacityHint { available_count, earliest_deadline }
     }
 
-    /// How many leases ran out, up to the cap, and when the next one does.
+    /// Returns the number of expired leases, up to the cap, and the next deadline.
     #[cold]
     fn expired(&self, now: LogicalTime, claims: &ClaimIndex) -> (usize, Option<LogicalTime>) {
         let mut held = claims.by_deadline(&self.records).take(CAPACITY_COUNT_MAX).enumerate();

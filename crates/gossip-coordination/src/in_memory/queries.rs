@@ -1,4 +1,4 @@
-//! Reading a run: progress, listings, candidates.
+//! Reads of a run: progress, listings, candidates.
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 
@@ -85,8 +85,8 @@ impl InMemoryCoordinator {
 
         out.clear();
         out.extend(candidates.take(limit).map(|slot| self.view(slot).record().key().shard()));
-        // Needed when nothing can be tried, and then the first is live. Behind many that ran out it
-        // would cost as much as there are, and tell nobody anything.
+        // The deadline is needed only if nothing is claimable, and then the first lease is live.
+        // After many expired leases the search would be long and its result unused.
         let earliest_deadline = held.take(CAPACITY_COUNT_MAX).find(|(deadline, _)| now < *deadline);
         ClaimOutlook {
             run: run.record.head(),

@@ -1,19 +1,19 @@
-//! Places of records by the hash of their keys.
+//! A hash table of record slots.
 //!
-//! A lookup that finds its record waits for one line of this table, where a general table waits
-//! for two, its tags and its items: among a million shards each is a trip to memory, and nearly
-//! always a missing address translation beside it. It takes no more room than a general one.
+//! A successful lookup reads one cache line of this table, where a general table reads two, its
+//! tags and its items: with a million shards each is a cache miss, usually with a TLB miss. It
+//! needs no more memory than a general table.
 //!
-//! The table holds places only. What is at a place is the caller's business, who compares keys and
-//! hashes them again when the table grows.
+//! The table holds slots only. The caller compares the keys of the records, and hashes them again
+//! when the table grows.
 //!
 //! # Invariants
-//! - A place stands in the first bucket, from its home on, that had room when it came.
-//! - Every bucket that it went past counts it, so a search ends at a bucket that counts nobody.
+//! - A slot is in the first bucket, from its home on, that had space when it was inserted.
+//! - Every bucket that it passed counts it, so a search ends at a bucket with a count of zero.
 
 use super::table::Slot;
 
-/// Places in a bucket: what one cache line holds beside their tags.
+/// Slots in a bucket: as many as one cache line holds besides their tags.
 const BUCKET_SLOTS: usize = 12;
 
 /// Bytes of tags and counter together.
@@ -29,17 +29,17 @@ const SLOT_BYTES: u128 = (1 << (u8::BITS as usize * BUCKET_SLOTS)) - 1;
 /// A table grows when it is fuller than this many eighths. Fuller buckets send more past them.
 const MAX_EIGHTHS: usize = 7;
 
-/// Marks a place of a bucket that is not taken; no hash has this tag.
+/// The tag of a free position; no hash has this tag.
 const VACANT: u8 = 0;
 
-/// One cache line: places, and what sorts most of them out without a look at their records.
+/// One cache line: slots, and tags that exclude most of them without reading their records.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// A byte of each place's hash, or [`VACANT`]. Those behind [`BUCKET_SLOTS`] are the number of
-    /// places that went past because there was no room: sixteen bytes are compared at once.
+    /// A byte of each slot's hash, or [`VACANT`]. The bytes after [`BUCKET_SLOTS`] count the slots
+    /// that passed because the bucket was full: sixteen bytes are compared at once.
     tags: [u8; TAG_BYTES],
-    /// Mean something where the tag is not vacant.
+    /// Valid where the tag is not vacant.
     slots: [Slot; BUCKET_SLOTS],
 }
 
@@ -49,7 +49,7 @@ const _: () = assert!(TAG_BYTES == BUCKET_SLOTS + size_of::<u32>());
 impl Bucket {
     const EMPTY: Self = Self { tags: [VACANT; TAG_BYTES], slots: [Slot(0); BUCKET_SLOTS] };
 
-    /// How many places of the table went past.
+    /// Returns how many slots passed this bucket.
     #[inline]
     fn passed(&self) -> u32 {
         let [.., a, b, c, d] = self.tags;
@@ -60,17 +60,17 @@ impl Bucket {
         self.tags[BUCKET_SLOTS..].copy_from_slice(&passed.to_le_bytes());
     }
 
-    /// The positions that have `tag`: the high bit of a byte for each.
+    /// Returns the positions with `tag`, as the high bit of their byte.
     #[inline]
     fn tagged(&self, tag: u8) -> u128 {
         let different = u128::from_le_bytes(self.tags) ^ (EACH_BYTE * u128::from(tag));
-        // Exact, without a carry from byte to byte: what marked a neighbour too could mark a vacant
-        // position, whose place may not be in use.
+        // Exact, without a carry between bytes: a carry could mark an adjacent vacant position,
+        // whose slot is not valid.
         let low_bits_set = (different & LOW_BITS) + LOW_BITS;
         !(low_bits_set | different | LOW_BITS) & SLOT_BYTES
     }
 
-    /// The position of the place with `tag` that is the `same`.
+    /// Returns the position of the slot with `tag` for which `same` holds.
     #[inline]
     fn find(&self, tag: u8, mut same: impl FnMut(Slot) -> bool) -> Option<usize> {
         let mut candidates = self.tagged(tag);
@@ -85,7 +85,7 @@ impl Bucket {
     }
 }
 
-/// Places by hash.
+/// Record slots by hash.
 #[derive(Debug, Default)]
 pub(super) struct SlotTable {
     /// None, or a power of two.
@@ -94,12 +94,12 @@ pub(super) struct SlotTable {
 }
 
 impl SlotTable {
-    /// How many places it holds.
+    /// Returns the number of slots.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// The place that has `hash`, most likely, if any has: only [`Self::find`] is sure.
+    /// Returns a slot that probably has `hash`: only [`Self::find`] is certain.
     #[inline]
     pub(super) fn guess(&self, hash: u64) -> Option<Slot> {
         let bucket = self.buckets.get(self.path(hash).next()?)?;
@@ -107,14 +107,14 @@ impl SlotTable {
         (tagged != 0).then(|| bucket.slots[first_position(tagged)])
     }
 
-    /// The place with `hash` that is the `same`.
+    /// Returns the slot with `hash` for which `same` holds.
     #[inline]
     pub(super) fn find(&self, hash: u64, same: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let (bucket, position) = self.locate(hash, same)?;
         Some(self.buckets[bucket].slots[position])
     }
 
-    /// Makes room for `additional` places; `hash_of` tells the hash of one that is here.
+    /// Reserves space for `additional` slots; `hash_of` returns the hash of a stored one.
     pub(super) fn reserve(&mut self, additional: usize, hash_of: impl Fn(Slot) -> u64) {
         let wanted = self.len + additional;
         if wanted <= room(self.buckets.len()) {
@@ -132,14 +132,14 @@ impl SlotTable {
         }
     }
 
-    /// Adds a place that is not here.
+    /// Inserts a slot that is not in the table.
     pub(super) fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
         self.reserve(1, hash_of);
         self.place(hash, slot);
         self.len += 1;
     }
 
-    /// Takes the place with `hash` that is the `same` out, if it is here.
+    /// Removes the slot with `hash` for which `same` holds, if any.
     pub(super) fn remove(&mut self, hash: u64, same: impl FnMut(Slot) -> bool) {
         let Some((found, position)) = self.locate(hash, same) else { return };
         self.buckets[found].tags[position] = VACANT;
@@ -150,13 +150,13 @@ impl SlotTable {
         }
     }
 
-    /// How often a place went past a bucket.
+    /// Returns the sum of the buckets' counts.
     #[cfg(test)]
     pub(super) fn passed(&self) -> u32 {
         self.buckets.iter().map(Bucket::passed).sum()
     }
 
-    /// Bucket and position of the place with `hash` that is the `same`.
+    /// Returns bucket and position of the slot with `hash` for which `same` holds.
     #[inline]
     fn locate(&self, hash: u64, mut same: impl FnMut(Slot) -> bool) -> Option<(usize, usize)> {
         for index in self.path(hash) {
@@ -171,7 +171,7 @@ impl SlotTable {
         None
     }
 
-    /// Puts a place into the first bucket with room; there is one.
+    /// Stores a slot in the first bucket with space; the load factor guarantees one.
     fn place(&mut self, hash: u64, slot: Slot) {
         for index in self.path(hash) {
             let bucket = &mut self.buckets[index];
@@ -187,7 +187,7 @@ impl SlotTable {
         unreachable!("a table is never full");
     }
 
-    /// Every bucket, from the home of `hash` on.
+    /// Returns every bucket index, from the home of `hash` on.
     #[inline]
     fn path(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let count = self.buckets.len();
@@ -202,12 +202,12 @@ const fn first_position(marks: u128) -> usize {
     (marks.trailing_zeros() / u8::BITS) as usize
 }
 
-/// How many places that many buckets may hold.
+/// Returns the maximum number of slots in that many buckets.
 const fn room(buckets: usize) -> usize {
     buckets * BUCKET_SLOTS * MAX_EIGHTHS / 8
 }
 
-/// The byte of a hash by which places are sorted out before their records are looked at.
+/// Returns the byte of a hash that excludes most slots before their records are read.
 #[inline]
 fn tag(hash: u64) -> u8 {
     let [high, ..] = hash.to_be_bytes();

@@ -1,7 +1,7 @@
-//! Where records are kept in memory, and how they are found.
+//! Storage and lookup of records in memory.
 //!
 //! Two levels: a tenant, then its shards by run and id. A wrong tenant misses at the first level.
-//! Records stand in chunks that never move; everything else names them by their [`Slot`].
+//! Records are in chunks that never move; everything else refers to them by [`Slot`].
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::run::RunRecord;
 /// unused in the last chunk, fewer make the list of chunks too long for the nearest cache.
 const RECORDS_PER_CHUNK: usize = 1 << 11;
 
-/// The place of a record.
+/// The index of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Slot(pub(super) u32);
 
@@ -30,11 +30,11 @@ pub(super) struct Slot(pub(super) u32);
 /// records are 256 GiB without their bytes.
 pub(super) const SLOT_MAX: u32 = (1 << 31) - 4;
 
-/// The place of a run.
+/// The index of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunSlot(pub(super) u32);
 
-/// Where a shard and its run are kept.
+/// The indexes of a shard and its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) slot: Slot,
@@ -45,7 +45,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Entry {
-    /// Where it stands in its run's claim index.
+    /// Its position in its run's claim index.
     pub(super) link: PackedLink,
     pub(super) record: ShardRecord,
 }
@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-/// Places that were made together.
+/// Slots that were allocated together.
 #[derive(Debug)]
 struct Chunk {
     /// Of a length that is known, so that looking into it is not checked against it.
@@ -94,13 +94,13 @@ impl Records {
             self.chunks[slot / RECORDS_PER_CHUNK].note_second(&entry.record);
         }
         let slot = u32::try_from(slot).ok().filter(|slot| *slot <= SLOT_MAX);
-        let slot = Slot(slot.expect("limits on memory keep places far below two billion"));
+        let slot = Slot(slot.expect("memory limits the slots to far below two billion"));
         *self.place_mut(slot) = Some(entry);
         slot
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Entry {
-        let entry = self.place_mut(slot).take().expect("only places in use are given back");
+        let entry = self.place_mut(slot).take().expect("only a slot in use is freed");
         self.free.push(slot);
         entry
     }
@@ -108,22 +108,22 @@ impl Records {
     #[inline]
     pub(super) fn get(&self, slot: Slot) -> &Entry {
         let place = self.place(slot).and_then(Option::as_ref);
-        place.expect("a place that is named is in use")
+        place.expect("a referenced slot is in use")
     }
 
-    /// The entry at a place that may not exist or not be in use.
+    /// Returns the entry at a slot that may not exist or not be in use.
     #[inline]
     pub(super) fn try_get(&self, slot: Slot) -> Option<&Entry> {
         self.place(slot)?.as_ref()
     }
 
-    /// Asks the processor for link, key and lease of an entry.
+    /// Prefetches link, key and lease of an entry.
     #[inline]
     pub(super) fn prefetch(&self, slot: Slot) {
         self.place(slot).into_iter().for_each(prefetch);
     }
 
-    /// Asks the processor for all of an entry.
+    /// Prefetches a whole entry.
     #[inline]
     pub(super) fn prefetch_whole(&self, slot: Slot) {
         self.place(slot).into_iter().for_each(prefetch_whole);
@@ -152,7 +152,7 @@ impl Records {
 
     #[inline]
     pub(super) fn get_mut(&mut self, slot: Slot) -> &mut Entry {
-        self.place_mut(slot).as_mut().expect("a place that is named is in use")
+        self.place_mut(slot).as_mut().expect("a referenced slot is in use")
     }
 
     #[inline]
@@ -166,7 +166,7 @@ impl Chunk {
     fn new() -> Self {
         // Collected on the heap: it would be large for a stack.
         let places: Box<[Option<Entry>]> = (0..RECORDS_PER_CHUNK).map(|_| None).collect();
-        let places = places.try_into().expect("as many places as a chunk has");
+        let places = places.try_into().expect("a chunk has this many slots");
         Self { places, spacing: SlotSpacing::default() }
     }
 
@@ -187,7 +187,7 @@ pub(super) struct Run {
     pub(super) claims: ClaimIndex,
 }
 
-/// What one tenant has.
+/// The runs and shards of one tenant.
 #[derive(Debug)]
 pub(super) struct Tenant {
     pub(super) id: Arc<TenantId>,
@@ -215,7 +215,7 @@ impl Tenant {
         let Some(slot) = self.shards.guess(hash(key)) else {
             return self.find_further(key, records);
         };
-        // It is almost always the one, and all of it will be read.
+        // The first match is almost always the right one, and all of it will be read.
         records.prefetch_whole(slot);
         records.prefetch_bytes(slot, pool);
         if records.get(slot).record.key() == key {
@@ -252,7 +252,7 @@ pub(super) struct Tenants {
     places: HashMap<TenantId, usize, FixedState>,
     /// A tenant stays for ever.
     homes: Vec<Tenant>,
-    /// Whose turn it was; any position will do.
+    /// Position of the last lookup; only a hint.
     last: usize,
 }
 
@@ -269,7 +269,7 @@ impl Tenants {
         Some(&mut self.homes[*self.places.get(&tenant)?])
     }
 
-    /// As [`Self::get`], for who is likely to ask for the same again.
+    /// As [`Self::get`], and caches the position for the next call.
     #[inline]
     pub(super) fn turn_to(&mut self, tenant: TenantId) -> Option<&Tenant> {
         if self.homes.get(self.last).is_none_or(|home| *home.id != tenant) {
