@@ -32,7 +32,7 @@ const MANY: usize = 1_000_000;
 const HOT: usize = 1_000;
 /// Rounds of each side.
 const ROUNDS: usize = 1_001;
-/// Operations in a round: few, so that a round mostly ends before somebody else gets the core.
+/// Operations in a round: few, so that a round mostly ends before the scheduler switches.
 const OPS: usize = 500;
 /// Operations ahead of a round on hot shards, enough to bring all of them into the caches.
 const WARM_UP: usize = 3_000;

@@ -28,7 +28,7 @@ const RUN: RunId = RunId::from_raw(1);
 const SHARDS: u64 = 1_000;
 const ROUNDS: u64 = 51;
 
-/// Keeps what is needed to begin, and then nothing more.
+/// Stores only the initial state.
 struct Yes {
     store: MapStore,
     revision: u64,

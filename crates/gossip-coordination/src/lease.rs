@@ -1,4 +1,4 @@
-//! Leases and the operation log: who may write, and what was already written.
+//! Leases and the operation log: the right to write, and the operations already written.
 //!
 //! A [`Lease`] is the capability of a worker; a [`LeaseHolder`] is the record's copy of it. The two
 //! are compared in [`validate_lease`](crate::validate_lease), where the fence decides.
@@ -406,7 +406,7 @@ pub struct OpLog {
     len: u8,
     /// Where the next entry goes: `len` until the log is full, then the oldest one's place.
     next: u8,
-    /// Ids are unique. Once full, the oldest stands at `next`.
+    /// Ids are unique. Once full, the oldest entry is at `next`.
     entries: [OpLogEntry; OP_LOG_CAP],
 }
 

@@ -137,7 +137,7 @@ fn time_never_falls_in_a_log() {
 }
 
 proptest! {
-    /// Ids that share the byte by which they are sorted out are still told apart.
+    /// Ids that share the tag byte are still distinguished.
     #[test]
     fn a_log_finds_exactly_the_last_operations_pushed(
         numbers in proptest::collection::vec(0_u64..64, 1..64),

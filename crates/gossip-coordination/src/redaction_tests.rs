@@ -397,7 +397,7 @@ fn a_slab_too_large_to_address_is_refused() {
     assert!(InMemoryCoordinator::try_new(config).is_err());
 }
 
-/// Hiding everything would be redaction too: what is written by hand still says what it is.
+/// Hiding everything would be redaction too: handwritten `Debug` output still identifies the value.
 #[test]
 fn what_hides_its_fields_still_says_what_it_is() {
     let (token, handoff) = (GrantToken::from_raw(3), HandoffId::from_raw(5));

@@ -1,4 +1,4 @@
-//! Whole stories of leases and runs, told through the blocking traits.
+//! End-to-end scenarios of leases and runs, through the blocking traits.
 //!
 //! The source of every story has one item per letter. A [`Scanner`] works on a shard like a worker
 //! does: it does an item, remembers that it did, and then moves the cursor. What counts in the end
@@ -134,7 +134,7 @@ fn workers_crash_again_and_again_and_every_item_is_done() {
         }
         now += LEASE;
     }
-    assert!(everything_once(&effects), "what was checkpointed is not done again");
+    assert!(everything_once(&effects), "checkpointed keys are not processed again");
     let progress = coordinator.get_run_progress(at(now), TENANT, RUN).unwrap();
     assert_eq!(evaluate_run_terminal(&progress), RunTerminalEvaluation::AllDone);
 }
@@ -265,7 +265,7 @@ fn a_repaired_shard_is_unparked_and_the_run_completes() {
 
     coordinator.unpark_shard(at(100), TENANT, denied.lease.key(), op(2)).unwrap();
     let mut repaired = Scanner::claim(&mut coordinator, 101, 2).unwrap();
-    assert_eq!(repaired.next, denied.next, "it goes on where it was denied");
+    assert_eq!(repaired.next, denied.next, "it resumes where it was denied");
     repaired.finish(&mut coordinator, 102, &mut effects);
     coordinator.complete_run(at(103), TENANT, RUN, op(3)).unwrap();
     assert!(everything_once(&effects));

@@ -18,7 +18,7 @@ use crate::record::{ShardStatus, ShardView};
 
 /// Up to `N` bytes, inline.
 ///
-/// The length stands in front, so that a short content is in the same cache line.
+/// The length comes first, so that a short content is in the same cache line.
 #[derive(Clone)]
 #[repr(C)]
 pub struct FixedBuf<const N: usize> {
@@ -192,7 +192,7 @@ impl AcquireScratch {
         self.view(record.status(), record.cursor_semantics(), record.parent())
     }
 
-    /// Shows what was written.
+    /// Returns a view of the contents.
     #[must_use]
     #[inline(always)]
     pub fn view(

@@ -1,4 +1,4 @@
-//! Scratch buffers give back what was written last, and nothing of what was there before.
+//! Scratch buffers return the last written contents, and nothing older.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_TOKEN_SIZE, ShardSpecRef,

@@ -191,7 +191,7 @@ pub(crate) fn hash_run_operation(tag: &'static [u8]) -> u64 {
     hash_operation(tag, |_| ())
 }
 
-/// The tag stands before the fields without a length: it keeps operations with equal fields apart.
+/// The tag precedes the fields without a length: it separates operations with equal fields.
 fn hash_operation(tag: &'static [u8], write_fields: impl FnOnce(&mut CanonicalHasher)) -> u64 {
     let mut hasher = CanonicalHasher::for_domain(Domain::OP_PAYLOAD_V1);
     hasher.write_raw(tag);

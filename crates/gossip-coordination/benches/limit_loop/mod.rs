@@ -38,7 +38,7 @@ struct Record {
     key: ShardKey,
     fence: u64,
     owner: u64,
-    /// Zero when nobody holds the shard.
+    /// Zero when the shard has no lease.
     deadline: u64,
     active: bool,
     next_entry: u8,

@@ -15,7 +15,7 @@ use gossip_coordination::{
 
 /// The tenant of every shard.
 pub const TENANT: TenantId = TenantId::from_bytes([7; 32]);
-/// The worker that holds what is held.
+/// The lease holder of leased shards.
 pub const WORKER: WorkerId = WorkerId::from_raw(1);
 /// How long a lease lasts: longer than any measurement.
 pub const LEASE: u64 = 1 << 40;

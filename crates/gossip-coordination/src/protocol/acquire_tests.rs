@@ -1,4 +1,4 @@
-//! What a store's evidence of an owner can do: delay a takeover, and nothing else (DESIGN Q7).
+//! Evidence of a live owner only delays a takeover (DESIGN Q7).
 
 use rstest::rstest;
 
@@ -17,7 +17,7 @@ fn alive(owner: u64) -> OwnerEvidence {
     OwnerEvidence::Alive { owner: worker(owner), max_clock_skew: SKEW }
 }
 
-/// Worker 2 asks at `now`; `Err` tells until when it must wait.
+/// Worker 2 acquires at `now`; `Err` holds the time until which it must wait.
 fn ask(now: u64, owner: OwnerEvidence) -> Result<(), u64> {
     let mut coordinator = two_shards();
     acquire(&mut coordinator, 10, 0, 1);
@@ -47,7 +47,7 @@ fn ask(now: u64, owner: OwnerEvidence) -> Result<(), u64> {
 #[case::and_no_longer(DEADLINE + SKEW, alive(1), Ok(()))]
 #[case::the_callers_own_key_does_not_hold_it_up(DEADLINE, alive(2), Ok(()))]
 #[case::nor_does_it_let_it_in(DEADLINE - 1, alive(2), Err(DEADLINE))]
-fn evidence_of_an_owner_only_delays(
+fn owner_evidence_only_delays_a_takeover(
     #[case] now: u64,
     #[case] owner: OwnerEvidence,
     #[case] expected: Result<(), u64>,
@@ -56,7 +56,7 @@ fn evidence_of_an_owner_only_delays(
 }
 
 #[test]
-fn evidence_hides_whose_it_is() {
+fn owner_evidence_debug_hides_the_worker() {
     let owner = OwnerEvidence::Alive { owner: worker(4_242_424_242), max_clock_skew: SKEW };
     let shown = format!("{owner:?} {:?}", OwnerEvidence::Gone);
     assert!(shown.contains("Alive") && shown.contains("Gone"), "{shown}");

@@ -38,7 +38,7 @@ fn lost_race() -> AcquireError {
 }
 
 #[test]
-fn a_claim_tries_each_candidate_once_and_then_looks_again() {
+fn claim_tries_each_candidate_once_and_then_scans_again() {
     let mut claim = Claim::new(2, at(5));
     look(&mut claim, &[4, 5], outlook(RunStatus::Active, false));
     assert_eq!(next(&mut claim), Ok(4));
@@ -50,7 +50,7 @@ fn a_claim_tries_each_candidate_once_and_then_looks_again() {
 }
 
 #[test]
-fn a_look_without_candidates_ends_the_claim_with_a_deadline() {
+fn scan_without_candidates_ends_the_claim_with_a_deadline() {
     let mut claim = Claim::new(2, at(5));
     look(&mut claim, &[], outlook(RunStatus::Active, false));
     let none = ClaimError::NoneAvailable { earliest_deadline: Some(at(50)) };
@@ -58,7 +58,7 @@ fn a_look_without_candidates_ends_the_claim_with_a_deadline() {
 }
 
 #[test]
-fn a_claim_gives_up_after_so_many_lost_races() {
+fn claim_ends_after_the_maximum_of_lost_races() {
     let mut claim = Claim::new(5, at(5));
     let mut tried = 0;
     loop {
@@ -84,10 +84,10 @@ fn a_claim_gives_up_after_so_many_lost_races() {
     assert_eq!(tried, CLAIM_CANDIDATES_MAX);
 }
 
-/// One that was lost to somebody else and came free again is worth coming back for at once; one
-/// whose owner is honoured after its lease ran out is not.
+/// A shard that was lost to another worker and became free again justifies an immediate retry; an
+/// honoured lease does not.
 #[test]
-fn what_was_tried_once_is_not_tried_again() {
+fn tried_shard_is_not_tried_again() {
     let lease = run_config().lease_duration();
     for (until, back) in [(at(5 + lease), at(5)), (at(7), at(7))] {
         let mut claim = Claim::new(2, at(5));
@@ -104,7 +104,7 @@ fn what_was_tried_once_is_not_tried_again() {
 }
 
 #[test]
-fn nothing_of_a_run_that_is_over_or_paused_is_tried() {
+fn terminal_or_paused_run_ends_the_claim() {
     for ids in [&[][..], &[4][..]] {
         for status in [RunStatus::Done, RunStatus::Failed, RunStatus::Cancelled] {
             let mut claim = Claim::new(2, at(5));
@@ -119,7 +119,7 @@ fn nothing_of_a_run_that_is_over_or_paused_is_tried() {
 
 /// FACTS 4.6: three refusals mean "try the next", the others end the claim by the same name.
 #[test]
-fn each_refusal_goes_on_or_ends_the_claim() {
+fn each_refusal_continues_or_ends_the_claim() {
     for (name, refusal) in acquire_errors() {
         let mut claim = Claim::new(2, at(5));
         let ends = claim.refused(refusal).err().map(|error| format!("{error:?}"));
@@ -195,7 +195,7 @@ fn a_claim_of_a_paused_or_finished_run_says_so() {
 
 /// Sixteen workers with consecutive ids among sixty-four shards: most start alone.
 #[test]
-fn workers_with_neighbouring_ids_spread_out() {
+fn workers_with_consecutive_ids_spread_out() {
     let mut starts: Vec<_> = (1..=16).map(|id| claim_offset(worker(id), 64)).collect();
     starts.sort_unstable();
     starts.dedup();

@@ -1,4 +1,4 @@
-//! When a run counts as given up.
+//! When a run counts as abandoned.
 
 use gossip_contracts::identity::LogicalTime;
 use rstest::rstest;
@@ -46,7 +46,7 @@ fn staleness_counts_from_the_last_sign(
 }
 
 #[test]
-fn a_collection_that_broke_off_goes_on() {
+fn interrupted_collection_is_resumed() {
     let mut run = made();
     let decided = COLLECT.decide(at(110), &seen(Some(&run), LogicalTime::ZERO));
     let Ok(Decision::Commit { change, .. }) = decided else { panic!("it is stale") };
@@ -56,7 +56,7 @@ fn a_collection_that_broke_off_goes_on() {
 }
 
 #[test]
-fn what_somebody_else_ended_or_made_active_is_left_alone() {
+fn run_ended_or_activated_by_others_is_not_collected() {
     let mut run = made();
     let cancel =
         RunTransition { tenant: TENANT, run: RUN, kind: RunTransitionKind::Cancel, op_id: op(1) };

@@ -1,4 +1,4 @@
-//! What a handle remembers spares it reads, and never changes an answer.
+//! The record cache saves reads and never changes a result.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitResidualPlan,
@@ -35,7 +35,7 @@ fn cursor(key: &[u8]) -> CursorUpdate<'_> {
     CursorUpdate::try_from_parts(Some(key), None).unwrap()
 }
 
-/// A store that counts the shards it is asked for.
+/// A store that counts the shards it reads.
 struct Watched {
     store: MapStore,
     shard_reads: u64,
@@ -91,7 +91,7 @@ fn set_up() -> (Admin, Owner, Vec<Lease>) {
     (admin, owner, leases)
 }
 
-/// Shards that `call` asks the store for, reads of anything, and transactions.
+/// Returns the result of `call` with its cost: shards read, reads, and transactions.
 fn cost<R>(owner: &mut Owner, call: impl FnOnce(&mut Owner) -> R) -> (R, [u64; 3]) {
     let count = |owner: &Owner| {
         let store = owner.store();
@@ -105,47 +105,47 @@ fn cost<R>(owner: &mut Owner, call: impl FnOnce(&mut Owner) -> R) -> (R, [u64; 3
 
 /// The cost of a checkpoint that must succeed.
 fn checkpoint(owner: &mut Owner, lease: &Lease, key: &[u8], op_id: OpId) -> [u64; 3] {
-    let (told, cost) =
+    let (result, cost) =
         cost(owner, |owner| owner.checkpoint(at(9), TENANT, lease, cursor(key), op_id));
-    assert!(told.unwrap().is_executed());
+    assert!(result.unwrap().is_executed());
     cost
 }
 
-/// One round trip, and nothing was read.
+/// One round trip and no read.
 const ONE_COMMIT: [u64; 3] = [0, 0, 1];
 
 #[test]
-fn an_operation_on_a_held_shard_is_one_commit() {
+fn operation_on_a_cached_shard_is_one_commit() {
     let (_, mut owner, leases) = set_up();
     for (step, key) in (0..).zip([b"b", b"c", b"d"]) {
         assert_eq!(checkpoint(&mut owner, &leases[0], key, op(10 + step)), ONE_COMMIT);
     }
-    let (told, cost_of) = cost(&mut owner, |owner| owner.renew(at(9), TENANT, &leases[0]));
-    assert!(told.is_ok());
-    assert_eq!((cost_of[0], cost_of[2]), (0, 1), "beside the hint no read");
+    let (result, cost_of) = cost(&mut owner, |owner| owner.renew(at(9), TENANT, &leases[0]));
+    assert!(result.is_ok());
+    assert_eq!((cost_of[0], cost_of[2]), (0, 1), "no read besides the hint");
     assert_eq!(checkpoint(&mut owner, &leases[0], b"e", op(20)), ONE_COMMIT);
-    let (told, cost_of) =
+    let (result, cost_of) =
         cost(&mut owner, |owner| owner.complete(at(9), TENANT, &leases[0], cursor(b"f"), op(21)));
-    assert_eq!((told, cost_of), (Ok(IdempotentOutcome::Executed(())), ONE_COMMIT));
+    assert_eq!((result, cost_of), (Ok(IdempotentOutcome::Executed(())), ONE_COMMIT));
     let reason = ParkReason::Other;
-    let (told, cost_of) =
+    let (result, cost_of) =
         cost(&mut owner, |owner| owner.park_shard(at(9), TENANT, &leases[1], reason, op(22)));
-    assert_eq!((told, cost_of), (Ok(IdempotentOutcome::Executed(())), ONE_COMMIT));
+    assert_eq!((result, cost_of), (Ok(IdempotentOutcome::Executed(())), ONE_COMMIT));
     let mode = ReleaseMode::Clean;
-    let (told, cost_of) =
+    let (result, cost_of) =
         cost(&mut owner, |owner| owner.release(at(9), TENANT, &leases[2], mode, op(23)));
-    assert_eq!((told, cost_of), (Ok(IdempotentOutcome::Executed(())), ONE_COMMIT));
+    assert_eq!((result, cost_of), (Ok(IdempotentOutcome::Executed(())), ONE_COMMIT));
 }
 
 #[test]
-fn a_split_is_remembered_whole() {
+fn split_caches_both_parts() {
     let (_, mut owner, leases) = set_up();
     let plan = residual();
     owner.split_residual(at(9), TENANT, &leases[0], &plan, op(10)).unwrap();
     assert_eq!(checkpoint(&mut owner, &leases[0], b"b", op(11)), ONE_COMMIT);
-    let (told, _) =
+    let (result, _) =
         cost(&mut owner, |owner| owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"e"), op(12)));
-    assert!(told.is_err(), "the range ends at d: {told:?}");
+    assert!(result.is_err(), "the range ends at d: {result:?}");
 }
 
 fn residual() -> SplitResidualPlan<'static> {
@@ -154,26 +154,26 @@ fn residual() -> SplitResidualPlan<'static> {
 }
 
 #[test]
-fn a_memory_that_is_out_of_date_costs_a_load_and_a_commit() {
+fn stale_cache_entry_costs_a_load_and_a_commit() {
     let (mut admin, mut owner, leases) = set_up();
     let action = ShardAction::Release;
     admin.request_action(at(8), TENANT, shard(0), &action, at(50), op(30)).unwrap();
     let mut events = EventCollector::new();
-    let (told, cost) = cost(&mut owner, |owner| {
+    let (result, cost) = cost(&mut owner, |owner| {
         owner.with_events(&mut events, |owner| {
             owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"b"), op(10))
         })
     });
-    let told = told.unwrap();
-    assert!(told.is_executed());
-    assert!(told.into_inner().request.is_some(), "the request is seen");
+    let result = result.unwrap();
+    assert!(result.is_executed());
+    assert!(result.into_inner().request.is_some(), "the request is seen");
     assert_eq!((cost, owner.store().store.waited()), ([1, 1, 2], 0));
     assert_eq!(events.drain().len(), 1, "one event for one change");
     assert_eq!(checkpoint(&mut owner, &leases[0], b"c", op(11)), ONE_COMMIT);
 }
 
 #[test]
-fn one_shard_learns_of_a_change_of_the_run_for_all() {
+fn changed_run_head_is_reloaded_once_for_all_shards() {
     let (mut admin, mut owner, leases) = set_up();
     admin.pause_run(at(8), TENANT, RUN, op(30)).unwrap();
     assert_eq!(checkpoint(&mut owner, &leases[0], b"b", op(10)), [1, 1, 2]);
@@ -181,7 +181,7 @@ fn one_shard_learns_of_a_change_of_the_run_for_all() {
 }
 
 #[test]
-fn parts_that_do_not_belong_together_are_loaded() {
+fn mismatched_parts_are_loaded() {
     let (mut admin, mut owner, leases) = set_up();
     // The lease is used by another handle too, which splits.
     admin.split_residual(at(8), TENANT, &leases[0], &residual(), op(30)).unwrap();
@@ -189,7 +189,7 @@ fn parts_that_do_not_belong_together_are_loaded() {
 }
 
 #[test]
-fn a_refusal_from_memory_is_decided_again() {
+fn refusal_from_the_cache_is_decided_again() {
     let (mut admin, mut owner, leases) = set_up();
     let (handoff, destination) = (HandoffId::from_raw(1), WorkerId::from_raw(2));
     let terms = OfferTerms { handoff, destination, deadline: at(40) };
@@ -199,56 +199,56 @@ fn a_refusal_from_memory_is_decided_again() {
 }
 
 #[test]
-fn a_replay_from_memory_is_decided_again() {
+fn replay_from_the_cache_is_decided_again() {
     let (_, mut owner, leases) = set_up();
     checkpoint(&mut owner, &leases[0], b"b", op(10));
-    let (told, cost) =
+    let (result, cost) =
         cost(&mut owner, |owner| owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"b"), op(10)));
-    assert!(told.unwrap().is_replay());
+    assert!(result.unwrap().is_replay());
     assert_eq!(cost, [1, 1, 0]);
 }
 
 #[test]
-fn a_lost_lease_is_noticed_and_forgotten() {
+fn lost_lease_is_detected_and_dropped_from_the_cache() {
     let (mut admin, mut owner, leases) = set_up();
     admin.revoke_lease(at(8), TENANT, shard(0), op(30)).unwrap();
     for expected in [[1, 1, 1], [1, 1, 0]] {
-        let (told, cost) = cost(&mut owner, |owner| {
+        let (result, cost) = cost(&mut owner, |owner| {
             owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"b"), op(10))
         });
-        assert!(matches!(told, Err(CheckpointError::StaleFence { .. })), "{told:?}");
+        assert!(matches!(result, Err(CheckpointError::StaleFence { .. })), "{result:?}");
         assert_eq!(cost, expected);
     }
 }
 
 #[test]
-fn the_shards_of_a_run_without_a_head_are_not_found_from_memory_either() {
+fn cached_shard_of_a_deleted_run_is_not_found() {
     let (mut admin, mut owner, leases) = set_up();
     admin.cancel_run(at(8), TENANT, RUN, op(30)).unwrap();
-    // The tombstone is written, and then the sweep fails.
+    // The tombstone is written, and then the purge fails.
     admin.store_mut().inject(Fault::None);
     admin.store_mut().inject(Fault::Fail);
     admin.delete_run(at(8), TENANT, RUN, op(31)).unwrap_err();
-    let told = owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"b"), op(10));
-    assert!(matches!(told, Err(CheckpointError::ShardNotFound { .. })), "{told:?}");
+    let result = owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"b"), op(10));
+    assert!(matches!(result, Err(CheckpointError::ShardNotFound { .. })), "{result:?}");
 }
 
 #[test]
-fn what_is_in_doubt_is_forgotten() {
+fn unresolved_commit_drops_the_cache_entry() {
     for fault in [Fault::LoseReply, Fault::LoseRequest] {
         let (_, mut owner, leases) = set_up();
         owner.store_mut().store.inject(fault);
-        let (told, cost) = cost(&mut owner, |owner| {
+        let (result, cost) = cost(&mut owner, |owner| {
             owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"b"), op(10))
         });
-        assert!(told.unwrap().is_executed());
+        assert!(result.unwrap().is_executed());
         let lost = u64::from(fault == Fault::LoseRequest);
         assert_eq!(cost, [1, 1, 1 + lost], "{fault:?}");
     }
 }
 
 #[test]
-fn an_administrator_remembers_no_shard_that_it_does_not_hold() {
+fn administrator_caches_no_shard() {
     let (mut admin, _, _) = set_up();
     let action = ShardAction::Release;
     for number in 0..2 {
@@ -260,21 +260,21 @@ fn an_administrator_remembers_no_shard_that_it_does_not_hold() {
 }
 
 #[test]
-fn handles_that_share_a_memory_do_not_make_it_out_of_date() {
+fn handles_that_share_a_cache_cause_no_conflict() {
     let (_, mut owner, leases) = set_up();
     let store = Watched { store: owner.store().store.another_handle(), shard_reads: 0 };
     let config = StoreConfig { nonce: 3 << 32, ..owner.config() };
     let mut renewer = StoreCoordinator::sharing(store, config, owner.cache());
     for (step, key) in (0..).zip([b"b", b"c", b"d"]) {
         assert_eq!(checkpoint(&mut owner, &leases[0], key, op(10 + step)), ONE_COMMIT);
-        let (told, cost) = cost(&mut renewer, |it| it.renew(at(9 + step), TENANT, &leases[0]));
-        assert!(told.is_ok());
+        let (result, cost) = cost(&mut renewer, |it| it.renew(at(9 + step), TENANT, &leases[0]));
+        assert!(result.is_ok());
         assert_eq!((cost[0], cost[2]), (0, 1), "beside the hint no read, and no conflict");
     }
 }
 
 #[test]
-fn what_is_newer_is_not_replaced_by_what_is_older() {
+fn older_entry_does_not_replace_a_newer_one() {
     let mut memory = Cache::default();
     for revision in [5, 7, 6] {
         put_at(&mut memory, 1, revision, 9);
@@ -287,7 +287,7 @@ fn what_is_newer_is_not_replaced_by_what_is_older() {
     assert_eq!(take(&mut memory, 1), Some(9));
 }
 
-/// A shard of which `len` bytes are remembered, with a run of its own.
+/// Caches a shard of `len` bytes in its own run.
 fn put(memory: &mut Cache, number: u64, len: usize) {
     put_at(memory, number, number, len);
 }
@@ -311,7 +311,7 @@ fn take(memory: &mut Cache, number: u64) -> Option<u64> {
 }
 
 #[test]
-fn memory_is_bounded_and_keeps_what_was_used_last() {
+fn cache_is_bounded_and_keeps_recently_used_entries() {
     let max = GENERATION_SHARDS_MAX as u64;
     let mut memory = Cache::default();
     put(&mut memory, 0, 9);
@@ -325,7 +325,7 @@ fn memory_is_bounded_and_keeps_what_was_used_last() {
 }
 
 #[test]
-fn memory_is_bounded_in_bytes() {
+fn cache_is_bounded_in_bytes() {
     let mut memory = Cache::default();
     let len = GENERATION_BYTES_MAX / 8;
     (0..100).for_each(|number| put(&mut memory, number, len));

@@ -33,7 +33,7 @@ const NOW: u64 = 50_000;
 /// or about 200 expired leases twice, and some 64 live ones twice.
 const KEYS_PER_CLAIM_MAX: u64 = 1_000;
 
-/// The look, the load of the shard with the hint, the commit. Also of the first claim of a handle.
+/// Scan, load of the shard with the hint, commit; also for the first claim of a handle.
 const TRIPS_PER_CLAIM_MAX: u64 = 3;
 
 /// Keys in the ranges that the first claim of a handle reads while shards are free: what a probe
@@ -116,8 +116,8 @@ fn run_of(count: u64, deadline: Deadline<'_>) -> MapStore {
     store
 }
 
-/// Writes the records of a shard that so far stands in the index only: a run of many shards is
-/// made quickly, and looks see no difference.
+/// Writes the records of a shard that so far exists only in the index: a run of many shards is
+/// created quickly, and scans see no difference.
 fn put_shard(store: &mut MapStore, shard: ShardId, deadline: Option<u64>) {
     let mut core = Core::new(StoreConfig::new(0), StoreLimits::GENEROUS);
     let birth = NewShard {
@@ -229,7 +229,7 @@ fn a_claim_reads_as_little_of_a_large_run_as_of_a_small_one_when_all_have_expire
 
 /// Handles that come to a large run at the same time do not all try the same shards.
 #[test]
-fn first_looks_of_handles_begin_in_different_places() {
+fn first_scans_of_handles_start_at_different_places() {
     const SHARDS: u64 = 5_000;
     const HANDLES: u64 = 100;
     let store = run_of(SHARDS, &|_| None);
@@ -240,14 +240,14 @@ fn first_looks_of_handles_begin_in_different_places() {
         let (now, worker) = (LogicalTime::from_raw(NOW), WorkerId::from_raw(1));
         let mut found = ClaimCandidates::new();
         handle.probe_candidates_into(now, TENANT, RUN, worker, 32, &mut found).unwrap();
-        assert_eq!(handle.store().read_count(), 1, "one look");
+        assert_eq!(handle.store().read_count(), 1, "one scan");
         first.insert(found[0]);
     }
     // By chance one or two meet.
     assert!(first.len() as u64 >= HANDLES - 5, "{} of {HANDLES}", first.len());
 }
 
-/// The first claims of many handles, each of which knows nothing of the run.
+/// The first claims of many handles, each without statistics of the run.
 #[test]
 fn first_claims_of_handles_read_little_in_three_trips() {
     const HANDLES: u64 = 200;
@@ -275,8 +275,8 @@ fn first_claims_of_handles_read_little_in_three_trips() {
     }
 }
 
-/// While a worker claims now and then, the owners of all other shards go on renewing: the leases
-/// that end first end last the next moment.
+/// While a worker claims occasionally, the lease holders of all other shards keep renewing: the
+/// earliest deadlines become the latest.
 #[test]
 fn a_claim_reads_little_of_a_large_run_while_others_renew() {
     const SHARDS: u64 = 30_000;
@@ -307,14 +307,14 @@ fn a_claim_reads_little_of_a_large_run_while_others_renew() {
         }
     }
     println!("{costs:?}");
-    // The first look knows nothing, the next ones learn that the front moves.
+    // The first scan has no statistics; later ones detect that the front moves.
     let usual = &costs[3..];
     assert!(usual.iter().all(|(keys, _)| *keys <= KEYS_PER_CLAIM_MAX), "{usual:?}");
     let again = usual.iter().filter(|(_, trips)| *trips > 1).count();
     assert!(again <= usual.len() / 4, "{usual:?}");
 }
 
-/// Where every shard stands in the index.
+/// The index time of every shard.
 type Standings = BTreeMap<u64, u64>;
 
 /// Moves up to `count` shards from `id` on to the time that `time` gives.
@@ -335,14 +335,14 @@ fn shift(
     assert!(matches!(store.commit(vec![txn])[0], Ok(CommitOutcome::Applied { .. })));
 }
 
-/// What a look that reads everything says: due shards and the first live deadline.
+/// Returns the result of a full scan: claimable shards and the first live deadline.
 fn truth(all: &Standings, now: u64) -> (BTreeSet<u64>, Option<u64>) {
     let due = all.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).collect();
     (due, all.values().copied().filter(|at| *at > now).min())
 }
 
-/// Looks of one handle with a memory while the run changes under it, by little and by much.
-fn check_looks(seed: u64) {
+/// Checks scans of one handle with statistics while the run changes, slightly and substantially.
+fn check_scans(seed: u64) {
     const SHARDS: u64 = 3_000;
     let mut all: Standings = (0..=SHARDS).map(|id| (id, 0)).collect();
     let mut store = run_of(SHARDS, &|_| None);
@@ -367,16 +367,17 @@ fn check_looks(seed: u64) {
         assert_eq!((found.len(), next), (limit.min(due.len()), first), "seed {seed}, step {step}");
         let distinct: BTreeSet<u64> = found.iter().map(|shard| shard.as_raw()).collect();
         assert!(distinct.len() == found.len() && distinct.is_subset(&due), "seed {seed}, {step}");
-        check_glance(&store, seed + step, (at, worker, limit), (&due, first));
+        check_probe(&store, seed + step, (at, worker, limit), (&due, first));
         let hint = capacity(&mut core, &mut store, at, worker);
         let expected = (due.len().min(CAPACITY_COUNT_MAX), first);
-        let told = (hint.available_count as usize, hint.earliest_deadline.map(|at| at.as_raw()));
-        assert_eq!(told, expected, "seed {seed}, step {step}");
+        let returned =
+            (hint.available_count as usize, hint.earliest_deadline.map(|at| at.as_raw()));
+        assert_eq!(returned, expected, "seed {seed}, step {step}");
     }
 }
 
-/// A handle that knows nothing finds some shard if any is due, and otherwise when one will be.
-fn check_glance(
+/// Checks that a handle without statistics finds a claimable shard, or the next deadline.
+fn check_probe(
     store: &MapStore,
     nonce: u64,
     (at, worker, limit): (LogicalTime, WorkerId, usize),
@@ -393,7 +394,7 @@ fn check_glance(
     assert!(!due.is_empty() || next == first, "probe {nonce}");
 }
 
-/// The hint that is told with a renewal.
+/// Returns the hint of a renewal.
 fn capacity(core: &mut Core, store: &mut MapStore, now: LogicalTime, by: WorkerId) -> CapacityHint {
     let mut flight = Flight::new(move |io| async move {
         super::capacity::capacity(core, &io, now, (TENANT, RUN), by).await
@@ -408,6 +409,6 @@ fn capacity(core: &mut Core, store: &mut MapStore, now: LogicalTime, by: WorkerI
 }
 
 #[test]
-fn a_narrow_look_answers_what_a_wide_one_would() {
-    (1..=4).for_each(check_looks);
+fn narrow_scan_returns_the_result_of_a_full_scan() {
+    (1..=4).for_each(check_scans);
 }

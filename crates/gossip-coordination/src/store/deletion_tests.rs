@@ -1,5 +1,5 @@
-//! Runs whose head or list of roots is damaged: nobody deletes them by mistake, whoever asks for it
-//! gets all of their room back, and one that dies in between is followed by the upkeep.
+//! Runs with a damaged head or list of roots: an ordinary deletion refuses them, an explicit one
+//! releases all of their quota, and an interrupted one is completed by garbage collection.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -20,17 +20,17 @@ use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([6; 32]);
 const RUN: RunId = RunId::from_raw(5);
-/// Stand before [`RUN`] and behind it, on several pages: nobody may touch them.
-const NEIGHBOURS: [RunId; 4] =
+/// Sort before and after [`RUN`], on several pages; no deletion may touch them.
+const OTHER_RUNS: [RunId; 4] =
     [RunId::from_raw(0), RunId::from_raw(2), RunId::from_raw(6), RunId::from_raw(7)];
-/// So small that a chunk of a registration holds five shards, a batch of a sweep four, and a page
+/// So small that a chunk of a registration holds five shards, a batch of a purge four, and a page
 /// two keys.
 const SMALL: StoreLimits = StoreLimits { txn_ops: 20, txn_bytes: 1 << 20, page: 2 };
 const SHARDS: u32 = 12;
-/// Shards of a neighbour whose registration has come half way.
+/// Shards of another run whose registration is incomplete.
 const HALF: u32 = 8;
-/// Shards that there may be: enough for [`RUN`], its neighbours and nothing more.
-const ROOM: u64 = (SHARDS + HALF) as u64 + NEIGHBOURS.len() as u64 - 1;
+/// Shards that there may be: enough for [`RUN`], the other runs and nothing more.
+const ROOM: u64 = (SHARDS + HALF) as u64 + OTHER_RUNS.len() as u64 - 1;
 const HEAD: Key = Key::RunHead { tenant: TENANT, run: RUN };
 
 type Handle = StoreCoordinator<MapStore>;
@@ -56,7 +56,7 @@ const fn roots(chunk: u16) -> Key {
     Key::RunRoots { tenant: TENANT, run: RUN, chunk }
 }
 
-/// How far a run comes before it is damaged.
+/// The progress of a run before it is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Made,
@@ -81,7 +81,7 @@ fn inputs(bounds: &[[u8; 4]]) -> Vec<InitialShardInput<'_>> {
     inputs.collect()
 }
 
-/// Makes a run and registers its shards, of which `chunks` chunks get through.
+/// Creates a run and registers its shards, of which `chunks` chunks are stored.
 fn register(handle: &mut Handle, run: RunId, shards: u32, chunks: usize) -> bool {
     let bounds = bounds(shards);
     let roots = inputs(&bounds);
@@ -95,15 +95,15 @@ fn register(handle: &mut Handle, run: RunId, shards: u32, chunks: usize) -> bool
     done
 }
 
-/// A run that has come so far, among others of which one is half registered.
+/// Returns a store with a run in this stage, among others of which one is partly registered.
 fn world(stage: Stage) -> Handle {
     let mut store = MapStore::with_limits(SMALL).with_bindings();
     allot(&mut store, TENANT, ROOM);
     let mut handle = StoreCoordinator::new(store, config(1));
-    for run in &NEIGHBOURS[..3] {
+    for run in &OTHER_RUNS[..3] {
         assert!(register(&mut handle, *run, 1, 9));
     }
-    assert!(!register(&mut handle, NEIGHBOURS[3], HALF, 1));
+    assert!(!register(&mut handle, OTHER_RUNS[3], HALF, 1));
     let chunks = match stage {
         Stage::Made => 0,
         Stage::HalfRegistered => 1,
@@ -131,24 +131,24 @@ fn delete_damaged(handle: &mut Handle) -> Result<bool, DeleteRunError> {
 
 fn collect(handle: &mut Handle) -> (Result<(), InfraError>, Vec<RunId>) {
     let mut gone = Vec::new();
-    let told = handle.gc_stale_initializing_runs_into(at(6), TENANT, 1_000, 9, &mut gone);
-    (told, gone)
+    let result = handle.gc_stale_initializing_runs_into(at(6), TENANT, 1_000, 9, &mut gone);
+    (result, gone)
 }
 
-/// Everything by which the bytes under a key can be damaged.
+/// Returns all ways to damage the bytes of a value.
 fn damages(good: &[u8]) -> Vec<Vec<u8>> {
     let flipped = |place: usize| {
         let mut bytes = good.to_vec();
         bytes[place] ^= 1 << 4;
         bytes
     };
-    // The flip of the first byte says that the record is newer, which it is not.
+    // Flipping the first byte makes the record claim a newer format.
     let half = good.len() / 2;
     vec![vec![1, 2, 3], vec![], good[..half].to_vec(), flipped(half), flipped(0)]
 }
 
-/// Asserts that nothing is left of the run but its tombstone, that its room was given back and no
-/// more, and that its neighbours are as they were.
+/// Asserts that only the tombstone of the run is left, that exactly its quota was released, and
+/// that the other runs are unchanged.
 fn assert_gone(handle: &Handle, context: &str) {
     let of_run = |key: &Key| match key {
         Key::RunHead { run, .. } | Key::RunRoots { run, .. } => *run == RUN,
@@ -164,17 +164,17 @@ fn assert_gone(handle: &Handle, context: &str) {
     let mut other = another(handle, 50);
     let mut listed = Vec::new();
     other.list_runs_into(TENANT, None, 9, &mut listed).unwrap();
-    assert_eq!(listed, NEIGHBOURS, "{context}");
+    assert_eq!(listed, OTHER_RUNS, "{context}");
     let again = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
     let reborn = other.create_run(at(7), TENANT, RUN, again);
     assert!(matches!(reborn, Err(CreateRunError::RunAlreadyExists { .. })), "{context}");
-    assert!(register(&mut other, RunId::from_raw(10), SHARDS, 9), "{context}: room is missing");
+    assert!(register(&mut other, RunId::from_raw(10), SHARDS, 9), "{context}: quota is missing");
     let more = register(&mut other, RunId::from_raw(11), 1, 9);
-    assert!(!more, "{context}: more was given back than was taken");
+    assert!(!more, "{context}: too much quota was released");
 }
 
 #[rstest]
-fn a_run_with_a_damaged_head_goes_whatever_it_was(
+fn explicit_deletion_removes_a_run_with_a_damaged_head(
     #[values(Stage::Made, Stage::HalfRegistered, Stage::Active, Stage::Cancelled)] stage: Stage,
     #[values(0, 1, 2, 3, 4)] damage: usize,
 ) {
@@ -182,16 +182,16 @@ fn a_run_with_a_damaged_head_goes_whatever_it_was(
     let bytes = damages(&stored(&mut handle, HEAD)).swap_remove(damage);
     overwrite(&mut handle, HEAD, bytes);
     let before = handle.store().dump();
-    let told = delete(&mut handle);
-    assert!(matches!(told, Err(DeleteRunError::BackendError(_))), "{told:?}");
-    assert_eq!(handle.store().dump(), before, "by mistake nobody deletes it");
+    let result = delete(&mut handle);
+    assert!(matches!(result, Err(DeleteRunError::BackendError(_))), "{result:?}");
+    assert_eq!(handle.store().dump(), before, "an ordinary deletion refuses it");
     let mut events = EventCollector::new();
-    let told = handle.with_events(&mut events, delete_damaged);
-    assert_eq!(told, Ok(true));
+    let result = handle.with_events(&mut events, delete_damaged);
+    assert_eq!(result, Ok(true));
     assert_eq!(events.len(), 1);
     assert_eq!(delete_damaged(&mut handle), Ok(false), "once");
     if stage == Stage::Made {
-        // It never had room.
+        // It never had quota.
         assert!(register(&mut handle, RunId::from_raw(9), SHARDS, 9));
         return;
     }
@@ -199,7 +199,7 @@ fn a_run_with_a_damaged_head_goes_whatever_it_was(
 }
 
 #[rstest]
-fn a_run_with_a_damaged_list_of_roots_goes_whatever_it_was(
+fn explicit_deletion_removes_a_run_with_damaged_roots(
     #[values(Stage::Active, Stage::Cancelled)] stage: Stage,
     #[values(0, 2)] chunk: u16,
     #[values(0, 1, 2, 3, 4)] damage: usize,
@@ -207,19 +207,19 @@ fn a_run_with_a_damaged_list_of_roots_goes_whatever_it_was(
     let mut handle = world(stage);
     let bytes = damages(&stored(&mut handle, roots(chunk))).swap_remove(damage);
     overwrite(&mut handle, roots(chunk), bytes);
-    let told = delete(&mut handle);
-    assert!(matches!(told, Err(DeleteRunError::BackendError(_))), "{told:?}");
+    let result = delete(&mut handle);
+    assert!(matches!(result, Err(DeleteRunError::BackendError(_))), "{result:?}");
     assert_eq!(delete_damaged(&mut handle), Ok(true));
     assert_gone(&handle, &format!("{stage:?}"));
 }
 
 #[test]
-fn a_run_that_can_be_read_is_deleted_by_the_ordinary_rules() {
+fn readable_run_is_deleted_by_the_ordinary_rules() {
     for stage in [Stage::Made, Stage::HalfRegistered, Stage::Active] {
         let mut handle = world(stage);
         let before = handle.store().dump();
-        let told = delete_damaged(&mut handle);
-        assert!(matches!(told, Err(DeleteRunError::NotTerminal { .. })), "{told:?}");
+        let result = delete_damaged(&mut handle);
+        assert!(matches!(result, Err(DeleteRunError::NotTerminal { .. })), "{result:?}");
         assert_eq!(handle.store().dump(), before);
     }
     let mut handle = world(Stage::Cancelled);
@@ -244,9 +244,9 @@ fn spoil(answers: &mut [Answer], place: usize) {
     }
 }
 
-/// A wire or a server that spoils any one value of any one answer: the run is whole, and stays.
+/// A network or server fault damages one value of one answer: the run is intact and stays.
 #[rstest]
-fn a_run_that_is_whole_does_not_go_by_one_bad_answer(#[values(0, 1, 2)] place: usize) {
+fn intact_run_survives_one_damaged_answer(#[values(0, 1, 2)] place: usize) {
     for spoilt in 0.. {
         let handle = world(Stage::Active);
         let (before, store) = (handle.store().dump(), &mut handle.store().another_handle());
@@ -254,9 +254,9 @@ fn a_run_that_is_whole_does_not_go_by_one_bad_answer(#[values(0, 1, 2)] place: u
         let operation = DeleteRun { tenant: TENANT, run: RUN, op_id: op(4) };
         let mut deletion = core.delete_damaged(at(5), operation);
         let mut reads = 0;
-        let told = loop {
+        let result = loop {
             deletion.tell_binding(store.binding());
-            let told = match deletion.step() {
+            let reply = match deletion.step() {
                 Step::Read(asked) => {
                     let mut answers = store.read(asked).unwrap();
                     if reads == spoilt {
@@ -267,12 +267,12 @@ fn a_run_that_is_whole_does_not_go_by_one_bad_answer(#[values(0, 1, 2)] place: u
                 }
                 Step::Commit(txns) => Reply::Committed(store.commit(txns)),
                 Step::Wait(_) => Reply::Waited,
-                Step::Done(told) => break told,
+                Step::Done(result) => break result,
             };
-            deletion.tell(told);
+            deletion.tell(reply);
         };
         drop(deletion);
-        assert!(told.is_err(), "read {spoilt}: {told:?}");
+        assert!(result.is_err(), "read {spoilt}: {result:?}");
         assert_eq!(handle.store().dump(), before, "read {spoilt}");
         if spoilt > reads {
             assert!(reads >= 3, "{reads} reads");
@@ -281,42 +281,42 @@ fn a_run_that_is_whole_does_not_go_by_one_bad_answer(#[values(0, 1, 2)] place: u
     }
 }
 
-/// Whatever else of it is damaged: a newer program may know of more to take away.
+/// Whatever else is damaged: a newer program may have more keys to delete.
 #[rstest]
 #[case::head(HEAD)]
 #[case::roots(roots(1))]
 #[case::shard(Key::ShardHot { tenant: TENANT, shard: ShardKey::new(RUN, ShardId::from_raw(11)) })]
-fn a_newer_format_is_refused_before_anything_is_deleted(#[case] newer: Key) {
+fn newer_format_is_refused_before_any_deletion(#[case] newer: Key) {
     let mut handle = world(Stage::Active);
     overwrite(&mut handle, roots(0), vec![1, 2, 3]);
     overwrite(&mut handle, newer, of_next_format(&newer, b"who knows"));
     let before = handle.store().dump();
-    let told = delete_damaged(&mut handle);
-    let Err(DeleteRunError::BackendError(InfraError::Refused { why, .. })) = told else {
-        panic!("{told:?}");
+    let result = delete_damaged(&mut handle);
+    let Err(DeleteRunError::BackendError(InfraError::Refused { why, .. })) = result else {
+        panic!("{result:?}");
     };
     assert_eq!(why, StoreRefusal::NewerFormat);
     assert_eq!(handle.store().dump(), before);
 }
 
 #[rstest]
-fn a_deletion_that_dies_anywhere_is_finished_by_the_upkeep(
+fn interrupted_deletion_is_completed_by_gc(
     #[values(Stage::HalfRegistered, Stage::Active)] stage: Stage,
 ) {
     for commits in 0.. {
         let mut handle = world(stage);
         overwrite(&mut handle, HEAD, vec![1, 2, 3]);
-        let mut upkeep = another(&handle, 2);
+        let mut gc = another(&handle, 2);
         (0..commits).for_each(|_| handle.store_mut().inject(Fault::None));
         handle.store_mut().inject_always(Some(Fault::Fail));
         let is_over = delete_damaged(&mut handle).is_ok();
         if commits == 0 {
-            assert_eq!(delete_damaged(&mut upkeep), Ok(true), "nothing had happened");
+            assert_eq!(delete_damaged(&mut gc), Ok(true), "nothing had happened");
         } else {
             let expected = if is_over { vec![] } else { vec![RUN] };
-            assert_eq!(collect(&mut upkeep), (Ok(()), expected), "{commits} commits");
+            assert_eq!(collect(&mut gc), (Ok(()), expected), "{commits} commits");
         }
-        assert_gone(&upkeep, &format!("{commits} commits"));
+        assert_gone(&gc, &format!("{commits} commits"));
         if is_over {
             // The tombstone, two batches of shards, a page of names.
             assert!(commits >= 4, "{commits} commits");
@@ -325,23 +325,23 @@ fn a_deletion_that_dies_anywhere_is_finished_by_the_upkeep(
     }
 }
 
-/// Without a name there is nothing left by which the upkeep could find it, so one is written.
+/// `gc` finds an interrupted deletion by root names, so one is written if none exists.
 #[test]
-fn a_deletion_that_dies_without_any_names_is_finished_by_the_upkeep() {
+fn interrupted_deletion_without_root_names_is_completed_by_gc() {
     let mut handle = world(Stage::Active);
     let mut txn = Txn::new();
     (0..3).for_each(|chunk| txn.delete(roots(chunk)));
     handle.store_mut().commit(vec![txn]).remove(0).unwrap();
-    let mut upkeep = another(&handle, 2);
+    let mut gc = another(&handle, 2);
     handle.store_mut().inject(Fault::None);
     handle.store_mut().inject_always(Some(Fault::Fail));
-    assert!(delete_damaged(&mut handle).is_err(), "it dies behind the tombstone");
-    assert_eq!(collect(&mut upkeep), (Ok(()), vec![RUN]));
-    assert_gone(&upkeep, "no names");
+    assert!(delete_damaged(&mut handle).is_err(), "it stops after the tombstone");
+    assert_eq!(collect(&mut gc), (Ok(()), vec![RUN]));
+    assert_gone(&gc, "no names");
 }
 
 #[test]
-fn lost_replies_and_conflicts_give_nothing_back_twice() {
+fn lost_replies_and_conflicts_release_quota_once() {
     for fault in [Fault::LoseReply, Fault::LoseRequest, Fault::Conflict] {
         let mut handle = world(Stage::HalfRegistered);
         overwrite(&mut handle, HEAD, vec![1, 2, 3]);
@@ -355,13 +355,13 @@ fn lost_replies_and_conflicts_give_nothing_back_twice() {
     }
 }
 
-/// Takes one step to `store`; whether it was the last.
+/// Performs one step on `store`; returns whether it was the last.
 fn step<A, E: std::fmt::Debug>(
     flight: &mut Flight<'_, Result<A, E>>,
     store: &mut MapStore,
 ) -> bool {
     flight.tell_binding(store.binding());
-    let told = match flight.step() {
+    let reply = match flight.step() {
         Step::Read(reads) => Reply::Read(store.read(reads)),
         Step::Commit(txns) => Reply::Committed(store.commit(txns)),
         Step::Wait(_) => Reply::Waited,
@@ -370,21 +370,21 @@ fn step<A, E: std::fmt::Debug>(
             return true;
         }
     };
-    flight.tell(told);
+    flight.tell(reply);
     false
 }
 
-/// A run whose shards are made while others are counted, at every point of it: what it has reserved
-/// must not be taken for what the damaged one had, nor be counted twice.
+/// A registration continues during the count, at every point of it: its reservation must neither be
+/// attributed to the damaged run nor be counted twice.
 #[test]
-fn a_registration_that_goes_on_meanwhile_is_not_miscounted() {
+fn concurrent_registration_is_counted_once() {
     for pause in 0.. {
         let mut handle = world(Stage::HalfRegistered);
         overwrite(&mut handle, HEAD, vec![1, 2, 3]);
         let (mut one, mut other) = (Core::new(config(2), SMALL), Core::new(config(3), SMALL));
         let store = &mut handle.store().another_handle();
         let (tenant, bounds) = (TENANT, bounds(HALF));
-        let (run, shards, op_id) = (NEIGHBOURS[3], &inputs(&bounds)[..], op(1));
+        let (run, shards, op_id) = (OTHER_RUNS[3], &inputs(&bounds)[..], op(1));
         let mut deletion = one.delete_damaged(at(5), DeleteRun { tenant, run: RUN, op_id: op(4) });
         let mut going_on = other.on_run(at(5), RegisterShards { tenant, run, shards, op_id });
         let is_over = (0..pause).any(|_| step(&mut deletion, store));
@@ -398,11 +398,11 @@ fn a_registration_that_goes_on_meanwhile_is_not_miscounted() {
     }
 }
 
-/// What both have reserved nobody can tell apart, so it is given back with the second.
+/// The reservations of two damaged runs cannot be separated, so the second releases both.
 #[test]
-fn of_two_damaged_runs_the_second_gives_back_what_both_had_reserved() {
+fn second_of_two_damaged_runs_releases_both_reservations() {
     let mut handle = world(Stage::HalfRegistered);
-    let other = NEIGHBOURS[3];
+    let other = OTHER_RUNS[3];
     for run in [RUN, other] {
         overwrite(&mut handle, Key::RunHead { tenant: TENANT, run }, vec![1, 2, 3]);
     }
@@ -415,23 +415,23 @@ fn of_two_damaged_runs_the_second_gives_back_what_both_had_reserved() {
 }
 
 #[test]
-fn a_damaged_run_is_listed_and_hides_no_other() {
+fn damaged_run_is_listed_and_hides_no_other() {
     let mut handle = world(Stage::Active);
     overwrite(&mut handle, HEAD, vec![1, 2, 3]);
     let mut listed = Vec::new();
     handle.list_runs_into(TENANT, None, 9, &mut listed).unwrap();
-    let mut expected = NEIGHBOURS.to_vec();
+    let mut expected = OTHER_RUNS.to_vec();
     expected.insert(2, RUN);
     assert_eq!(listed, expected);
 }
 
 #[test]
-fn tasks_can_delete_one_too() {
+fn async_coordinator_deletes_a_damaged_run() {
     let mut handle = world(Stage::Active);
     overwrite(&mut handle, HEAD, vec![1, 2, 3]);
     let store = AsyncMap(handle.store().another_handle());
     let mut tasks = AsyncStoreCoordinator::new(store, config(2));
-    let told = block_on(tasks.delete_damaged_run(at(5), TENANT, RUN, op(4)));
-    assert!(told.unwrap().is_executed());
+    let result = block_on(tasks.delete_damaged_run(at(5), TENANT, RUN, op(4)));
+    assert!(result.unwrap().is_executed());
     assert_gone(&handle, "asynchronous");
 }

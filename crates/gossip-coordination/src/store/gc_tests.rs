@@ -94,7 +94,7 @@ fn staleness_counts_from_the_last_chunk() {
     assert!(is_gone(&mut coordinator));
 }
 
-/// Q7: stored times never go back, whoever's clock is behind.
+/// Q7: stored times never decrease, whichever clock lags.
 #[test]
 fn a_registrar_whose_clock_is_behind_makes_nothing_stale() {
     let mut coordinator = broken_off();
@@ -120,7 +120,7 @@ fn a_registration_cannot_go_on_once_a_collection_began() {
     assert!(collect(&mut coordinator, 150).0.is_err());
     assert!(!register(&mut coordinator, 151, run(1), 9));
     assert_eq!(coordinator.get_run(TENANT, run(1)).unwrap().status(), RunStatus::Cancelled);
-    assert_eq!(collect(&mut coordinator, 152), (Ok(()), vec![run(1)]), "and it goes on");
+    assert_eq!(collect(&mut coordinator, 152), (Ok(()), vec![run(1)]), "and it resumes");
     assert!(is_gone(&mut coordinator));
 }
 

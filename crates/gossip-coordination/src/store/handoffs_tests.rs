@@ -80,7 +80,7 @@ fn one_number_for_both_parties_is_one_entry() {
     assert_eq!(found(&mut store, 4), 0);
 }
 
-/// More than one read holds, so that it goes on behind the last of each.
+/// More records than one read holds, so that the listing continues after each page.
 #[test]
 fn all_records_of_a_tenant_are_listed_by_the_page() {
     let mut store = MapStore::new();

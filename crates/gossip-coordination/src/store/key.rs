@@ -15,7 +15,7 @@
 //! |---|---|---|---|
 //! | run head | `run/<run>` | settings, status, log, progress of registration | from `create_run` until deletion |
 //! | run roots | `roots/<run>/<chunk>` | ids of root shards, in the order of registration | written once with its chunk, until deletion |
-//! | shard, hot | `hot/<run>/<shard>` | status, lease, fence, cursor, log | from birth of the shard until deletion of its run |
+//! | shard, hot | `hot/<run>/<shard>` | status, lease, fence, cursor, log | from creation of the shard until deletion of its run |
 //! | shard, cold | `cold/<run>/<shard>` | range, metadata, lineage, spawned ids | as the hot part; rewritten by splits only |
 //! | owner | `owner/<run>/<shard>` | worker, fence, grant | while a lease is held; the engine may drop it with its worker |
 //! | claim index | `claim/<run>/<time>/<place>` | nothing | while the shard is active; the time may be too early, never too late |
@@ -64,7 +64,7 @@ use crate::handoff::HandoffId;
 pub const KEY_LEN_MAX: usize = KeyKind::KeyLedger.key_len();
 
 /// Room for a key and the byte behind it that makes an inclusive bound exclusive. With its length
-/// it takes 128 bytes, the most that a compiler copies by itself; anything larger is a call for
+/// it takes 128 bytes, the most that a compiler copies inline; anything larger is a call for
 /// every copy, of which an operation makes dozens.
 const KEY_ROOM: usize = 127;
 
@@ -105,23 +105,23 @@ pub enum KeyKind {
     ShardHot = 3,
     /// The part of a shard that only splits rewrite.
     ShardCold = 4,
-    /// Evidence that a shard's owner lives.
+    /// Evidence that a shard's lease holder is alive.
     Owner = 5,
     /// An active shard, by the time from which it may be claimed.
     ClaimIndex = 6,
     /// A parked shard.
     ParkedIndex = 7,
-    /// How many shards a tenant has.
+    /// Number of a tenant's shards.
     TenantCounter = 8,
-    /// How many shards the operator allows a tenant.
+    /// The operator's limit on a tenant's shards.
     Allotment = 9,
     /// A registered worker.
     Worker = 10,
-    /// A planned move of a shard.
+    /// A handoff of a shard.
     Handoff = 11,
-    /// What is left of a deleted run.
+    /// The tombstone of a deleted run.
     Tombstone = 12,
-    /// A planned move that is not over, by whom it concerns.
+    /// An unfinished handoff, by party.
     HandoffIndex = 13,
     /// Reserved (DESIGN Q32): the lowest fence that a grant of a run may use.
     FenceFloor = 14,

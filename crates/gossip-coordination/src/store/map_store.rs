@@ -188,7 +188,7 @@ impl MapStore {
                 Ok(self.pretended(txn).map_or_else(|| self.apply(txn), CommitOutcome::Conflict))
             }
             Fault::Fail => {
-                let message = "told to fail".to_owned();
+                let message = "injected failure".to_owned();
                 Err(InfraError::Transient { operation: "map store.commit", message })
             }
         }
@@ -213,7 +213,7 @@ impl MapStore {
 }
 
 impl Map {
-    /// A key that breaks `compare`, if one does, and what is there.
+    /// Returns a key that fails `compare`, if any, and its current value.
     fn broken(&self, compare: &Compare) -> Option<(Key, Option<Versioned>)> {
         match compare {
             Compare::At { key, revision } => {

@@ -1,5 +1,5 @@
-//! A store that shows a lower revision than a handle knows of is asked again, and told as
-//! corruption if it keeps to it; no other is.
+//! A store that returns a lower revision than the handle has read before is read again; if it
+//! persists, the operation fails with a corruption error.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -31,19 +31,19 @@ fn cursor(key: &[u8]) -> CursorUpdate<'_> {
     CursorUpdate::try_from_parts(Some(key), None).unwrap()
 }
 
-/// A store that shows some values as they were once.
+/// A store that returns stale values for some keys.
 struct Lagging {
     store: MapStore,
     shown: Vec<(Key, Option<Versioned>)>,
-    /// Waits from now on until it shows everything as it is.
+    /// Number of waits until it returns current values.
     wakes_after: usize,
 }
 
 impl Lagging {
-    /// From now on `key` is shown as it is now.
+    /// Returns the present value of `key` from now on.
     fn freeze(&mut self, key: Key) {
         let Ok(answers) = self.store.read(vec![Read::Get(key)]) else { panic!("it is read") };
-        let [Answer::Value(value)] = &answers[..] else { panic!("one value was asked for") };
+        let [Answer::Value(value)] = &answers[..] else { panic!("one value was read") };
         self.shown.push((key, value.clone()));
     }
 }
@@ -98,75 +98,75 @@ fn set_up() -> (StoreCoordinator<MapStore>, StoreCoordinator<Lagging>, Lease) {
     (admin, owner, lease)
 }
 
-fn is_older<T>(told: &Result<T, CheckpointError>) -> bool {
-    let Err(CheckpointError::BackendError(error)) = told else { return false };
+fn is_older<T>(result: &Result<T, CheckpointError>) -> bool {
+    let Err(CheckpointError::BackendError(error)) = result else { return false };
     matches!(error, InfraError::Corruption { operation, .. } if *operation == OLDER)
 }
 
-/// A cursor that goes back is refused, and a refusal is decided about a fresh load.
+/// Checkpoints backwards; the refusal is decided on a fresh load.
 fn step_back(owner: &mut StoreCoordinator<Lagging>, lease: &Lease) -> Result<(), CheckpointError> {
     owner.checkpoint(at(5), TENANT, lease, cursor(b"b"), op(9)).map(drop)
 }
 
 #[test]
-fn an_older_shard_is_corruption_once_and_then_what_the_store_says() {
+fn older_shard_is_corruption_once_and_then_accepted() {
     let (_, mut owner, lease) = set_up();
     owner.store_mut().freeze(HOT);
     owner.checkpoint(at(4), TENANT, &lease, cursor(b"f"), op(2)).unwrap();
-    let told = step_back(&mut owner, &lease);
-    assert!(is_older(&told), "{told:?}");
+    let result = step_back(&mut owner, &lease);
+    assert!(is_older(&result), "{result:?}");
     owner.store_mut().shown.clear();
-    let told = step_back(&mut owner, &lease);
-    assert!(matches!(told, Err(CheckpointError::CursorRegression { .. })), "{told:?}");
+    let result = step_back(&mut owner, &lease);
+    assert!(matches!(result, Err(CheckpointError::CursorRegression { .. })), "{result:?}");
 }
 
 #[test]
-fn a_store_that_answers_from_the_past_for_a_moment_is_asked_again() {
+fn temporarily_stale_store_is_read_again() {
     let (_, mut owner, lease) = set_up();
     owner.store_mut().freeze(HOT);
     owner.checkpoint(at(4), TENANT, &lease, cursor(b"f"), op(2)).unwrap();
     owner.store_mut().wakes_after = 3;
-    let told = step_back(&mut owner, &lease);
-    assert!(matches!(told, Err(CheckpointError::CursorRegression { .. })), "{told:?}");
-    assert_eq!(owner.store_mut().wakes_after, 0, "it was asked until it was awake");
+    let result = step_back(&mut owner, &lease);
+    assert!(matches!(result, Err(CheckpointError::CursorRegression { .. })), "{result:?}");
+    assert_eq!(owner.store_mut().wakes_after, 0, "it was read until it was current");
 }
 
 #[test]
-fn an_older_head_of_a_run_is_corruption_once() {
+fn older_run_head_is_corruption_once() {
     let (mut admin, mut owner, lease) = set_up();
     owner.store_mut().freeze(HEAD);
     let running = std::mem::take(&mut owner.store_mut().shown);
     admin.pause_run(at(3), TENANT, RUN, op(3)).unwrap();
-    // It learns of the pause, and may go on with what it has.
+    // The handle reads the paused head.
     owner.checkpoint(at(4), TENANT, &lease, cursor(b"f"), op(2)).unwrap();
     owner.store_mut().shown = running;
-    let told = step_back(&mut owner, &lease);
-    assert!(is_older(&told), "{told:?}");
-    // The store keeps to it, and is believed then.
-    let told = step_back(&mut owner, &lease);
-    assert!(matches!(told, Err(CheckpointError::CursorRegression { .. })), "{told:?}");
+    let result = step_back(&mut owner, &lease);
+    assert!(is_older(&result), "{result:?}");
+    // The store persists, and is accepted then.
+    let result = step_back(&mut owner, &lease);
+    assert!(matches!(result, Err(CheckpointError::CursorRegression { .. })), "{result:?}");
 }
 
 #[rstest]
 #[case::the_same(true)]
 #[case::a_newer_one(false)]
-fn what_is_not_older_is_no_alarm(#[case] same: bool) {
+fn equal_or_newer_revision_is_accepted(#[case] same: bool) {
     let (mut admin, mut owner, lease) = set_up();
     owner.checkpoint(at(4), TENANT, &lease, cursor(b"f"), op(2)).unwrap();
     if !same {
         let until = at(50);
         admin.request_action(at(4), TENANT, SHARD, &ShardAction::Release, until, op(4)).unwrap();
     }
-    let told = step_back(&mut owner, &lease);
-    assert!(matches!(told, Err(CheckpointError::CursorRegression { .. })), "{told:?}");
+    let result = step_back(&mut owner, &lease);
+    assert!(matches!(result, Err(CheckpointError::CursorRegression { .. })), "{result:?}");
 }
 
 #[test]
-fn a_run_that_was_deleted_is_no_alarm() {
+fn deleted_run_is_not_corruption() {
     let (mut admin, mut owner, lease) = set_up();
     owner.checkpoint(at(4), TENANT, &lease, cursor(b"f"), op(2)).unwrap();
     admin.cancel_run(at(5), TENANT, RUN, op(5)).unwrap();
     admin.delete_run(at(5), TENANT, RUN, op(6)).unwrap();
-    let told = step_back(&mut owner, &lease);
-    assert!(matches!(told, Err(CheckpointError::ShardNotFound { .. })), "{told:?}");
+    let result = step_back(&mut owner, &lease);
+    assert!(matches!(result, Err(CheckpointError::ShardNotFound { .. })), "{result:?}");
 }

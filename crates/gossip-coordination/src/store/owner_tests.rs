@@ -81,7 +81,7 @@ fn halves() -> [ShardSpecRef<'static>; 2] {
 }
 
 #[test]
-fn a_store_that_binds_nothing_has_no_owner_keys() {
+fn store_without_bindings_has_no_owner_keys() {
     let mut one = first(MapStore::new());
     let lease = acquire(&mut one, 10, ONE).unwrap();
     one.checkpoint(at(11), TENANT, &lease, cursor(b"b"), op(2)).unwrap();
@@ -90,7 +90,7 @@ fn a_store_that_binds_nothing_has_no_owner_keys() {
 
 type Ending = fn(&mut Handle, &Lease);
 
-/// What ends a lease.
+/// Operations that end a lease.
 const ENDINGS: [Ending; 6] = [
     |one, lease| {
         one.release(at(11), TENANT, lease, ReleaseMode::Clean, op(2)).unwrap();
@@ -114,8 +114,8 @@ const ENDINGS: [Ending; 6] = [
         // Two attempts are used up, so the third acquire parks the shard.
         one.release(at(11), TENANT, lease, ReleaseMode::Failed, op(2)).unwrap();
         acquire(one, 12, ONE).unwrap();
-        let told = acquire(&mut another(one, 8), 12 + LEASE + SKEW, OTHER);
-        assert!(matches!(told, Err(AcquireError::ShardTerminal { .. })), "{told:?}");
+        let result = acquire(&mut another(one, 8), 12 + LEASE + SKEW, OTHER);
+        assert!(matches!(result, Err(AcquireError::ShardTerminal { .. })), "{result:?}");
     },
 ];
 
@@ -132,7 +132,7 @@ fn every_grant_writes_the_owner_key_and_every_end_deletes_it() {
 }
 
 #[test]
-fn an_accept_ignores_the_owner_key_and_rewrites_it() {
+fn accept_ignores_and_rewrites_the_owner_key() {
     let mut one = first(MapStore::new().with_bindings());
     let mut other = another(&one, 2);
     let lease = acquire(&mut one, 10, ONE).unwrap();
@@ -143,7 +143,7 @@ fn an_accept_ignores_the_owner_key_and_rewrites_it() {
     let mut scratch = AcquireScratch::new();
     let accepted = other.accept(at(12), TENANT, SHARD, OTHER, handoff, &mut scratch).unwrap().lease;
     assert_eq!(owner_key(&mut one), Some(binding_of(&accepted)));
-    // It is tied to the process of its new owner.
+    // It is bound to the process of the new lease holder.
     one.store_mut().end_process();
     assert!(owner_key(&mut one).is_some());
     other.store_mut().end_process();
@@ -151,14 +151,14 @@ fn an_accept_ignores_the_owner_key_and_rewrites_it() {
 }
 
 #[test]
-fn an_owner_that_lives_is_honoured_a_while_longer() {
+fn expired_lease_of_a_live_process_is_honoured_for_the_skew() {
     let mut one = first(MapStore::new().with_bindings());
     let mut other = another(&one, 2);
     let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
     for now in [deadline.as_raw(), deadline.as_raw() + SKEW - 1] {
-        let told = acquire(&mut other, now, OTHER);
-        let Err(AcquireError::AlreadyLeased { lease_deadline, .. }) = told else {
-            panic!("{told:?}")
+        let result = acquire(&mut other, now, OTHER);
+        let Err(AcquireError::AlreadyLeased { lease_deadline, .. }) = result else {
+            panic!("{result:?}")
         };
         assert_eq!(lease_deadline, deadline.saturating_add(SKEW), "the effective deadline");
     }
@@ -166,26 +166,28 @@ fn an_owner_that_lives_is_honoured_a_while_longer() {
 }
 
 #[test]
-fn a_worker_need_not_wait_for_itself() {
+fn own_owner_key_does_not_delay_a_worker() {
     let mut one = first(MapStore::new().with_bindings());
     let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
     acquire(&mut one, deadline.as_raw(), ONE).unwrap();
 }
 
 #[test]
-fn an_owner_that_is_gone_is_honoured_until_its_deadline() {
+fn lease_of_a_dead_process_is_honoured_until_its_deadline() {
     let mut one = first(MapStore::new().with_bindings());
     let mut other = another(&one, 2);
     let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
     one.store_mut().end_process();
-    let told = acquire(&mut other, deadline.as_raw() - 1, OTHER);
-    let Err(AcquireError::AlreadyLeased { lease_deadline, .. }) = told else { panic!("{told:?}") };
-    assert_eq!(lease_deadline, deadline, "an early revoke steals nothing");
+    let result = acquire(&mut other, deadline.as_raw() - 1, OTHER);
+    let Err(AcquireError::AlreadyLeased { lease_deadline, .. }) = result else {
+        panic!("{result:?}")
+    };
+    assert_eq!(lease_deadline, deadline, "a vanished key does not shorten the lease");
     acquire(&mut other, deadline.as_raw(), OTHER).unwrap();
 }
 
 #[test]
-fn the_key_of_another_grant_is_no_evidence() {
+fn owner_key_of_another_grant_is_no_evidence() {
     let mut one = first(MapStore::new().with_bindings());
     let lease = acquire(&mut one, 10, ONE).unwrap();
     let stale = OwnerBinding { token: GrantToken::from_raw(77), ..binding_of(&lease) };
@@ -206,8 +208,7 @@ fn damage_owner_key(handle: &mut Handle, bytes: &[u8]) {
     assert!(decode_owner(TENANT, SHARD, &damaged.bytes).is_err());
 }
 
-/// What can become of the owner key of a lease: nothing is left, the end is missing, a bit is
-/// flipped, or it is that of another shard.
+/// Damaged owner keys: empty, truncated, with a flipped bit, and of another shard.
 fn damages(lease: &Lease) -> [Vec<u8>; 4] {
     let mut whole = Vec::new();
     encode_owner(TENANT, SHARD, &binding_of(lease), &mut whole);
@@ -220,19 +221,19 @@ fn damages(lease: &Lease) -> [Vec<u8>; 4] {
 }
 
 #[test]
-fn a_damaged_owner_key_speaks_for_the_holder_and_the_next_grant_heals_it() {
+fn damaged_owner_key_counts_as_alive_and_the_next_grant_rewrites_it() {
     for number in 0..4 {
         let mut one = first(MapStore::new().with_bindings());
         let mut other = another(&one, 2);
         let lease = acquire(&mut one, 10, ONE).unwrap();
         damage_owner_key(&mut one, &damages(&lease)[number]);
         let (deadline, honoured) = (lease.deadline(), lease.deadline().saturating_add(SKEW));
-        // Before the deadline that alone counts, and from then on the owner may live.
+        // Before the deadline only the lease counts; after it the lease holder may be alive.
         for now in [deadline.as_raw() - 1, deadline.as_raw(), honoured.as_raw() - 1] {
-            let told = acquire(&mut other, now, OTHER);
-            let refused = matches!(&told, Err(AcquireError::AlreadyLeased { lease_deadline, .. })
+            let result = acquire(&mut other, now, OTHER);
+            let refused = matches!(&result, Err(AcquireError::AlreadyLeased { lease_deadline, .. })
                 if *lease_deadline == honoured);
-            assert!(refused, "damage {number} at {now}: {told:?}");
+            assert!(refused, "damage {number} at {now}: {result:?}");
         }
         let taken = acquire(&mut other, honoured.as_raw(), OTHER).unwrap();
         assert_eq!(owner_key(&mut one), Some(binding_of(&taken)), "damage {number}");
@@ -240,7 +241,7 @@ fn a_damaged_owner_key_speaks_for_the_holder_and_the_next_grant_heals_it() {
 }
 
 #[test]
-fn a_damaged_owner_key_keeps_nobody_from_its_own_shard_or_a_free_one() {
+fn damaged_owner_key_does_not_block_its_worker_or_a_free_shard() {
     let mut one = first(MapStore::new().with_bindings());
     let lease = acquire(&mut one, 10, ONE).unwrap();
     damage_owner_key(&mut one, b"");
@@ -253,7 +254,7 @@ fn a_damaged_owner_key_keeps_nobody_from_its_own_shard_or_a_free_one() {
 
 type Keeping = fn(&mut Handle, &Lease);
 
-/// What an owner does and stays the owner.
+/// Operations that keep the lease.
 const KEEPINGS: [Keeping; 4] = [
     |one, lease| {
         one.checkpoint(at(12), TENANT, lease, cursor(b"c"), op(5)).unwrap();
@@ -272,7 +273,7 @@ const KEEPINGS: [Keeping; 4] = [
 ];
 
 #[test]
-fn an_owner_writes_its_key_again_only_if_it_may_have_vanished() {
+fn owner_key_is_rewritten_only_if_it_may_have_vanished() {
     for (number, keep) in KEEPINGS.iter().enumerate() {
         for vanished in [false, true] {
             let mut one = first(MapStore::new().with_bindings());
@@ -291,9 +292,9 @@ fn an_owner_writes_its_key_again_only_if_it_may_have_vanished() {
     }
 }
 
-/// A lease that two processes use: whoever used it last keeps its key alive.
+/// Two processes use one lease: the last user keeps the key alive.
 #[test]
-fn an_owner_that_another_process_stood_in_for_binds_its_key_anew() {
+fn owner_key_is_rewritten_after_another_process_used_the_lease() {
     let mut one = first(MapStore::new().with_bindings());
     let mut other = another(&one, 2);
     let lease = acquire(&mut one, 10, ONE).unwrap();
@@ -303,23 +304,23 @@ fn an_owner_that_another_process_stood_in_for_binds_its_key_anew() {
     assert_eq!(owner_key(&mut one), Some(binding_of(&lease)));
 }
 
-/// Its lease ran out, but its process lives: it is honoured, and claimers are told how long.
+/// The lease expired, but its process is alive: it is honoured, and claims return until when.
 #[test]
-fn a_claim_tries_an_honoured_owner_once_and_says_when_to_come_back() {
+fn claim_tries_an_honoured_lease_once_and_returns_its_end() {
     let mut one = first(MapStore::new().with_bindings());
     let mut other = another(&one, 2);
     let deadline = acquire(&mut one, 10, ONE).unwrap().deadline();
     let mut scratch = AcquireScratch::new();
-    let told = other.claim_next_available(deadline, TENANT, RUN, OTHER, &mut scratch);
+    let result = other.claim_next_available(deadline, TENANT, RUN, OTHER, &mut scratch);
     let until = deadline.saturating_add(SKEW);
     let none = ClaimError::NoneAvailable { earliest_deadline: Some(until) };
-    assert_eq!(told.map(|_| ()), Err(none));
+    assert_eq!(result.map(|_| ()), Err(none));
     assert!(other.store().read_count() <= 10, "{} reads", other.store().read_count());
     other.claim_next_available(until, TENANT, RUN, OTHER, &mut scratch).unwrap();
 }
 
 #[test]
-fn no_administrator_binds_a_key_to_its_own_process() {
+fn administrator_writes_no_owner_key() {
     let mut one = first(MapStore::new().with_bindings());
     acquire(&mut one, 10, ONE).unwrap();
     one.store_mut().end_process();
@@ -331,7 +332,7 @@ fn no_administrator_binds_a_key_to_its_own_process() {
 
 #[test]
 fn a_deleted_run_leaves_no_owner_key() {
-    // As much as takes two shards away, with all that they have.
+    // The limit of a transaction that deletes two shards with all their keys.
     let limits = StoreLimits { txn_ops: 10, ..StoreLimits::GENEROUS };
     let mut one = first(MapStore::with_limits(limits).with_bindings());
     let lease = acquire(&mut one, 10, ONE).unwrap();

@@ -1,5 +1,5 @@
-//! Deletions that break off anywhere and are finished by the upkeep, deletions that meet records
-//! which cannot be read, and several who sweep at once.
+//! Interrupted deletions that garbage collection completes, deletions of unreadable records, and
+//! concurrent purges.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -21,16 +21,16 @@ use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([6; 32]);
 const RUN: RunId = RunId::from_raw(1);
-/// Stands before [`RUN`] and behind it: nobody may touch them.
-const NEIGHBOURS: [RunId; 2] = [RunId::from_raw(0), RunId::from_raw(2)];
-/// So small that a chunk of a registration holds five shards, a batch of a sweep four, and a page
+/// Sort before and after [`RUN`]; no deletion may touch them.
+const OTHER_RUNS: [RunId; 2] = [RunId::from_raw(0), RunId::from_raw(2)];
+/// So small that a chunk of a registration holds five shards, a batch of a purge four, and a page
 /// four keys.
 const SMALL: StoreLimits = StoreLimits { txn_ops: 20, txn_bytes: 1 << 20, page: 4 };
 const SHARDS: u32 = 12;
-/// Shards that there may be: enough for [`RUN`], its neighbours and nothing more.
-const ROOM: u64 = SHARDS as u64 + NEIGHBOURS.len() as u64;
+/// Shards that there may be: enough for [`RUN`], the other runs and nothing more.
+const ROOM: u64 = SHARDS as u64 + OTHER_RUNS.len() as u64;
 const STALE_AFTER: u64 = 1_000;
-/// Interleavings of those who sweep at once.
+/// Number of interleavings of concurrent purges.
 const SEEDS: u64 = 300;
 
 type Handle = StoreCoordinator<MapStore>;
@@ -76,13 +76,13 @@ fn register(handle: &mut Handle, run: RunId, shards: u32) -> Result<(), Register
     handle.register_shards(at(1), TENANT, run, &roots, op(1)).map(|_| ())
 }
 
-/// A cancelled run of twelve shards, one of three held and one of three parked, between two others
-/// that are active. Its store owner_key_state owner keys to processes.
+/// Returns a handle of a store with a cancelled run of twelve shards, a third leased and a third
+/// parked, between two active runs. The store binds owner keys to processes.
 fn cancelled() -> Handle {
     let mut store = MapStore::with_limits(SMALL).with_bindings();
     allot(&mut store, TENANT, ROOM);
     let mut handle = StoreCoordinator::new(store, config(1));
-    NEIGHBOURS.iter().for_each(|run| register(&mut handle, *run, 1).unwrap());
+    OTHER_RUNS.iter().for_each(|run| register(&mut handle, *run, 1).unwrap());
     register(&mut handle, RUN, SHARDS).unwrap();
     let mut scratch = Box::new(AcquireScratch::new());
     for shard in (0..u64::from(SHARDS)).filter(|shard| shard % 3 > 0) {
@@ -101,7 +101,7 @@ fn delete(handle: &mut Handle) -> Result<bool, DeleteRunError> {
     handle.delete_run(at(5), TENANT, RUN, op(4)).map(|deleted| deleted.is_executed())
 }
 
-/// Deletes, and the process is killed when `commits` of the deletion are stored.
+/// Deletes; the process dies after `commits` commits of the deletion.
 fn delete_and_die(mut handle: Handle, commits: usize) -> Result<bool, DeleteRunError> {
     (0..commits).for_each(|_| handle.store_mut().inject(Fault::None));
     handle.store_mut().inject_always(Some(Fault::Fail));
@@ -110,11 +110,11 @@ fn delete_and_die(mut handle: Handle, commits: usize) -> Result<bool, DeleteRunE
 
 fn collect(handle: &mut Handle) -> (Result<(), InfraError>, Vec<RunId>) {
     let mut gone = Vec::new();
-    let told = handle.gc_stale_initializing_runs_into(at(6), TENANT, STALE_AFTER, 9, &mut gone);
-    (told, gone)
+    let result = handle.gc_stale_initializing_runs_into(at(6), TENANT, STALE_AFTER, 9, &mut gone);
+    (result, gone)
 }
 
-/// The keys of [`RUN`] and of no kind that outlives it.
+/// Returns the keys of [`RUN`] except of the kinds that outlive it.
 fn left(handle: &Handle) -> Vec<Key> {
     let of_run = |key: &Key| match key {
         Key::RunHead { run, .. } | Key::RunRoots { run, .. } => *run == RUN,
@@ -129,15 +129,15 @@ fn left(handle: &Handle) -> Vec<Key> {
     keys.filter(of_run).collect()
 }
 
-/// Asserts that nothing is left of the run but its tombstone, that its room was given back and no
-/// more, and that its neighbours are as they were.
+/// Asserts that only the tombstone of the run is left, that exactly its quota was released, and
+/// that the other runs are unchanged.
 fn assert_gone(handle: &Handle, context: &str) {
     assert_eq!(left(handle), [], "{context}");
     let mut other = another(handle, 50);
     let mut listed = Vec::new();
     other.list_runs_into(TENANT, None, 9, &mut listed).unwrap();
-    assert_eq!(listed, NEIGHBOURS, "{context}");
-    for run in NEIGHBOURS {
+    assert_eq!(listed, OTHER_RUNS, "{context}");
+    for run in OTHER_RUNS {
         let progress = other.get_run_progress(at(7), TENANT, run).unwrap();
         assert_eq!((progress.total, progress.active), (1, 1), "{context}");
     }
@@ -147,24 +147,24 @@ fn assert_gone(handle: &Handle, context: &str) {
     register(&mut other, RunId::from_raw(7), SHARDS).expect(context);
     let full = register(&mut other, RunId::from_raw(8), 1);
     let is_full = matches!(full, Err(RegisterShardsError::ShardLimitExceeded { .. }));
-    assert!(is_full, "{context}: more was given back than was taken");
+    assert!(is_full, "{context}: too much quota was released");
 }
 
 #[test]
-fn a_deletion_that_dies_anywhere_is_finished_by_the_upkeep() {
+fn interrupted_deletion_is_completed_by_gc() {
     for commits in 0.. {
         let handle = cancelled();
-        let mut upkeep = another(&handle, 2);
-        let told = delete_and_die(handle, commits);
+        let mut gc = another(&handle, 2);
+        let result = delete_and_die(handle, commits);
         let context = format!("killed after {commits} commits");
-        let is_over = told.is_ok();
+        let is_over = result.is_ok();
         let expected = if commits == 0 || is_over { vec![] } else { vec![RUN] };
-        assert_eq!(collect(&mut upkeep), (Ok(()), expected), "{context}");
-        assert_eq!(collect(&mut upkeep), (Ok(()), vec![]), "{context}: once");
+        assert_eq!(collect(&mut gc), (Ok(()), expected), "{context}");
+        assert_eq!(collect(&mut gc), (Ok(()), vec![]), "{context}: once");
         if commits == 0 {
-            assert_eq!(delete(&mut upkeep), Ok(true), "nothing had happened");
+            assert_eq!(delete(&mut gc), Ok(true), "nothing had happened");
         }
-        assert_gone(&upkeep, &context);
+        assert_gone(&gc, &context);
         if is_over {
             // The tombstone, three batches of shards, three chunks of names.
             assert!(commits >= 5, "{context}");
@@ -174,58 +174,58 @@ fn a_deletion_that_dies_anywhere_is_finished_by_the_upkeep() {
 }
 
 #[test]
-fn an_upkeep_that_dies_too_is_taken_up_by_the_next() {
+fn interrupted_gc_is_completed_by_the_next_gc() {
     for commits in 0..4 {
         let handle = cancelled();
         let (mut first, mut second) = (another(&handle, 2), another(&handle, 3));
         delete_and_die(handle, 1).unwrap_err();
         (0..commits).for_each(|_| first.store_mut().inject(Fault::None));
         first.store_mut().inject_always(Some(Fault::Fail));
-        let (told, gone) = collect(&mut first);
-        assert!(told.is_err() && gone.is_empty(), "{commits} commits");
+        let (result, gone) = collect(&mut first);
+        assert!(result.is_err() && gone.is_empty(), "{commits} commits");
         assert_eq!(collect(&mut second), (Ok(()), vec![RUN]), "{commits} commits");
         assert_gone(&second, &format!("{commits} commits"));
     }
 }
 
-/// A run that was never registered to its end and that its owner deletes.
+/// The registration is incomplete, and an administrator deletes the run.
 #[test]
-fn half_a_registration_that_is_half_deleted_is_finished_too() {
+fn interrupted_deletion_of_an_incomplete_registration_is_completed() {
     let mut store = MapStore::with_limits(SMALL).with_bindings();
     allot(&mut store, TENANT, ROOM);
     let mut handle = StoreCoordinator::new(store, config(1));
-    NEIGHBOURS.iter().for_each(|run| register(&mut handle, *run, 1).unwrap());
+    OTHER_RUNS.iter().for_each(|run| register(&mut handle, *run, 1).unwrap());
     // The run is made and one chunk is stored.
     (0..2).for_each(|_| handle.store_mut().inject(Fault::None));
     handle.store_mut().inject_always(Some(Fault::Fail));
     register(&mut handle, RUN, SHARDS).unwrap_err();
     handle.store_mut().inject_always(None);
     handle.cancel_run(at(4), TENANT, RUN, op(3)).unwrap();
-    let mut upkeep = another(&handle, 2);
-    assert_eq!(collect(&mut upkeep), (Ok(()), vec![]), "its owner cancelled it");
-    assert!(!left(&upkeep).is_empty());
+    let mut gc = another(&handle, 2);
+    assert_eq!(collect(&mut gc), (Ok(()), vec![]), "its owner cancelled it");
+    assert!(!left(&gc).is_empty());
     delete_and_die(handle, 1).unwrap_err();
-    assert_eq!(collect(&mut upkeep), (Ok(()), vec![RUN]));
-    assert_gone(&upkeep, "half a registration");
+    assert_eq!(collect(&mut gc), (Ok(()), vec![RUN]));
+    assert_gone(&gc, "half a registration");
 }
 
 #[test]
-fn a_run_that_is_registered_just_now_is_left_alone() {
+fn run_in_registration_is_not_collected() {
     let mut handle = cancelled();
-    let mut upkeep = another(&handle, 2);
+    let mut gc = another(&handle, 2);
     delete(&mut handle).unwrap();
     let run = RunId::from_raw(3);
     (0..2).for_each(|_| handle.store_mut().inject(Fault::None));
     handle.store_mut().inject_always(Some(Fault::Fail));
     register(&mut handle, run, SHARDS).unwrap_err();
-    let before = upkeep.store().dump();
-    assert_eq!(collect(&mut upkeep), (Ok(()), vec![]));
-    assert_eq!(upkeep.store().dump(), before);
+    let before = gc.store().dump();
+    assert_eq!(collect(&mut gc), (Ok(()), vec![]));
+    assert_eq!(gc.store().dump(), before);
 }
 
-/// Nobody writes such a thing, so nobody knows what it is.
+/// No operation writes such keys, so their meaning is unknown.
 #[test]
-fn names_without_a_head_and_without_a_tombstone_are_left_alone() {
+fn root_names_without_head_and_tombstone_are_not_deleted() {
     let mut handle = cancelled();
     let (run, mut bytes) = (RunId::from_raw(9), Vec::new());
     encode_roots(TENANT, run, 0, &[ShardId::from_raw(0)], &mut bytes);
@@ -236,12 +236,12 @@ fn names_without_a_head_and_without_a_tombstone_are_left_alone() {
 }
 
 #[test]
-fn the_upkeep_has_a_limit_for_deletions_too() {
+fn gc_limit_includes_completed_deletions() {
     let mut handle = cancelled();
-    for run in NEIGHBOURS {
+    for run in OTHER_RUNS {
         handle.cancel_run(at(4), TENANT, run, op(3)).unwrap();
     }
-    for run in [NEIGHBOURS[0], RUN, NEIGHBOURS[1]] {
+    for run in [OTHER_RUNS[0], RUN, OTHER_RUNS[1]] {
         let mut dying = another(&handle, 3);
         dying.store_mut().inject(Fault::None);
         dying.store_mut().inject_always(Some(Fault::Fail));
@@ -253,7 +253,7 @@ fn the_upkeep_has_a_limit_for_deletions_too() {
         handle.gc_stale_initializing_runs_into(now, TENANT, 1, limit, &mut gone).unwrap();
         assert!(gone.len() <= before + limit);
     }
-    assert_eq!(gone, [NEIGHBOURS[0], RUN, NEIGHBOURS[1]]);
+    assert_eq!(gone, [OTHER_RUNS[0], RUN, OTHER_RUNS[1]]);
 }
 
 /// How a record is damaged.
@@ -263,7 +263,7 @@ enum Damage {
     Empty,
     CutOff,
     FlippedBit,
-    /// It says that it is newer, and is not.
+    /// It claims a newer format, with a wrong checksum.
     FlippedVersion,
 }
 
@@ -290,8 +290,8 @@ impl Damage {
 #[case::cut_off(Damage::CutOff)]
 #[case::flipped_bit(Damage::FlippedBit)]
 #[case::flipped_version(Damage::FlippedVersion)]
-fn a_damaged_record_keeps_no_run(#[case] damage: Damage) {
-    // The first, the last, one of each standing in the middle, and all.
+fn damaged_shard_does_not_prevent_the_deletion(#[case] damage: Damage) {
+    // The first, the last, one of each state in the middle, and all.
     let all: Vec<u64> = (0..u64::from(SHARDS)).collect();
     for shards in [&[0][..], &[4], &[5], &[6], &[11], &all] {
         let mut handle = cancelled();
@@ -305,15 +305,15 @@ fn a_damaged_record_keeps_no_run(#[case] damage: Damage) {
 }
 
 #[test]
-fn a_deletion_of_damaged_records_that_dies_anywhere_is_finished_by_the_upkeep() {
+fn interrupted_deletion_of_damaged_records_is_completed_by_gc() {
     for commits in 1.. {
         let mut handle = cancelled();
         [0, 4, 11].iter().for_each(|shard| overwrite(&mut handle, hot(*shard), vec![1, 2, 3]));
-        let mut upkeep = another(&handle, 2);
+        let mut gc = another(&handle, 2);
         let is_over = delete_and_die(handle, commits).is_ok();
         let expected = if is_over { vec![] } else { vec![RUN] };
-        assert_eq!(collect(&mut upkeep), (Ok(()), expected), "{commits} commits");
-        assert_gone(&upkeep, &format!("{commits} commits"));
+        assert_eq!(collect(&mut gc), (Ok(()), expected), "{commits} commits");
+        assert_gone(&gc, &format!("{commits} commits"));
         if is_over {
             return;
         }
@@ -321,28 +321,26 @@ fn a_deletion_of_damaged_records_that_dies_anywhere_is_finished_by_the_upkeep() 
 }
 
 #[rstest]
-fn a_record_of_a_newer_format_is_refused_before_anything_is_deleted(
-    #[values(0, 6, 11)] shard: u64,
-) {
+fn newer_format_is_refused_before_any_deletion(#[values(0, 6, 11)] shard: u64) {
     let mut handle = cancelled();
     overwrite(&mut handle, hot(shard), of_next_format(&hot(shard), b"who knows"));
     let before = handle.store().dump();
-    let told = delete(&mut handle);
-    let Err(DeleteRunError::BackendError(InfraError::Refused { why, message, .. })) = told else {
-        panic!("{told:?}");
+    let result = delete(&mut handle);
+    let Err(DeleteRunError::BackendError(InfraError::Refused { why, message, .. })) = result else {
+        panic!("{result:?}");
     };
     assert_eq!(why, StoreRefusal::NewerFormat);
     assert!(message.contains("upgrade this program"), "{message}");
     assert_eq!(handle.store().dump(), before);
 }
 
-/// It was written while the run was deleted. A newer program finds the rest and finishes.
+/// It was written during the deletion of the run. A newer program completes the deletion.
 #[test]
-fn a_newer_record_of_a_deleted_run_is_left_to_a_newer_program() {
+fn newer_record_of_a_deleted_run_is_kept() {
     let mut handle = cancelled();
-    let mut upkeep = another(&handle, 2);
-    handle.cancel_run(at(4), TENANT, NEIGHBOURS[1], op(3)).unwrap();
-    for run in [RUN, NEIGHBOURS[1]] {
+    let mut gc = another(&handle, 2);
+    handle.cancel_run(at(4), TENANT, OTHER_RUNS[1], op(3)).unwrap();
+    for run in [RUN, OTHER_RUNS[1]] {
         let mut dying = another(&handle, 3);
         dying.store_mut().inject(Fault::None);
         dying.store_mut().inject_always(Some(Fault::Fail));
@@ -350,36 +348,36 @@ fn a_newer_record_of_a_deleted_run_is_left_to_a_newer_program() {
     }
     let good = stored(&mut handle, hot(6));
     overwrite(&mut handle, hot(6), of_next_format(&hot(6), b"who knows"));
-    let (told, gone) = collect(&mut upkeep);
-    let told = told.unwrap_err().to_string();
-    assert!(told.contains("upgrade this program"), "{told}");
-    assert_eq!(gone, [NEIGHBOURS[1]], "it is no reason to leave others");
-    assert!(left(&upkeep).contains(&hot(6)));
+    let (result, gone) = collect(&mut gc);
+    let result = result.unwrap_err().to_string();
+    assert!(result.contains("upgrade this program"), "{result}");
+    assert_eq!(gone, [OTHER_RUNS[1]], "other runs are collected nevertheless");
+    assert!(left(&gc).contains(&hot(6)));
     // As a program that can read it.
     overwrite(&mut handle, hot(6), good);
-    assert_eq!(collect(&mut upkeep), (Ok(()), vec![RUN]));
-    assert_eq!(left(&upkeep), []);
+    assert_eq!(collect(&mut gc), (Ok(()), vec![RUN]));
+    assert_eq!(left(&gc), []);
 }
 
-/// What one of those who sweep at once does.
+/// One of the concurrent purges.
 enum Sweeper<'f> {
     Deletion(Flight<'f, Result<IdempotentOutcome<()>, DeleteRunError>>),
-    Upkeep(Flight<'f, Result<(), InfraError>>),
+    Gc(Flight<'f, Result<(), InfraError>>),
 }
 
 impl Sweeper<'_> {
-    /// Takes one step to `store`; whether it was the last.
+    /// Performs one step on `store`; returns whether it was the last.
     fn step(&mut self, store: &mut MapStore) -> bool {
         match self {
-            Self::Deletion(flight) => step(flight, store, |told| _ = told.unwrap()),
-            Self::Upkeep(flight) => step(flight, store, |told| told.unwrap()),
+            Self::Deletion(flight) => step(flight, store, |result| _ = result.unwrap()),
+            Self::Gc(flight) => step(flight, store, |result| result.unwrap()),
         }
     }
 }
 
 fn step<A>(flight: &mut Flight<'_, A>, store: &mut MapStore, done: impl FnOnce(A)) -> bool {
     flight.tell_binding(store.binding());
-    let told = match flight.step() {
+    let reply = match flight.step() {
         Step::Read(reads) => Reply::Read(store.read(reads)),
         Step::Commit(txns) => Reply::Committed(store.commit(txns)),
         Step::Wait(_) => Reply::Waited,
@@ -388,14 +386,14 @@ fn step<A>(flight: &mut Flight<'_, A>, store: &mut MapStore, done: impl FnOnce(A
             return true;
         }
     };
-    flight.tell(told);
+    flight.tell(reply);
     false
 }
 
-/// A living deletion, its repetition and two upkeeps, interleaved at every step; some replies and
-/// requests are lost, and a record is damaged.
+/// A live deletion, its repetition and two garbage collections, interleaved at every step; some
+/// replies and requests are lost, and a record is damaged.
 #[test]
-fn whoever_sweeps_at_once_gives_each_shard_back_once() {
+fn concurrent_purges_release_each_shard_once() {
     for seed in 1..=SEEDS {
         let mut handle = cancelled();
         overwrite(&mut handle, hot(seed % u64::from(SHARDS)), vec![1, 2, 3]);
@@ -417,7 +415,7 @@ fn whoever_sweeps_at_once_gives_each_shard_back_once() {
             (0, Sweeper::Deletion(one.delete(at(5), delete(4)))),
             (
                 1,
-                Sweeper::Upkeep(two.gc_stale_initializing_runs_into(
+                Sweeper::Gc(two.gc_stale_initializing_runs_into(
                     at(6),
                     TENANT,
                     after,
@@ -427,7 +425,7 @@ fn whoever_sweeps_at_once_gives_each_shard_back_once() {
             ),
             (
                 2,
-                Sweeper::Upkeep(three.gc_stale_initializing_runs_into(
+                Sweeper::Gc(three.gc_stale_initializing_runs_into(
                     at(6),
                     TENANT,
                     after,
@@ -448,9 +446,9 @@ fn whoever_sweeps_at_once_gives_each_shard_back_once() {
     }
 }
 
-/// To ask whether a range holds anything costs as much as it holds on some engines.
+/// On some engines a check for emptiness costs as much as the range holds.
 #[test]
-fn nothing_but_shards_is_asked_for_while_there_are_many() {
+fn only_shards_are_read_while_many_are_left() {
     let handle = cancelled();
     let (mut core, mut store) = (Core::new(config(2), SMALL), handle.store().another_handle());
     let operation = DeleteRun { tenant: TENANT, run: RUN, op_id: op(4) };
@@ -470,8 +468,8 @@ fn nothing_but_shards_is_asked_for_while_there_are_many() {
                 shards_left = found;
             }
             Step::Wait(_) => flight.tell(Reply::Waited),
-            Step::Done(told) => {
-                assert!(told.unwrap().is_executed());
+            Step::Done(result) => {
+                assert!(result.unwrap().is_executed());
                 return;
             }
         }
@@ -480,7 +478,7 @@ fn nothing_but_shards_is_asked_for_while_there_are_many() {
 
 /// Every kind that a run has is one that `left` looks for.
 #[test]
-fn a_run_has_no_keys_that_these_tests_do_not_know() {
+fn left_covers_every_kind_of_key_of_a_run() {
     let handle = cancelled();
     let kinds: std::collections::BTreeSet<KeyKind> =
         handle.store().dump().iter().map(|(key, _)| Key::parse(key).unwrap().kind()).collect();

@@ -113,7 +113,7 @@ fn an_allotment_lowered_before_the_commit_refuses_the_split() {
     let mut commits = 0;
     let refused = loop {
         flight.tell_binding(None);
-        let told = match flight.step() {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Commit(txns) => {
                 commits += 1;
@@ -123,7 +123,7 @@ fn an_allotment_lowered_before_the_commit_refuses_the_split() {
             Step::Wait(_) => Reply::Waited,
             Step::Done(answer) => break answer,
         };
-        flight.tell(told);
+        flight.tell(reply);
     };
     assert_eq!(commits, 1, "the second decision refuses");
     let Err(SplitError::SplitInvalid(refusal)) = refused else { panic!("{refused:?}") };

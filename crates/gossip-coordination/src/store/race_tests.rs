@@ -1,9 +1,9 @@
-//! Workers and an administrator on handles of their own, interleaved at every step they take to
-//! the store, which loses replies and requests, delays requests until long after it said that it
-//! knows nothing of them, fails, and forgets whose process lives.
+//! Workers and an administrator on separate handles, interleaved at every step to the store, which
+//! loses replies and requests, delays requests long after it reported an unknown outcome, fails,
+//! and drops owner keys.
 //!
-//! Each handle remembers what it holds, so most decisions are made about what may be out of date.
-//! The oracle looks at every change of a shard as it happens: who made it, under which fence.
+//! Each handle caches its shards, so most decisions are made on possibly stale values. The oracle
+//! checks every change of a shard when it is committed: its author and its fence.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ const LEASE: u64 = 30;
 const SKEW: u64 = 5;
 /// Operations of each actor.
 const ROUNDS: u64 = 20;
-/// Interleavings that are played.
+/// Number of interleavings.
 const SEEDS: u64 = 1_000;
 
 /// Where the range of a shard begins; it is as long as `1 << RANGE_BITS`.
@@ -52,14 +52,14 @@ const fn start_of(shard: u64) -> u64 {
     (shard + 1) << RANGE_BITS
 }
 
-/// What the actors were told of one shard.
+/// The acknowledged history of one shard.
 #[derive(Default)]
 struct Ledger {
     /// Fences that were granted.
     fences: Vec<u64>,
     /// The furthest position that was acknowledged.
     reached: u64,
-    /// The furthest position of which nobody knows.
+    /// The furthest position with an unknown outcome.
     is_unresolved: u64,
     executed: u64,
 }
@@ -147,10 +147,10 @@ impl Worker<'_> {
         let cursor = CursorUpdate::try_from_parts(Some(&bytes), None).unwrap();
         let lease = &held.lease;
         let checkpoint = Checkpoint { tenant: TENANT, lease, cursor, op_id };
-        let told = shard_flight::fly(self.core, self.io, now, &checkpoint, |_| ()).await;
-        self.world.note(shard, |ledger| match &told {
-            Ok(told) => {
-                assert!(told.is_executed(), "an operation is new once");
+        let result = shard_flight::fly(self.core, self.io, now, &checkpoint, |_| ()).await;
+        self.world.note(shard, |ledger| match &result {
+            Ok(result) => {
+                assert!(result.is_executed(), "an operation is new once");
                 ledger.reached = ledger.reached.max(position);
                 ledger.executed += 1;
             }
@@ -160,11 +160,11 @@ impl Worker<'_> {
             }
             Err(_) => {}
         });
-        if again && told.is_ok() {
-            let told = shard_flight::fly(self.core, self.io, now, &checkpoint, |_| ()).await;
-            assert!(!told.is_ok_and(|told| told.is_executed()), "nothing happens twice");
+        if again && result.is_ok() {
+            let result = shard_flight::fly(self.core, self.io, now, &checkpoint, |_| ()).await;
+            assert!(!result.is_ok_and(|result| result.is_executed()), "nothing happens twice");
         }
-        if told.is_err_and(|error| !matches!(error, CheckpointError::BackendError(_))) {
+        if result.is_err_and(|error| !matches!(error, CheckpointError::BackendError(_))) {
             self.held.remove(&shard);
         }
     }
@@ -172,8 +172,8 @@ impl Worker<'_> {
     async fn renew(&mut self, shard: u64) {
         let (now, lease) = (self.world.now(), &self.held[&shard].lease);
         let renew = Renew { tenant: TENANT, lease };
-        let told = shard_flight::fly(self.core, self.io, now, &renew, |_| ()).await;
-        if told.is_err_and(is_final) {
+        let result = shard_flight::fly(self.core, self.io, now, &renew, |_| ()).await;
+        if result.is_err_and(is_final) {
             self.held.remove(&shard);
         }
     }
@@ -181,9 +181,9 @@ impl Worker<'_> {
     async fn renew_all(&mut self) {
         let (now, shards): (_, Vec<u64>) = (self.world.now(), self.held.keys().copied().collect());
         let leases: Vec<_> = self.held.values().map(|held| held.lease.clone()).collect();
-        let told = renewals::renew_many(self.core, self.io, now, TENANT, &leases).await;
-        for (shard, told) in shards.into_iter().zip(told) {
-            if told.is_err_and(is_final) {
+        let result = renewals::renew_many(self.core, self.io, now, TENANT, &leases).await;
+        for (shard, result) in shards.into_iter().zip(result) {
+            if result.is_err_and(is_final) {
                 self.held.remove(&shard);
             }
         }
@@ -266,13 +266,13 @@ fn administer(core: &mut Core, seed: u64, world: Arc<World>) -> Flight<'_, ()> {
     })
 }
 
-/// What the store says of a shard.
-struct RunClaimStats {
+/// The stored state of a shard.
+struct StoredShard {
     hot: Versioned,
     owner: Option<OwnerBinding>,
 }
 
-impl RunClaimStats {
+impl StoredShard {
     fn of(store: &mut MapStore, shard: ShardKey) -> Self {
         let keys = [Key::ShardHot { tenant: TENANT, shard }, Key::Owner { tenant: TENANT, shard }];
         let mut answers = store.read(keys.map(Read::Get).to_vec()).unwrap();
@@ -290,7 +290,7 @@ impl RunClaimStats {
     }
 }
 
-/// Commits, and holds every change of a shard to the rules.
+/// Commits, and checks every change of a shard.
 fn commit(
     store: &mut MapStore,
     actor: u64,
@@ -302,9 +302,9 @@ fn commit(
         return store.commit(vec![txn]).remove(0);
     };
     let shard = *shard;
-    let before = RunClaimStats::of(store, shard);
+    let before = StoredShard::of(store, shard);
     let outcome = store.commit(vec![txn]).remove(0);
-    let after = RunClaimStats::of(store, shard);
+    let after = StoredShard::of(store, shard);
     if before.hot.revision != after.hot.revision {
         check(actor, clock, (&before, &before.part(shard)), (&after, &after.part(shard)));
         check_owner_key(&after, &after.part(shard), store.binding().is_some());
@@ -312,36 +312,40 @@ fn commit(
     outcome
 }
 
-type ScanPlan<'s> = (&'s RunClaimStats, &'s HotPart<'s>);
+type State<'s> = (&'s StoredShard, &'s HotPart<'s>);
 
-/// `actor` obeys the fence, and takes nothing from a live owner.
-fn check(actor: u64, clock: u64, (before_key, before): ScanPlan<'_>, (_, after): ScanPlan<'_>) {
+/// Checks that `actor` respects the fence and never replaces a live lease.
+fn check(actor: u64, clock: u64, (before_key, before): State<'_>, (_, after): State<'_>) {
     let owner = |part: &HotPart<'_>| part.lease.map(|holder| holder.owner().as_raw());
-    assert!(after.cursor.last_key() >= before.cursor.last_key(), "progress never falls");
+    assert!(after.cursor.last_key() >= before.cursor.last_key(), "a cursor never moves backwards");
     if after.fence == before.fence {
         if actor == ADMIN {
-            assert_eq!((after.lease, after.cursor), (before.lease, before.cursor), "only asked");
+            assert_eq!(
+                (after.lease, after.cursor),
+                (before.lease, before.cursor),
+                "a request changes neither lease nor cursor"
+            );
         } else {
-            assert_eq!(owner(before), Some(actor), "only the holder writes under a fence");
+            assert_eq!(owner(before), Some(actor), "only the lease holder writes under a fence");
         }
         return;
     }
-    assert_eq!(after.fence, before.fence.increment(), "a fence rises by one");
+    assert_eq!(after.fence, before.fence.increment(), "a fence increases by one");
     if actor == ADMIN {
-        assert_eq!(after.lease, None, "who revokes holds nothing");
+        assert_eq!(after.lease, None, "a revocation grants no lease");
         return;
     }
-    assert_eq!(owner(after), Some(actor), "who raises the fence holds it");
+    assert_eq!(owner(after), Some(actor), "a grant makes the actor the lease holder");
     if let Some(holder) = before.lease {
         let alive = before_key.owner.is_some() && holder.owner().as_raw() != actor;
         let skew = if alive { SKEW } else { 0 };
-        assert!(clock >= holder.deadline().as_raw() + skew, "a live lease was stolen");
+        assert!(clock >= holder.deadline().as_raw() + skew, "a live lease was replaced");
     }
 }
 
-/// An owner key stands for the lease that is there, or not at all.
-fn check_owner_key(sight: &RunClaimStats, part: &HotPart<'_>, binds: bool) {
-    let Some(OwnerBinding { owner, fence, token }) = sight.owner else { return };
+/// Checks that an owner key, if it exists, belongs to the current lease.
+fn check_owner_key(stored: &StoredShard, part: &HotPart<'_>, binds: bool) {
+    let Some(OwnerBinding { owner, fence, token }) = stored.owner else { return };
     assert!(binds, "a store that binds nothing has no owner keys");
     let holder = part.lease.expect("an owner key ends with its lease");
     let found = (holder.owner(), part.fence, holder.token());
@@ -365,7 +369,7 @@ fn set_up(store: &MapStore) -> StoreCoordinator<MapStore> {
     admin
 }
 
-/// What happened in one or more interleavings.
+/// Counts over the interleavings.
 #[derive(Debug, Default)]
 struct Tally {
     grants: usize,
@@ -379,7 +383,7 @@ struct Tally {
     late: u64,
 }
 
-/// A request on its way, whose sender was told that nobody knows.
+/// A delayed request, whose sender received an unknown outcome.
 struct Late {
     actor: u64,
     store: MapStore,
@@ -400,7 +404,7 @@ struct Actor<'f> {
     flight: Flight<'f, ()>,
     asked: Step<()>,
     has_read: bool,
-    /// What is on its way.
+    /// The pending request.
     late: Vec<Late>,
 }
 
@@ -417,9 +421,9 @@ impl<'f> Actor<'f> {
         self.asked = self.flight.step();
     }
 
-    /// Answers what was asked; `false` if the actor is done.
-    fn go_on(&mut self, world: &World, rng: &mut Rng, tally: &mut Tally) -> bool {
-        let told = match std::mem::replace(&mut self.asked, Step::Done(())) {
+    /// Answers the request; returns `false` if the actor is done.
+    fn advance(&mut self, world: &World, rng: &mut Rng, tally: &mut Tally) -> bool {
+        let reply = match std::mem::replace(&mut self.asked, Step::Done(())) {
             Step::Read(reads) => {
                 self.has_read = true;
                 Reply::Read(self.store.read(reads))
@@ -448,7 +452,7 @@ impl<'f> Actor<'f> {
             }
             Step::Done(()) => return false,
         };
-        self.flight.tell(told);
+        self.flight.tell(reply);
         self.step();
         true
     }
@@ -464,8 +468,8 @@ fn fault(rng: &mut Rng) -> Fault {
     }
 }
 
-/// Plays one interleaving.
-fn play(seed: u64, tally: &mut Tally) {
+/// Runs one interleaving.
+fn run_interleaving(seed: u64, tally: &mut Tally) {
     let plain = MapStore::new();
     let store = if seed.is_multiple_of(2) { plain } else { plain.with_bindings() };
     let mut reader = set_up(&store);
@@ -493,7 +497,7 @@ fn play(seed: u64, tally: &mut Tally) {
             _ => {}
         }
         tally.vanished += u64::from(vanishes < 2);
-        let goes_on = actor.go_on(&world, &mut rng, tally);
+        let goes_on = actor.advance(&world, &mut rng, tally);
         late.append(&mut actor.late);
         if !goes_on {
             actors.swap_remove(chosen);
@@ -507,7 +511,7 @@ fn play(seed: u64, tally: &mut Tally) {
     settle(seed, &mut reader, &world, tally);
 }
 
-/// What the actors were told is what is stored.
+/// Checks that the acknowledged history is stored.
 fn settle(seed: u64, reader: &mut StoreCoordinator<MapStore>, world: &World, tally: &mut Tally) {
     let mut rows = Vec::new();
     let now = LogicalTime::from_raw(1 << 40);
@@ -517,8 +521,11 @@ fn settle(seed: u64, reader: &mut StoreCoordinator<MapStore>, world: &World, tal
         let stored = row.last_key.as_ref().map(|key| (**key).try_into().unwrap());
         let stored = stored.map_or(0, u64::from_be_bytes);
         let Ledger { fences, reached, is_unresolved, executed } = ledger;
-        assert!(stored >= *reached, "seed {seed}: what was acknowledged is stored");
-        assert!(stored == *reached || stored <= *is_unresolved, "seed {seed}: nothing is invented");
+        assert!(stored >= *reached, "seed {seed}: acknowledged progress is stored");
+        assert!(
+            stored == *reached || stored <= *is_unresolved,
+            "seed {seed}: no unknown progress is stored"
+        );
         let mut distinct = fences.clone();
         distinct.sort_unstable();
         distinct.dedup();
@@ -532,7 +539,7 @@ fn settle(seed: u64, reader: &mut StoreCoordinator<MapStore>, world: &World, tal
 #[test]
 fn racing_handles_never_write_under_a_stale_fence() {
     let mut tally = Tally::default();
-    (1..=SEEDS).for_each(|seed| play(seed, &mut tally));
+    (1..=SEEDS).for_each(|seed| run_interleaving(seed, &mut tally));
     println!("{tally:?}");
     let Tally { grants, executed, conflicts, unread, vanished, late } = tally;
     assert!(grants > 5_000 && executed > 8_000 && conflicts > 2_000, "{tally:?}");

@@ -81,7 +81,7 @@ fn the_largest_registration_fits_small_transactions() {
 /// Between the pages of its roots the run is paused, then deleted.
 struct Meddled {
     map: MapStore,
-    /// Reads until somebody else does something.
+    /// Number of reads before the concurrent change.
     reads_left: u64,
     deleted: bool,
 }

@@ -1,4 +1,4 @@
-//! Many leases are renewed in few round trips, and each is answered for itself.
+//! Many leases are renewed in few round trips, each with its own result.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -61,15 +61,15 @@ fn renew(handle: &mut Handle, leases: &[Lease]) -> (Vec<Option<u64>>, [u64; 2]) 
     }))];
     handle.renew_many(at(50), TENANT, leases, &mut results);
     let after = count(handle);
-    let deadline = |told: &Result<RenewResult, RenewError>| {
-        told.as_ref().ok().map(|renewed| renewed.new_deadline.as_raw())
+    let deadline = |result: &Result<RenewResult, RenewError>| {
+        result.as_ref().ok().map(|renewed| renewed.new_deadline.as_raw())
     };
     let deadlines = results.iter().map(deadline).collect();
     (deadlines, [after[0] - before[0], after[1] - before[1]])
 }
 
 #[test]
-fn a_thousand_remembered_leases_are_one_commit_and_no_read_of_a_shard() {
+fn thousand_cached_leases_are_one_commit_without_shard_reads() {
     let (mut handle, leases) = set_up(MapStore::new(), 1_000);
     let (deadlines, cost) = renew(&mut handle, &leases);
     assert_eq!(deadlines, vec![Some(150); 1_000]);
@@ -96,11 +96,11 @@ fn leases_of_another_handle_are_loaded_as_many_as_the_store_answers() {
     assert_eq!(deadlines, vec![Some(150); leases.len()]);
     assert_eq!(cost, [3 + HINT_READS, 1]);
     let (_, cost) = renew(&mut other, &leases);
-    assert_eq!(cost, [HINT_READS, 1], "and remembered");
+    assert_eq!(cost, [HINT_READS, 1], "and cached");
 }
 
 #[test]
-fn each_lease_is_answered_for_itself_in_its_place() {
+fn each_lease_has_its_own_result_in_order() {
     let (mut handle, leases) = set_up(MapStore::new(), 5);
     let store = handle.store().another_handle();
     let mut admin = StoreCoordinator::new(store, StoreConfig::new(2 << 32));
@@ -114,25 +114,26 @@ fn each_lease_is_answered_for_itself_in_its_place() {
         [true, false, true, true, true]
     );
     assert!(matches!(results[1], Err(RenewError::StaleFence { .. })), "{:?}", results[1]);
-    let asked =
-        |told: &Result<RenewResult, _>| told.as_ref().is_ok_and(|told| told.request.is_some());
+    let asked = |result: &Result<RenewResult, _>| {
+        result.as_ref().is_ok_and(|result| result.request.is_some())
+    };
     assert_eq!(results.iter().map(asked).collect::<Vec<_>>(), [false, false, false, true, false]);
 }
 
 #[test]
-fn those_that_lost_a_race_or_a_reply_go_again_together() {
+fn renewals_with_conflicts_or_lost_replies_are_retried_together() {
     let (mut handle, leases) = set_up(MapStore::new(), 4);
     for fault in [Fault::Conflict, Fault::LoseReply, Fault::LoseRequest, Fault::None] {
         handle.store_mut().inject(fault);
     }
     let (deadlines, cost) = renew(&mut handle, &leases);
     assert_eq!(deadlines, vec![Some(150); 4]);
-    // Both that are in unresolved are loaded at once.
+    // Both unresolved renewals are loaded in one read.
     assert_eq!(cost, [1 + HINT_READS, 2]);
 }
 
 #[test]
-fn a_failure_of_one_is_not_the_failure_of_another() {
+fn failure_of_one_renewal_does_not_fail_another() {
     let (mut handle, leases) = set_up(MapStore::new(), 3);
     handle.store_mut().inject(Fault::None);
     handle.store_mut().inject(Fault::Fail);

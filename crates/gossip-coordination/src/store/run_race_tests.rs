@@ -1,8 +1,8 @@
-//! Registrars, an administrator and a collector of one run, interleaved at every step they take to
-//! the store, which loses replies and requests, fails, and delays requests until long after it said
-//! that it knows nothing of them.
+//! Registrars, an administrator and a collector of one run, interleaved at every step to the store,
+//! which loses replies and requests, fails, and delays requests long after it reported an unknown
+//! outcome.
 //!
-//! The oracle counts: after every step, the counters are what is stored and what is reserved.
+//! The oracle checks the count after every step: stored plus reserved shards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,11 +27,11 @@ const RUN: RunId = RunId::from_raw(2);
 const SHARDS: u32 = 12;
 /// So small that a chunk holds five shards.
 const SMALL: StoreLimits = StoreLimits { txn_ops: 20, txn_bytes: 1 << 20, page: 4 };
-/// So short that a collector meets registrations that still go on.
+/// So short that a collector meets incomplete registrations.
 const STALE_AFTER: u64 = 4;
 /// How often an actor tries again when the store failed it.
 const ROUNDS: usize = 3;
-/// Interleavings that are played.
+/// Number of interleavings.
 const SEEDS: u64 = 2_000;
 
 type Clock = Arc<AtomicU64>;
@@ -64,7 +64,7 @@ fn register(core: &mut Core, clock: Clock, op: u64) -> Flight<'_, bool> {
             let asked = RegisterShards { tenant: TENANT, run: RUN, shards, op_id };
             match run_flight::fly(core, &io, now(&clock), &asked, false).await {
                 Err(RegisterShardsError::BackendError(error)) => assert!(error.is_retryable()),
-                told => return told.is_ok(),
+                result => return result.is_ok(),
             }
         }
         false
@@ -120,17 +120,17 @@ fn check_counts(store: &mut MapStore, seed: u64) {
     assert_eq!(count, stored + reserved, "seed {seed}: counts are exact at every moment");
 }
 
-/// Somebody on the way.
+/// An actor with its flight.
 struct Actor<'f> {
     store: MapStore,
     flight: Flight<'f, bool>,
-    told: Option<bool>,
+    result: Option<bool>,
 }
 
 impl Actor<'_> {
-    /// Takes a step. Requests that come late are added to `late`.
-    fn go_on(&mut self, rng: &mut Rng, late: &mut Vec<(MapStore, Txn)>) {
-        let told = match self.flight.step() {
+    /// Performs a step. Delayed requests are added to `late`.
+    fn advance(&mut self, rng: &mut Rng, late: &mut Vec<(MapStore, Txn)>) {
+        let reply = match self.flight.step() {
             Step::Read(reads) => Reply::Read(self.store.read(reads)),
             Step::Wait(_) => Reply::Waited,
             Step::Commit(mut txns) => {
@@ -150,12 +150,12 @@ impl Actor<'_> {
                     Reply::Committed(self.store.commit(txns))
                 }
             }
-            Step::Done(told) => {
-                self.told = Some(told);
+            Step::Done(result) => {
+                self.result = Some(result);
                 return;
             }
         };
-        self.flight.tell(told);
+        self.flight.tell(reply);
     }
 }
 
@@ -168,7 +168,7 @@ struct Tally {
     late: u64,
 }
 
-fn play(seed: u64, tally: &mut Tally) {
+fn run_interleaving(seed: u64, tally: &mut Tally) {
     let store = MapStore::with_limits(SMALL);
     let mut admin = StoreCoordinator::new(store.another_handle(), StoreConfig::new(1));
     let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
@@ -183,14 +183,14 @@ fn play(seed: u64, tally: &mut Tally) {
         1 => flights.push(collect(collector, clock.clone())),
         _ => {}
     }
-    let actor = |flight| Actor { store: store.another_handle(), flight, told: None };
+    let actor = |flight| Actor { store: store.another_handle(), flight, result: None };
     let mut actors: Vec<_> = flights.into_iter().map(actor).collect();
     let (mut late, mut reader) = (Vec::new(), store.another_handle());
-    while actors.iter().any(|actor| actor.told.is_none()) {
+    while actors.iter().any(|actor| actor.result.is_none()) {
         clock.fetch_add(rng.below(3), Ordering::Relaxed);
         let chosen = rng.index(actors.len());
-        if actors[chosen].told.is_none() {
-            actors[chosen].go_on(&mut rng, &mut late);
+        if actors[chosen].result.is_none() {
+            actors[chosen].advance(&mut rng, &mut late);
         }
         if !late.is_empty() && rng.below(8) == 0 {
             let first = rng.index(late.len());
@@ -200,8 +200,8 @@ fn play(seed: u64, tally: &mut Tally) {
     }
     late.into_iter().for_each(|late| arrive(late, tally));
     check_counts(&mut reader, seed);
-    tally.registered += u64::from(actors[0].told == Some(true) || actors[1].told == Some(true));
-    let last = actors.get(2).and_then(|actor| actor.told) == Some(true);
+    tally.registered += u64::from(actors[0].result == Some(true) || actors[1].result == Some(true));
+    let last = actors.get(2).and_then(|actor| actor.result) == Some(true);
     let which = if seed.is_multiple_of(3) { &mut tally.ended } else { &mut tally.collected };
     *which += u64::from(last);
     settle(seed, &mut admin);
@@ -212,7 +212,7 @@ fn arrive((mut store, txn): (MapStore, Txn), tally: &mut Tally) {
     tally.late += u64::from(matches!(outcome, Ok(CommitOutcome::Applied { .. })));
 }
 
-/// Whatever became of the run, it can be deleted, and nothing is left then.
+/// Checks that the run can be deleted in any state, and that nothing is left then.
 fn settle(seed: u64, admin: &mut StoreCoordinator<MapStore>) {
     let later = LogicalTime::from_raw(1 << 40);
     let _ = admin.cancel_run(later, TENANT, RUN, OpId::from_raw(20));
@@ -225,9 +225,9 @@ fn settle(seed: u64, admin: &mut StoreCoordinator<MapStore>) {
 }
 
 #[test]
-fn counts_are_exact_whoever_races_and_whatever_comes_late() {
+fn counts_are_exact_under_races_and_delayed_requests() {
     let mut tally = Tally::default();
-    (1..=SEEDS).for_each(|seed| play(seed, &mut tally));
+    (1..=SEEDS).for_each(|seed| run_interleaving(seed, &mut tally));
     println!("{tally:?}");
     let Tally { registered, ended, collected, late } = tally;
     assert!(registered > 800 && ended > 200 && collected > 100 && late > 500, "{tally:?}");

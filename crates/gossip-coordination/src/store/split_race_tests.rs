@@ -1,4 +1,4 @@
-//! Between the look of a split at the store and its commit, somebody else was there.
+//! Concurrent changes between the load of a split and its commit.
 
 use std::sync::Arc;
 
@@ -48,14 +48,14 @@ fn set_up() -> (StoreCoordinator<MapStore>, Lease) {
     (coordinator, lease)
 }
 
-/// The writes of another split that made a shard with the id that `txn` wants for its first
-/// newborn: what two inputs of one hash would do.
-fn takes_newborn(txn: &Txn) -> Txn {
-    let newborn = txn.writes().iter().find_map(|write| match write.key() {
+/// Returns the writes of another split that creates a shard with the id of `txn`'s first new shard,
+/// as a hash collision would.
+fn takes_new_id(txn: &Txn) -> Txn {
+    let new = txn.writes().iter().find_map(|write| match write.key() {
         Key::ShardHot { shard, .. } if *shard != KEY => Some(shard.shard()),
         _ => None,
     });
-    let shard = newborn.expect("a split makes shards");
+    let shard = new.expect("a split creates shards");
     let lineage = Lineage { parent: ShardId::from_raw(1), split_hash: 77 };
     let birth = NewShard {
         shard,
@@ -75,7 +75,7 @@ fn core() -> Core {
     Core::new(StoreConfig::new(2 << 32), StoreLimits::GENEROUS)
 }
 
-/// Flies to the end. Before the first commit, that which `meanwhile` makes of it is committed.
+/// Drives the flight. The transaction made by `meanwhile` is committed before the first commit.
 fn fly<A>(
     store: &mut MapStore,
     mut flight: Flight<'_, A>,
@@ -83,7 +83,7 @@ fn fly<A>(
 ) -> A {
     let mut meanwhile = Some(meanwhile);
     loop {
-        let told = match flight.step() {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
@@ -95,50 +95,50 @@ fn fly<A>(
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(told);
+        flight.tell(reply);
     }
 }
 
 fn assert_collision<T: std::fmt::Debug>(
     coordinator: &mut StoreCoordinator<MapStore>,
-    told: Result<T, SplitError>,
+    result: Result<T, SplitError>,
 ) {
     let collided = |error: &SplitError| {
         matches!(error, SplitError::SplitInvalid(SplitValidationError::DerivedIdCollision { .. }))
     };
-    assert!(told.as_ref().is_err_and(collided), "{told:?}");
+    assert!(result.as_ref().is_err_and(collided), "{result:?}");
     let mut rows = Vec::new();
     coordinator.list_shards_into(at(9), TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
     let parent = rows.iter().find(|row| row.shard == KEY.shard()).unwrap();
-    assert_eq!((parent.status, &*parent.end), (ShardStatus::Active, &b"z"[..]), "as it was");
-    assert_eq!(rows.len(), 2, "nothing but the one that took the id was made");
+    assert_eq!((parent.status, &*parent.end), (ShardStatus::Active, &b"z"[..]), "unchanged");
+    assert_eq!(rows.len(), 2, "only the colliding shard was created");
 }
 
 #[test]
-fn a_residual_whose_id_was_taken_meanwhile_is_a_collision() {
+fn concurrently_taken_residual_id_is_a_collision() {
     let ((mut coordinator, lease), mut core) = (set_up(), core());
     let [left, right] = halves();
     let plan = SplitResidualPlan::try_new(left, right).unwrap();
     let split = SplitResidual { tenant: TENANT, lease: &lease, plan: &plan, op_id: op(5) };
     let mut store = coordinator.store().another_handle();
-    let told = fly(&mut store, core.on_shard(at(3), split), takes_newborn);
-    assert_collision(&mut coordinator, told);
-    assert_eq!(store.waited(), 0, "it is no race for the shard");
+    let result = fly(&mut store, core.on_shard(at(3), split), takes_new_id);
+    assert_collision(&mut coordinator, result);
+    assert_eq!(store.waited(), 0, "the shard itself was not contended");
 }
 
 #[test]
-fn a_child_whose_id_was_taken_meanwhile_is_a_collision() {
+fn concurrently_taken_child_id_is_a_collision() {
     let ((mut coordinator, lease), mut core) = (set_up(), core());
     let children = halves().map(|spec| SplitChild::new(spec, CursorUpdate::initial()));
     let plan = SplitReplacePlan::try_new(children).unwrap();
     let (lease, plan) = (&lease, &plan);
     let split = SplitReplace { tenant: TENANT, lease, plan, children_max: 2, op_id: op(5) };
     let mut store = coordinator.store().another_handle();
-    let told = fly(&mut store, core.on_shard(at(3), split), takes_newborn);
-    assert_collision(&mut coordinator, told);
+    let result = fly(&mut store, core.on_shard(at(3), split), takes_new_id);
+    assert_collision(&mut coordinator, result);
 }
 
-/// Flies to the end. Once the shard was read, and before anything else is, `meanwhile` happens.
+/// Drives the flight. `meanwhile` runs after the load of the shard and before the next request.
 fn fly_after_load<A>(
     store: &mut MapStore,
     mut flight: Flight<'_, A>,
@@ -146,66 +146,66 @@ fn fly_after_load<A>(
 ) -> A {
     let mut meanwhile = Some(meanwhile);
     loop {
-        let told = match flight.step() {
+        let reply = match flight.step() {
             Step::Read(reads) => {
-                let told = Reply::Read(store.read(reads));
+                let reply = Reply::Read(store.read(reads));
                 meanwhile.take().into_iter().for_each(|meanwhile| meanwhile());
-                told
+                reply
             }
             Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Done(answer) => return answer,
         };
-        flight.tell(told);
+        flight.tell(reply);
     }
 }
 
-/// The commit of an earlier try, which was given up, comes between the look at the shard and the
-/// look for taken ids. What was taken is its own.
+/// The commit of an earlier, abandoned try is applied between the load of the shard and the load of
+/// the siblings. The taken id is its own.
 #[test]
-fn a_residual_split_whose_earlier_try_comes_late_is_a_replay() {
+fn residual_split_with_a_delayed_earlier_try_is_a_replay() {
     let ((mut coordinator, lease), mut core) = (set_up(), core());
     let [left, right] = halves();
     let plan = SplitResidualPlan::try_new(left, right).unwrap();
     let split = SplitResidual { tenant: TENANT, lease: &lease, plan: &plan, op_id: op(5) };
     let mut store = coordinator.store().another_handle();
-    let told = fly_after_load(&mut store, core.on_shard(at(3), split), || {
+    let result = fly_after_load(&mut store, core.on_shard(at(3), split), || {
         coordinator.split_residual(at(3), TENANT, &lease, &plan, op(5)).unwrap();
     });
-    assert!(told.as_ref().is_ok_and(IdempotentOutcome::is_replay), "{told:?}");
+    assert!(result.as_ref().is_ok_and(IdempotentOutcome::is_replay), "{result:?}");
 }
 
 #[test]
-fn a_split_whose_earlier_try_comes_late_is_a_replay() {
+fn split_with_a_delayed_earlier_try_is_a_replay() {
     let ((mut coordinator, lease), mut core) = (set_up(), core());
     let children = halves().map(|spec| SplitChild::new(spec, CursorUpdate::initial()));
     let plan = SplitReplacePlan::try_new(children).unwrap();
     let split =
         SplitReplace { tenant: TENANT, lease: &lease, plan: &plan, children_max: 2, op_id: op(5) };
     let mut store = coordinator.store().another_handle();
-    let told = fly_after_load(&mut store, core.on_shard(at(3), split), || {
+    let result = fly_after_load(&mut store, core.on_shard(at(3), split), || {
         coordinator.split_replace(at(3), TENANT, &lease, &plan, op(5)).unwrap();
     });
-    assert!(told.as_ref().is_ok_and(IdempotentOutcome::is_replay), "{told:?}");
+    assert!(result.as_ref().is_ok_and(IdempotentOutcome::is_replay), "{result:?}");
 }
 
 #[test]
-fn a_counter_that_moved_meanwhile_costs_one_more_commit() {
+fn concurrent_count_change_costs_one_more_commit() {
     let ((coordinator, lease), mut core) = (set_up(), core());
     let [left, right] = halves();
     let plan = SplitResidualPlan::try_new(left, right).unwrap();
     let split = SplitResidual { tenant: TENANT, lease: &lease, plan: &plan, op_id: op(5) };
     let mut store = coordinator.store().another_handle();
-    let told = fly(&mut store, core.on_shard(at(3), split), |_| {
+    let result = fly(&mut store, core.on_shard(at(3), split), |_| {
         let mut bytes = Vec::new();
         super::encode_tenant_count(TENANT, 7, &mut bytes);
         let mut txn = Txn::new();
         txn.put(Key::TenantCounter { tenant: TENANT }, bytes);
         txn
     });
-    assert!(told.unwrap().is_executed());
-    // The shard, and what is there of the newborn; after the conflict neither again. One of the
-    // commits is that of the other.
+    assert!(result.unwrap().is_executed());
+    // Reads of the shard and of the new id, neither repeated after the conflict. One of the commits
+    // is the concurrent one.
     assert_eq!((store.read_count(), store.commit_count()), (2, 3));
     let mut answers =
         store.read(vec![super::Read::Get(Key::TenantCounter { tenant: TENANT })]).unwrap();
@@ -239,8 +239,8 @@ fn leases_of(store: &MapStore, count: u8) -> Vec<Lease> {
     (0..count).map(&mut lease).collect()
 }
 
-/// Flies all at the same pace, with the commits of one moment in one batch. Answers how many round
-/// trips it took until the last had landed, and how many transactions.
+/// Drives all flights in lockstep, with the commits of one step in one batch. Returns the round
+/// trips until the last commit, and the number of transactions.
 fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u64) {
     let mut flying = flights;
     let (mut trips, mut txn_count) = (0, 0);
@@ -256,7 +256,7 @@ fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u
                     batch.extend(txns);
                     waiting.push(flight);
                 }
-                Step::Wait(_) => panic!("a conflict on a counter burns no try"),
+                Step::Wait(_) => panic!("a conflict on the count uses no try"),
                 Step::Done(_) => {}
             }
         }
@@ -271,11 +271,10 @@ fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u
     (trips, txn_count)
 }
 
-/// All splits of a tenant count in the same two keys. Of those that commit together one goes
-/// through, and each of the others reads the taken ids and commits again. `docs/limitations.md`
-/// states the cost.
+/// All splits of a tenant write the same count. Of those that commit together one is applied, and
+/// each of the others reads the siblings and commits again. `docs/limitations.md` states the cost.
 #[test]
-fn of_splits_that_commit_together_one_goes_through_at_a_time() {
+fn concurrent_splits_of_a_tenant_commit_one_at_a_time() {
     for count in [1, 2, 8] {
         let mut store = MapStore::new();
         let leases = leases_of(&store, count);

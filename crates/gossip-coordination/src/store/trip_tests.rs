@@ -143,7 +143,7 @@ fn call_grants(counted: &mut Counted) {
     assert!(renewed.iter().all(Result::is_ok));
 }
 
-/// Leases of shards that nobody claimed, long after all others ran out.
+/// Leases of unclaimed shards, long after all others expired.
 fn call_holder(counted: &mut Counted) {
     let [a, b, c, d] = [10, 11, 12, 13].map(|id| acquire(&mut counted.handle, 200, id, WORKER));
     let start = |lease: &Lease| roots(20)[lease.shard().as_raw() as usize].0;

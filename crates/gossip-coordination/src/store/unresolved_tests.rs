@@ -1,4 +1,4 @@
-//! A reply is lost, and before the flight looks again somebody else has been there.
+//! Lost replies with a concurrent change before the flight reads again.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
@@ -48,8 +48,8 @@ fn acquire(core: &mut Core) -> Flight<'_, Result<IdempotentOutcome<Grant>, Acqui
     core.on_shard(at(10), Acquire { tenant: TENANT, key: KEY, worker: WORKER, token })
 }
 
-/// Flies on. The reply to every commit is lost once it happened, or once it got lost itself, and
-/// then `meanwhile` happens.
+/// Drives the flight. The reply to every commit is lost, after it was applied or before, and then
+/// `meanwhile` runs.
 fn fly<A>(
     admin: &mut StoreCoordinator<MapStore>,
     mut flight: Flight<'_, A>,
@@ -59,7 +59,7 @@ fn fly<A>(
     let mut store = admin.store().another_handle();
     let mut lost = false;
     loop {
-        let told = match flight.step() {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) if lost => Reply::Committed(store.commit(txns)),
@@ -74,21 +74,21 @@ fn fly<A>(
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(told);
+        flight.tell(reply);
     }
 }
 
-/// Flies on, and nothing goes wrong.
-fn fly_plainly<A>(admin: &mut StoreCoordinator<MapStore>, mut flight: Flight<'_, A>) -> A {
+/// Drives the flight without faults.
+fn fly_without_faults<A>(admin: &mut StoreCoordinator<MapStore>, mut flight: Flight<'_, A>) -> A {
     let mut store = admin.store().another_handle();
     loop {
-        let told = match flight.step() {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Done(answer) => return answer,
         };
-        flight.tell(told);
+        flight.tell(reply);
     }
 }
 
@@ -99,7 +99,7 @@ fn row(admin: &mut StoreCoordinator<MapStore>) -> ShardSummary {
 }
 
 #[test]
-fn a_grant_is_known_again_by_its_token() {
+fn lost_grant_is_recognized_by_its_token() {
     let (mut admin, mut core) = (administrator(), core());
     let granted = fly(&mut admin, acquire(&mut core), true, |admin| {
         let until = at(50);
@@ -107,13 +107,13 @@ fn a_grant_is_known_again_by_its_token() {
     });
     let lease = granted.unwrap().into_inner().lease;
     assert_eq!(row(&mut admin).acquire_count, 1, "one grant");
-    admin.renew(at(12), TENANT, &lease).expect("the grant is good");
+    admin.renew(at(12), TENANT, &lease).expect("the grant is valid");
 }
 
-/// Found by the campaign: the first try happened and somebody changed the record behind it; the
-/// second one was lost, and what it had looked at is still there.
+/// Found by the campaign: the first try was applied and the record changed after it; the second try
+/// was lost, and the record it was decided on is still stored.
 #[test]
-fn a_renewal_is_not_denied_by_its_second_try() {
+fn second_try_does_not_deny_an_applied_renewal() {
     let (mut admin, mut core) = (administrator(), core());
     let mut scratch = AcquireScratch::new();
     let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
@@ -121,7 +121,7 @@ fn a_renewal_is_not_denied_by_its_second_try() {
     let mut store = admin.store().another_handle();
     let mut flight = core.on_shard(at(20), Renew { tenant: TENANT, lease: &lease });
     let mut commits = 0;
-    let told = loop {
+    let result = loop {
         let answer = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Wait(_) => Reply::Waited,
@@ -138,33 +138,33 @@ fn a_renewal_is_not_denied_by_its_second_try() {
                 }
                 Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
-            Step::Done(told) => break told,
+            Step::Done(result) => break result,
         };
         flight.tell(answer);
     };
-    let Err(RenewError::BackendError(InfraError::Transient { message, .. })) = told else {
-        panic!("{told:?}");
+    let Err(RenewError::BackendError(InfraError::Transient { message, .. })) = result else {
+        panic!("{result:?}");
     };
     assert!(commits == 2 && message.ends_with("it may have happened"), "{message}");
 }
 
-/// Found by the campaign: a store that shows an old version made the second try of a grant count
-/// its fence from there, and then the first one came late. The second look shows less than the
-/// first one did, so the flight looks again, and finds what it stored.
+/// Found by the campaign: a stale read made the second try of a grant compute its fence from an old
+/// version, and then the first try was applied late. The second read is older than the first, so
+/// the flight reads again and finds the stored grant.
 #[test]
-fn a_grant_is_never_told_with_the_fence_of_another_try() {
+fn grant_has_the_fence_of_the_applied_try() {
     let (mut admin, mut core) = (administrator(), core());
     let mut store = admin.store().another_handle();
     let hot = vec![Read::Get(Key::ShardHot { tenant: TENANT, shard: KEY })];
     let old = store.read(hot).unwrap().remove(0);
-    // Granted and given back once, so that the old version has another fence.
+    // Granted and released once, so that the old version has another fence.
     let mut scratch = AcquireScratch::new();
     let first = admin.acquire_and_restore_into(at(2), TENANT, KEY, WORKER, &mut scratch);
     let lease = first.unwrap().lease;
     admin.release(at(3), TENANT, &lease, ReleaseMode::Clean, op(4)).unwrap();
     let mut flight = acquire(&mut core);
     let (mut reads, mut commits) = (0, 0);
-    let told = loop {
+    let result = loop {
         let answer = match flight.step() {
             Step::Read(asked) => {
                 reads += 1;
@@ -183,20 +183,20 @@ fn a_grant_is_never_told_with_the_fence_of_another_try() {
                 }
                 Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
-            Step::Done(told) => break told,
+            Step::Done(result) => break result,
         };
         flight.tell(answer);
     };
     let stored = row(&mut admin).fence_epoch;
-    assert_eq!((commits, reads), (1, 3), "the old version was not believed");
-    assert_eq!(told.unwrap().into_inner().lease.fence(), stored);
-    assert_eq!(stored.as_raw(), lease.fence().as_raw() + 1, "the first try stands");
+    assert_eq!((commits, reads), (1, 3), "the old version was rejected");
+    assert_eq!(result.unwrap().into_inner().lease.fence(), stored);
+    assert_eq!(stored.as_raw(), lease.fence().as_raw() + 1, "the first try was applied");
 }
 
-/// The store showed what it lost afterwards, and the second try counted its fence from there. Then
-/// the first one came: no revision shows it, and the token is that of both.
+/// The second try computed its fence from a version that the store lost afterwards. Then the first
+/// try was applied: no revision shows it, and both tries have the same token.
 #[test]
-fn a_grant_is_known_again_by_its_fence_as_well() {
+fn lost_grant_is_recognized_by_its_fence_too() {
     let hot = || vec![Read::Get(Key::ShardHot { tenant: TENANT, shard: KEY })];
     let (mut other, mut scratch) = (administrator(), AcquireScratch::new());
     let granted = other.acquire_and_restore_into(at(2), TENANT, KEY, WORKER, &mut scratch);
@@ -209,7 +209,7 @@ fn a_grant_is_known_again_by_its_fence_as_well() {
     let mut store = admin.store().another_handle();
     let (mut reads, mut sent) = (0, Vec::new());
     let mut flight = acquire(&mut core);
-    let told = loop {
+    let result = loop {
         let answer = match flight.step() {
             Step::Read(asked) => {
                 reads += 1;
@@ -224,7 +224,7 @@ fn a_grant_is_known_again_by_its_fence_as_well() {
             Step::Commit(txns) => {
                 sent.push(txns);
                 if sent.len() == 2 {
-                    // Somebody else's commit took the revision that was lost.
+                    // Another handle's commit took the lost revision.
                     let elsewhere = ShardKey::new(RunId::from_raw(99), KEY.shard());
                     overwrite(&mut admin, Key::Owner { tenant: TENANT, shard: elsewhere }, vec![]);
                     let outcome = store.commit(sent[0].clone()).remove(0);
@@ -232,43 +232,43 @@ fn a_grant_is_known_again_by_its_fence_as_well() {
                 }
                 Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
-            Step::Done(told) => break told,
+            Step::Done(result) => break result,
         };
         flight.tell(answer);
     };
-    assert_eq!((reads, sent.len()), (3, 2), "what was lost was believed, and not noticed later");
-    assert_eq!(row(&mut admin).fence_epoch, lease.fence(), "the first try stands");
-    assert!(matches!(told, Err(AcquireError::AlreadyLeased { .. })), "{told:?}");
+    assert_eq!((reads, sent.len()), (3, 2), "the lost version was read and not detected later");
+    assert_eq!(row(&mut admin).fence_epoch, lease.fence(), "the first try was applied");
+    assert!(matches!(result, Err(AcquireError::AlreadyLeased { .. })), "{result:?}");
 }
 
 #[test]
-fn a_grant_that_was_shut_out_is_refused() {
+fn excluded_grant_is_refused() {
     let (mut admin, mut core) = (administrator(), core());
     let refused = fly(&mut admin, acquire(&mut core), false, |admin| {
         let mut scratch = AcquireScratch::new();
-        // The same name, as of two processes by mistake.
+        // The same worker id, as if two processes shared it by mistake.
         admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch).unwrap();
     });
     assert!(matches!(refused, Err(AcquireError::AlreadyLeased { .. })), "{refused:?}");
     assert_eq!(row(&mut admin).acquire_count, 1);
 }
 
-/// Found by the campaign: a request of an administrator changed the record behind the renewal, so
-/// that it was not known again, and then the run ended.
+/// Found by the campaign: an administrator's request changed the record after the renewal, so that
+/// the renewal was not recognized, and then the run ended.
 #[test]
-fn a_renewal_that_stands_is_not_denied_because_the_run_is_over() {
+fn applied_renewal_is_not_denied_after_the_run_ended() {
     for happens in [true, false] {
         let (mut admin, mut core) = (administrator(), core());
         let mut scratch = AcquireScratch::new();
         let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
         let lease = granted.unwrap().lease;
         let renew = Renew { tenant: TENANT, lease: &lease };
-        let told = fly(&mut admin, core.on_shard(at(20), renew), happens, |admin| {
+        let result = fly(&mut admin, core.on_shard(at(20), renew), happens, |admin| {
             let (until, release) = (at(50), ShardAction::Release);
             admin.request_action(at(21), TENANT, KEY, &release, until, op(2)).unwrap();
             admin.fail_run(at(22), TENANT, RUN, op(3)).unwrap();
         });
-        match told {
+        match result {
             Err(RenewError::BackendError(InfraError::Transient { message, .. })) => {
                 assert!(happens && message.ends_with("it may have happened"), "{message}");
             }
@@ -279,7 +279,7 @@ fn a_renewal_that_stands_is_not_denied_because_the_run_is_over() {
 }
 
 #[test]
-fn a_checkpoint_is_told_as_it_was_although_the_lease_is_gone() {
+fn lost_checkpoint_is_resolved_after_the_lease_ended() {
     for happens in [true, false] {
         let (mut admin, mut core) = (administrator(), core());
         let mut scratch = AcquireScratch::new();
@@ -287,11 +287,11 @@ fn a_checkpoint_is_told_as_it_was_although_the_lease_is_gone() {
         let lease = granted.unwrap().lease;
         let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
         let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
-        let told = fly(&mut admin, core.on_shard(at(11), checkpoint), happens, |admin| {
+        let result = fly(&mut admin, core.on_shard(at(11), checkpoint), happens, |admin| {
             admin.revoke_lease(at(11), TENANT, KEY, op(9)).unwrap();
         });
-        match told {
-            Ok(told) => assert!(told.is_executed() && happens),
+        match result {
+            Ok(result) => assert!(result.is_executed() && happens),
             Err(CheckpointError::StaleFence { .. }) => assert!(!happens),
             Err(error) => panic!("{error}"),
         }
@@ -300,16 +300,16 @@ fn a_checkpoint_is_told_as_it_was_although_the_lease_is_gone() {
 }
 
 #[test]
-fn a_commit_that_got_lost_is_made_again() {
+fn lost_commit_is_retried() {
     let (mut admin, mut core) = (administrator(), core());
     let granted = fly(&mut admin, acquire(&mut core), false, |_| ());
     assert!(granted.unwrap().is_executed());
     assert_eq!(row(&mut admin).acquire_count, 1);
 }
 
-/// The request is not lost but late, and meanwhile the run was deleted, although not all of it.
+/// The request is delayed, not lost, and meanwhile the run was partly deleted.
 #[test]
-fn a_commit_that_comes_late_is_shut_out_by_the_deletion_of_the_run() {
+fn delayed_commit_is_excluded_by_the_run_deletion() {
     let (mut admin, mut core) = (administrator(), core());
     let mut scratch = AcquireScratch::new();
     let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
@@ -318,8 +318,8 @@ fn a_commit_that_comes_late_is_shut_out_by_the_deletion_of_the_run() {
     let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
     let (mut store, mut late) = (admin.store().another_handle(), None);
     let mut flight = core.on_shard(at(11), checkpoint);
-    let told = loop {
-        let told = match flight.step() {
+    let result = loop {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) => {
@@ -330,17 +330,17 @@ fn a_commit_that_comes_late_is_shut_out_by_the_deletion_of_the_run() {
                 admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap_err();
                 Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
-            Step::Done(told) => break told,
+            Step::Done(result) => break result,
         };
-        flight.tell(told);
+        flight.tell(reply);
     };
-    assert!(matches!(told, Err(CheckpointError::ShardNotFound { .. })), "{told:?}");
+    assert!(matches!(result, Err(CheckpointError::ShardNotFound { .. })), "{result:?}");
     let outcome = store.commit(late.unwrap()).remove(0);
     assert!(matches!(outcome, Ok(CommitOutcome::Conflict(_))), "{outcome:?}");
 }
 
-/// Flies a checkpoint whose first commit is late, and whose later ones are answered by `then`.
-/// Answers what was told, and what became of the first.
+/// Drives a checkpoint whose first commit is delayed, and whose later ones are answered by `then`.
+/// Returns its error, and the outcome of the first commit.
 fn checkpoint_late(
     mut then: impl FnMut(&mut StoreCoordinator<MapStore>) -> Result<CommitOutcome, InfraError>,
 ) -> (InfraError, CommitOutcome) {
@@ -352,8 +352,8 @@ fn checkpoint_late(
     let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
     let (mut store, mut late) = (admin.store().another_handle(), None);
     let mut flight = core.on_shard(at(11), checkpoint);
-    let told = loop {
-        let told = match flight.step() {
+    let result = loop {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) if late.is_none() => {
@@ -361,33 +361,33 @@ fn checkpoint_late(
                 Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Commit(_) => Reply::Committed(vec![then(&mut admin)]),
-            Step::Done(told) => break told,
+            Step::Done(result) => break result,
         };
-        flight.tell(told);
+        flight.tell(reply);
     };
-    let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+    let Err(CheckpointError::BackendError(error)) = result else { panic!("{result:?}") };
     (error, store.commit(late.unwrap()).remove(0).unwrap())
 }
 
 #[test]
-fn a_refusal_of_the_store_does_not_deny_a_commit_that_comes_late() {
+fn store_refusal_does_not_deny_a_delayed_commit() {
     let (error, late) = checkpoint_late(|_| {
         let (operation, message) = ("commit", "full".to_owned());
         Err(InfraError::Refused { operation, why: StoreRefusal::NoSpace, message })
     });
     assert!(matches!(late, CommitOutcome::Applied { .. }), "{late:?}");
-    assert!(error.is_retryable(), "trying again tells what happened: {error}");
+    assert!(error.is_retryable(), "a retry resolves the commit: {error}");
     assert!(error.to_string().contains("may have happened"), "{error}");
 }
 
-/// Found by the simulator: the registry says its word again, and the store is full by then.
+/// Found by the simulator: the registry retries its write, and the store is full by then.
 #[test]
-fn a_refusal_does_not_deny_a_registration_of_a_worker_that_comes_late() {
+fn store_refusal_does_not_deny_a_delayed_worker_registration() {
     let (admin, mut core) = (administrator(), core());
     let (mut store, mut late) = (admin.store().another_handle(), None);
     let mut flight = core.register_worker(at(11), TENANT, WORKER);
-    let told = loop {
-        let told = match flight.step() {
+    let result = loop {
+        let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Wait(_) => Reply::Waited,
             Step::Commit(txns) if late.is_none() => {
@@ -399,18 +399,18 @@ fn a_refusal_does_not_deny_a_registration_of_a_worker_that_comes_late() {
                 let why = StoreRefusal::NoSpace;
                 Reply::Committed(vec![Err(InfraError::Refused { operation, why, message })])
             }
-            Step::Done(told) => break told,
+            Step::Done(result) => break result,
         };
-        flight.tell(told);
+        flight.tell(reply);
     };
-    let Err(WorkerError::BackendError(error)) = told else { panic!("{told:?}") };
+    let Err(WorkerError::BackendError(error)) = result else { panic!("{result:?}") };
     assert!(error.to_string().contains("may have happened"), "{error}");
     let late = store.commit(late.unwrap()).remove(0);
     assert!(matches!(late, Ok(CommitOutcome::Applied { .. })), "{late:?}");
 }
 
 #[test]
-fn lost_races_do_not_deny_a_commit_that_comes_late() {
+fn lost_races_do_not_deny_a_delayed_commit() {
     let (error, _) = checkpoint_late(|admin| {
         let key = Key::RunHead { tenant: TENANT, run: RUN };
         let mut answers = admin.store_mut().read(vec![Read::Get(key)]).unwrap();
@@ -421,7 +421,7 @@ fn lost_races_do_not_deny_a_commit_that_comes_late() {
     assert!(error.to_string().contains("may have happened"), "{error}");
 }
 
-/// Found by the simulator: the look that should settle a unresolved shows damaged bytes.
+/// Found by the simulator: the read that should resolve the commit returns damaged bytes.
 #[test]
 fn damage_does_not_deny_a_commit_whose_reply_was_lost() {
     let (mut admin, mut core) = (administrator(), core());
@@ -432,8 +432,8 @@ fn damage_does_not_deny_a_commit_whose_reply_was_lost() {
     let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
     let (mut store, mut lost) = (admin.store().another_handle(), false);
     let mut flight = core.on_shard(at(11), checkpoint);
-    let told = loop {
-        let told = match flight.step() {
+    let result = loop {
+        let reply = match flight.step() {
             Step::Read(reads) => {
                 let mut answers = store.read(reads).unwrap();
                 if let (true, Answer::Value(Some(hot))) = (lost, &mut answers[0]) {
@@ -447,31 +447,31 @@ fn damage_does_not_deny_a_commit_whose_reply_was_lost() {
                 Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
             }
             Step::Wait(_) => Reply::Waited,
-            Step::Done(told) => break told,
+            Step::Done(result) => break result,
         };
-        flight.tell(told);
+        flight.tell(reply);
     };
-    let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+    let Err(CheckpointError::BackendError(error)) = result else { panic!("{result:?}") };
     assert!(matches!(error, InfraError::Corruption { .. }), "{error}");
     assert!(error.to_string().ends_with("it may have happened"), "{error}");
 }
 
-/// Found by the simulator: the run is gone, and taking its shards away fails.
+/// Found by the simulator: the run is deleted, and the purge of its shards fails.
 #[test]
-fn a_deletion_that_stops_half_way_is_not_denied() {
+fn interrupted_deletion_is_not_denied() {
     let mut admin = administrator();
     admin.cancel_run(at(11), TENANT, RUN, op(8)).unwrap();
     admin.store_mut().inject(Fault::None);
     admin.store_mut().inject(Fault::Fail);
-    let told = admin.delete_run(at(11), TENANT, RUN, op(9));
-    let Err(DeleteRunError::BackendError(error)) = told else { panic!("{told:?}") };
+    let result = admin.delete_run(at(11), TENANT, RUN, op(9));
+    let Err(DeleteRunError::BackendError(error)) = result else { panic!("{result:?}") };
     assert!(error.to_string().ends_with("it may have happened"), "{error}");
     assert!(admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap().is_replay());
 }
 
-/// Nobody can tell whether it happened: the log, which would, has forgotten.
+/// The outcome cannot be determined: the log has dropped the entry.
 #[test]
-fn a_checkpoint_that_the_log_may_have_forgotten_is_not_denied() {
+fn checkpoint_is_not_denied_after_the_log_turned_over() {
     for happens in [true, false] {
         let (mut admin, mut core) = (administrator(), core());
         let mut scratch = AcquireScratch::new();
@@ -479,22 +479,22 @@ fn a_checkpoint_that_the_log_may_have_forgotten_is_not_denied() {
         let lease = granted.unwrap().lease;
         let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
         let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
-        let told = fly(&mut admin, core.on_shard(at(11), checkpoint), happens, |admin| {
+        let result = fly(&mut admin, core.on_shard(at(11), checkpoint), happens, |admin| {
             for number in 0..OP_LOG_CAP as u64 {
                 let key = [b'd', number as u8];
                 let cursor = CursorUpdate::try_from_parts(Some(&key), None).unwrap();
                 admin.checkpoint(at(11), TENANT, &lease, cursor, op(100 + number)).unwrap();
             }
         });
-        let Err(CheckpointError::BackendError(error)) = told else { panic!("{told:?}") };
+        let Err(CheckpointError::BackendError(error)) = result else { panic!("{result:?}") };
         assert!(error.is_retryable(), "{error}");
         assert!(error.to_string().contains("may have happened"), "{error}");
     }
 }
 
-/// The owner may have fulfilled the request before the administrator looked again.
+/// The lease holder may have fulfilled the request before the administrator's next read.
 #[test]
-fn a_request_that_may_have_been_fulfilled_is_not_denied() {
+fn possibly_fulfilled_request_is_not_denied() {
     for happens in [true, false] {
         let (mut admin, mut core) = (administrator(), core());
         let mut scratch = AcquireScratch::new();
@@ -502,42 +502,42 @@ fn a_request_that_may_have_been_fulfilled_is_not_denied() {
         let (lease, action, op_id) = (granted.unwrap().lease, ShardAction::Release, op(7));
         let expires_at = at(50);
         let asked = RequestAction { tenant: TENANT, key: KEY, action, expires_at, op_id };
-        let told = fly(&mut admin, core.on_shard(at(11), asked), happens, |admin| {
+        let result = fly(&mut admin, core.on_shard(at(11), asked), happens, |admin| {
             admin.release(at(11), TENANT, &lease, ReleaseMode::Clean, op(8)).unwrap();
         });
-        let Err(RequestActionError::BackendError(error)) = told else { panic!("{told:?}") };
+        let Err(RequestActionError::BackendError(error)) = result else { panic!("{result:?}") };
         assert!(error.is_retryable() && error.to_string().contains("may have"), "{error}");
     }
 }
 
 /// A checkpoint fulfils nothing.
 #[test]
-fn a_request_that_got_lost_is_made_again() {
+fn lost_request_is_retried() {
     let (mut admin, mut core) = (administrator(), core());
     let mut scratch = AcquireScratch::new();
     let granted = admin.acquire_and_restore_into(at(10), TENANT, KEY, WORKER, &mut scratch);
     let (lease, action, op_id) = (granted.unwrap().lease, ShardAction::Release, op(7));
     let asked = RequestAction { tenant: TENANT, key: KEY, action, expires_at: at(50), op_id };
-    let told = fly(&mut admin, core.on_shard(at(11), asked), false, |admin| {
+    let result = fly(&mut admin, core.on_shard(at(11), asked), false, |admin| {
         let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
         admin.checkpoint(at(11), TENANT, &lease, cursor, op(8)).unwrap();
     });
-    assert!(told.unwrap().is_executed());
+    assert!(result.unwrap().is_executed());
 }
 
-/// The renewal changes nothing that is stored, so it looks as if it had happened.
+/// The renewal writes identical bytes, so it looks as if it had been applied.
 #[test]
-fn a_renewal_that_got_lost_does_not_outlive_its_run() {
+fn lost_renewal_is_refused_after_the_run_ended() {
     let (mut admin, mut core) = (administrator(), core());
-    let lease = fly_plainly(&mut admin, acquire(&mut core)).unwrap().into_inner().lease;
+    let lease = fly_without_faults(&mut admin, acquire(&mut core)).unwrap().into_inner().lease;
     admin.cancel_run(at(10), TENANT, RUN, op(8)).unwrap();
     let renewed = fly(&mut admin, core.renew(at(10), TENANT, &lease), false, |_| ());
     assert!(matches!(renewed, Err(RenewError::RunTerminal { .. })), "{renewed:?}");
 }
 
-/// Handles need only differ in their nonce, not by much.
+/// The nonces of handles may be consecutive.
 #[test]
-fn no_two_grants_of_different_handles_have_one_token() {
+fn grants_of_different_handles_have_different_tokens() {
     let mut tokens = std::collections::BTreeSet::new();
     for nonce in 0..64 {
         let mut core = Core::new(StoreConfig::new(nonce), StoreLimits::GENEROUS);
@@ -547,37 +547,37 @@ fn no_two_grants_of_different_handles_have_one_token() {
     }
 }
 
-/// Two administrators delete one run, and the request of one is lost: it happened once.
+/// Two administrators delete one run, and one request is lost: the deletion is executed once.
 #[test]
-fn a_deletion_by_somebody_else_is_not_told_as_our_own() {
+fn concurrent_deletion_is_reported_as_a_replay() {
     for happens in [true, false] {
         let (mut admin, mut core) = (administrator(), core());
         admin.cancel_run(at(9), TENANT, RUN, op(2)).unwrap();
         core.events = Some(EventCollector::default());
         let ours = DeleteRun { tenant: TENANT, run: RUN, op_id: op(8) };
-        let told = fly(&mut admin, core.delete(at(11), ours), happens, |admin| {
+        let result = fly(&mut admin, core.delete(at(11), ours), happens, |admin| {
             let theirs = admin.delete_run(at(11), TENANT, RUN, op(9)).unwrap();
             assert_eq!(theirs.is_executed(), !happens);
         });
-        assert_eq!(told.unwrap().is_executed(), happens);
+        assert_eq!(result.unwrap().is_executed(), happens);
         assert_eq!(core.events.unwrap().drain().len(), usize::from(happens));
     }
 }
 
-/// A run has no operation id to be known by: it is ours if it is as we made it.
+/// A created run has no operation id: it is ours if configuration and creation time match.
 #[test]
-fn a_run_that_somebody_went_on_with_is_still_our_own() {
+fn created_run_is_recognized_after_a_concurrent_change() {
     let (run, config) =
         (RunId::from_raw(6), administrator().get_run(TENANT, RUN).unwrap().config());
     for happens in [true, false] {
         let (mut admin, mut core) = (administrator(), core());
         let create = CreateRun { tenant: TENANT, run, config };
-        let told = fly(&mut admin, core.on_run(at(11), create), happens, |admin| {
+        let result = fly(&mut admin, core.on_run(at(11), create), happens, |admin| {
             let made = admin.create_run(at(12), TENANT, run, config);
             assert_eq!(made.is_ok(), !happens);
             admin.cancel_run(at(12), TENANT, run, op(3)).unwrap();
         });
-        match told {
+        match result {
             Ok(_) => assert!(happens),
             Err(error) => {
                 assert!(!happens && error == CreateRunError::RunAlreadyExists { run }, "{error}");
