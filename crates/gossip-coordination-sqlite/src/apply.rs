@@ -1,11 +1,11 @@
-//! One transaction of the store layer on a connection that holds the file's write lock.
+//! Applies one transaction of the store layer on a connection that holds the file's write lock.
 //!
-//! Every compare is checked before anything is written, so a conflict leaves no trace and needs no
-//! savepoint. What fails halfway is the caller's to roll back.
+//! Every compare is checked before the first write, so a conflict changes nothing and needs no
+//! savepoint. After any other failure the caller rolls back.
 //!
-//! Transactions of one group look at the same keys again and again: every operation on a shard
-//! compares the head of its run. A [`Group`] remembers what they found, which nobody else can
-//! change while the lock is held.
+//! Transactions of one group compare the same keys repeatedly: every operation on a shard compares
+//! the head of its run. A [`Group`] caches the revisions it has read, which cannot change while the
+//! lock is held.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::failure::{corruption, foreign_key, infra};
 
-/// The step that errors name.
+/// The operation name in errors.
 pub(crate) const COMMIT: &str = "sqlite.commit";
 
 const REVISION: &str = "SELECT revision FROM kv WHERE key = ?1";
@@ -31,30 +31,31 @@ pub(crate) const GET: &str = "SELECT revision, value FROM kv WHERE key = ?1";
 pub(crate) const SCAN: &str = "SELECT key, revision, value FROM kv \
                                WHERE key >= ?1 AND key < ?2 ORDER BY key LIMIT ?3";
 
-/// SQLite has no unsigned numbers. No store gets there by counting, only by damage.
+/// SQLite integers are signed. Only a damaged file has a revision beyond this.
 const REVISION_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// Transactions that are applied under one lock of the file, one after the other.
+/// Applies transactions one after the other under one hold of the write lock.
 pub(crate) struct Group<'c> {
     connection: &'c Connection,
-    seen: Seen,
-    /// The statement of a [`Step`], which most transactions are: to look it up for each costs as
-    /// much as to bind its values.
-    step: Option<CachedStatement<'c>>,
+    cache: RevisionCache,
+    /// The prepared statement of a [`SingleUpdate`], which most transactions are: looking it up in
+    /// the statement cache costs as much as binding its values.
+    single_update: Option<CachedStatement<'c>>,
 }
 
 impl<'c> Group<'c> {
-    /// Nothing yet. Whoever holds `connection` holds the file's write lock.
+    /// Returns an empty group. `connection` must hold the file's write lock.
     pub(crate) const fn new(connection: &'c Connection) -> Self {
-        Self { connection, seen: Seen::new(), step: None }
+        Self { connection, cache: RevisionCache::new(), single_update: None }
     }
 
-    /// Does what `txn` says if everything is as it expects.
+    /// Applies `txn` if all its compares hold.
     pub(crate) fn apply(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
-        if let Some(step) = Step::of(txn)
-            && self.others_hold(txn, &step)?
+        // The usual case needs one statement: a conflict on the updated key shows in its row count.
+        if let Some(update) = SingleUpdate::of(txn)
+            && self.other_compares_hold(txn, &update)?
         {
-            return self.take(&step);
+            return self.apply_single(&update);
         }
         let mut broken = Vec::new();
         for compare in txn.compares() {
@@ -66,9 +67,13 @@ impl<'c> Group<'c> {
         self.write_all(txn).map(|revision| CommitOutcome::Applied { revision })
     }
 
-    /// Whether everything holds that is compared beside the key of `step`.
-    fn others_hold(&mut self, txn: &Txn, step: &Step<'_>) -> Result<bool, InfraError> {
-        let own = Compare::At { key: *step.key, revision: step.revision };
+    /// Returns whether all compares hold except that of the updated key.
+    fn other_compares_hold(
+        &mut self,
+        txn: &Txn,
+        update: &SingleUpdate<'_>,
+    ) -> Result<bool, InfraError> {
+        let own = Compare::At { key: *update.key, revision: update.revision };
         for compare in txn.compares().iter().filter(|compare| **compare != own) {
             if self.check(compare)?.is_some() {
                 return Ok(false);
@@ -77,22 +82,22 @@ impl<'c> Group<'c> {
         Ok(true)
     }
 
-    /// Writes the value at the next revision if the key is as expected.
-    fn take(&mut self, step: &Step<'_>) -> Result<CommitOutcome, InfraError> {
-        let (next, key) = (step.revision + 1, step.key.to_bytes());
-        let values = params![key.as_bytes(), signed(next)?, step.value, signed(step.revision)?];
+    /// Writes the value at the next revision if the key has the expected one.
+    fn apply_single(&mut self, update: &SingleUpdate<'_>) -> Result<CommitOutcome, InfraError> {
+        let (next, key) = (update.revision + 1, update.key.to_bytes());
+        let values = params![key.as_bytes(), signed(next)?, update.value, signed(update.revision)?];
         if self.update_at(values)? == 1 {
-            self.seen.follow(step.key, &key, next);
+            self.cache.update(update.key, &key, next);
             return Ok(CommitOutcome::Applied { revision: next });
         }
-        let found = (*step.key, get(self.connection, step.key, COMMIT)?);
-        let conflict = Conflict::new(vec![found]).expect("it names a key");
+        let found = (*update.key, get(self.connection, update.key, COMMIT)?);
+        let conflict = Conflict::new(vec![found]).expect("the conflict names a key");
         Ok(CommitOutcome::Conflict(conflict))
     }
 
-    /// How many rows the statement of a step changed.
+    /// Runs the statement of a single update and returns how many rows it changed.
     fn update_at(&mut self, values: impl rusqlite::Params) -> Result<usize, InfraError> {
-        let statement = match &mut self.step {
+        let statement = match &mut self.single_update {
             Some(statement) => statement,
             none => {
                 let statement = self.connection.prepare_cached(UPDATE_AT);
@@ -102,7 +107,7 @@ impl<'c> Group<'c> {
         statement.execute(values).map_err(|error| infra(COMMIT, &error))
     }
 
-    /// What is there instead, if `compare` does not hold.
+    /// Returns the present value of the key if `compare` does not hold.
     fn check(&mut self, compare: &Compare) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
         let (key, expected) = match compare {
             Compare::At { key, revision } => (key, Some(*revision)),
@@ -115,60 +120,62 @@ impl<'c> Group<'c> {
         Ok(Some((*key, get(self.connection, key, COMMIT)?)))
     }
 
-    /// Writes everything at one revision, and answers it.
+    /// Applies all writes at one revision and returns it.
     fn write_all(&mut self, txn: &Txn) -> Result<u64, InfraError> {
-        let (mut highest, mut is_birth, mut is_death) = (0, txn.writes().is_empty(), false);
+        let (mut highest, mut creates, mut deletes) = (0, txn.writes().is_empty(), false);
         let mut rows = Vec::with_capacity(txn.writes().len());
         for write in txn.writes() {
             let before = self.revision(write.key())?;
             highest = highest.max(before.unwrap_or(0));
             match write {
-                Write::Put(..) | Write::Bind(..) => is_birth |= before.is_none(),
-                Write::Delete(_) => is_death |= before.is_some(),
+                Write::Put(..) | Write::Bind(..) => creates |= before.is_none(),
+                Write::Delete(_) => deletes |= before.is_some(),
             }
             rows.push((before.is_some(), write));
         }
-        if is_birth || is_death {
+        // An absent key may have existed at a revision up to the floor.
+        if creates || deletes {
             highest = highest.max(floor(self.connection)?);
         }
         let next = highest + 1;
         let stored = signed(next)?;
-        for (is_there, write) in rows {
+        for (exists_before, write) in rows {
             let key = write.key().to_bytes();
-            let is_left = write_one(self.connection, &key, write, is_there, stored)?;
-            self.seen.learn(write.key(), key, is_left.then_some(next));
+            let exists = write_one(self.connection, &key, write, exists_before, stored)?;
+            self.cache.insert(write.key(), key, exists.then_some(next));
         }
-        if is_death {
+        // So that the key's revisions keep increasing if it is created again.
+        if deletes {
             run(self.connection, RAISE_FLOOR, params![stored])?;
         }
         Ok(next)
     }
 
-    /// The revision of a key as the group has left it so far.
+    /// Returns the revision of a key after the transactions applied so far.
     fn revision(&mut self, key: &Key) -> Result<Option<u64>, InfraError> {
-        if let Some(known) = self.seen.latest(key) {
+        if let Some(known) = self.cache.latest(key) {
             return Ok(known);
         }
         let bytes = key.to_bytes();
-        let found = match self.seen.revisions.get(&bytes) {
+        let found = match self.cache.revisions.get(&bytes) {
             Some(known) => *known,
             None => stored_revision(self.connection, &bytes)?,
         };
-        self.seen.learn(key, bytes, found);
+        self.cache.insert(key, bytes, found);
         Ok(found)
     }
 }
 
-/// Revisions of keys as the group has left them so far; `None` for a key that is not there. Good
-/// until the group ends.
-struct Seen {
+/// Revisions of keys after the transactions applied so far; `None` for an absent key. Valid until
+/// the group ends.
+struct RevisionCache {
     revisions: BTreeMap<KeyBytes, Option<u64>>,
-    /// The last one that was looked up or written, also found without its bytes: mostly the head of
-    /// a run, which every operation on its shards compares.
+    /// The key that was read or written last, found without encoding it: mostly the head of a run,
+    /// which every operation on its shards compares.
     latest: Option<(Key, Option<u64>)>,
 }
 
-impl Seen {
+impl RevisionCache {
     const fn new() -> Self {
         Self { revisions: BTreeMap::new(), latest: None }
     }
@@ -177,14 +184,14 @@ impl Seen {
         self.latest.filter(|(latest, _)| latest == key).map(|(_, revision)| revision)
     }
 
-    fn learn(&mut self, key: &Key, bytes: KeyBytes, revision: Option<u64>) {
+    fn insert(&mut self, key: &Key, bytes: KeyBytes, revision: Option<u64>) {
         self.revisions.insert(bytes, revision);
         self.latest = Some((*key, revision));
     }
 
-    /// A key was written. Who looks for it later finds it in the table; only what was remembered
-    /// must follow.
-    fn follow(&mut self, key: &Key, bytes: &KeyBytes, revision: u64) {
+    /// Updates the cached revision of a written key. An uncached key is not inserted: most are
+    /// written once per group, and a later lookup reads the table.
+    fn update(&mut self, key: &Key, bytes: &KeyBytes, revision: u64) {
         if let Some(known) = self.revisions.get_mut(bytes) {
             *known = Some(revision);
         }
@@ -194,20 +201,20 @@ impl Seen {
     }
 }
 
-/// A transaction that writes one value, over one that it compares: a checkpoint is one. Looking and
-/// writing are then one statement.
-struct Step<'t> {
+/// A transaction with one write, to a key that it compares with a revision, such as a checkpoint.
+/// Compare and write are then one statement.
+struct SingleUpdate<'t> {
     key: &'t Key,
-    /// What the key is expected at.
+    /// The expected revision of the key.
     revision: u64,
     value: &'t [u8],
 }
 
-impl<'t> Step<'t> {
+impl<'t> SingleUpdate<'t> {
     fn of(txn: &'t Txn) -> Option<Self> {
         let [Write::Put(key, value)] = txn.writes() else { return None };
         let expected = txn.compares().iter().find_map(|compare| match compare {
-            // What no store counts up to is a conflict, and not for the one statement.
+            // A revision that cannot be stored is a conflict; the general path reports it.
             Compare::At { key: other, revision } if other == key && *revision < REVISION_MAX => {
                 Some(*revision)
             }
@@ -225,36 +232,36 @@ fn first_of(
     Ok(page.into_iter().next().map(|(key, value)| (key, Some(value))))
 }
 
-/// Writes a row, and answers whether it is there then.
+/// Applies one write and returns whether the row exists afterwards.
 fn write_one(
     connection: &Connection,
     key: &KeyBytes,
     write: &Write,
-    is_there: bool,
+    exists_before: bool,
     revision: i64,
 ) -> Result<bool, InfraError> {
     match write {
         Write::Put(_, value) => {
-            let sql = if is_there { UPDATE } else { INSERT };
+            let sql = if exists_before { UPDATE } else { INSERT };
             run(connection, sql, params![key.as_bytes(), revision, value])?;
             Ok(true)
         }
         Write::Delete(_) => {
-            if is_there {
+            if exists_before {
                 run(connection, DELETE, params![key.as_bytes()])?;
             }
             Ok(false)
         }
-        // Nothing here dies with a process, and the store says so (`binding` is none).
+        // A file cannot delete keys when a process ends; `Store::binding` is `None`.
         Write::Bind(..) => Err(InfraError::Refused {
             operation: COMMIT,
             why: StoreRefusal::Unusable,
-            message: "a file binds no keys to a process".to_owned(),
+            message: "a SQLite store cannot bind keys to a process".to_owned(),
         }),
     }
 }
 
-/// The revision under which a key is stored.
+/// Returns the stored revision of a key.
 fn stored_revision(connection: &Connection, key: &KeyBytes) -> Result<Option<u64>, InfraError> {
     let found: Option<i64> = connection
         .prepare_cached(REVISION)
@@ -265,7 +272,7 @@ fn stored_revision(connection: &Connection, key: &KeyBytes) -> Result<Option<u64
     found.map(|found| unsigned(found, COMMIT)).transpose()
 }
 
-/// The value of `key`.
+/// Returns the value of `key`.
 pub(crate) fn get(
     connection: &Connection,
     key: &Key,
@@ -283,7 +290,7 @@ pub(crate) fn get(
         .transpose()
 }
 
-/// The first `limit` keys of `range` with their values.
+/// Returns the first `limit` keys of `range` with their values.
 pub(crate) fn scan(
     connection: &Connection,
     range: &KeyRange,
@@ -322,12 +329,12 @@ fn run(
 ) -> Result<(), InfraError> {
     match changed(connection, sql, values)? {
         1 => Ok(()),
-        // The row was looked up under the same lock, so a tree that lost it is damaged.
+        // The row was read under the same lock, so a missing row means a damaged tree.
         count => Err(corruption(COMMIT, format!("a write changed {count} rows, expected 1"))),
     }
 }
 
-/// How many rows a statement changed.
+/// Runs a statement and returns how many rows it changed.
 fn changed(
     connection: &Connection,
     sql: &str,

@@ -1,10 +1,11 @@
-//! Copies of a database that others go on writing to.
+//! Online backups of a database.
 //!
-//! A copy is made beside its place and gets its name when it is whole, checked and on the disk, so
-//! whatever has the name of a backup is one. Until then it has a name that no other copy has, so
-//! several may be on their way to the same place; one arrives, and the others are told.
+//! A copy is made under a temporary name in the target directory and renamed when it is complete,
+//! checked and synced, so a file with the name of a backup is always a complete one. The temporary
+//! name is unique: of several concurrent backups to one path one succeeds, and the others return
+//! [`BackupError::Exists`].
 //!
-//! Nobody may read a copy, finished or not, who may not read the database.
+//! A copy, finished or not, has the permissions of the database.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -25,40 +26,40 @@ use crate::schema::first_damage;
 /// Pages that are copied in one step: 4 MiB, some milliseconds.
 const STEP_PAGES: i32 = 1_024;
 
-/// How long a step waits for somebody who looks into the unfinished copy, such as a scanner for
-/// viruses. Nobody else knows its name.
-const TARGET_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a step waits for a lock on the unfinished copy. Only programs that open every file,
+/// such as virus scanners, can hold one.
+const TARGET_BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The bits of a file's mode that say who may read and write it.
+/// The permission bits of a file mode.
 #[cfg(unix)]
 const PERMISSIONS: u32 = 0o777;
 
-/// The step that errors name.
+/// The operation name in errors.
 const BACKUP: &str = "sqlite.backup";
 
-/// What the name of an unfinished copy goes on with; a number follows. A process that is killed
-/// leaves such a file, and nobody needs it.
+/// The suffix of an unfinished copy, before a random number. A killed process leaves such a file,
+/// which may be deleted.
 const UNFINISHED: &str = ".unfinished-";
 
-/// Why a copy was not made.
+/// Why a backup was not made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// There is something at that place already; it was left alone.
-    #[error("{path}: it exists already; name another file", path = .path.display())]
+    /// The target exists already; it was not changed.
+    #[error("{path}: the file exists already; use another path", path = .path.display())]
     Exists {
-        /// Where the copy was to be.
+        /// The target path.
         path: PathBuf,
     },
-    /// The place could not be written.
+    /// The target could not be created.
     #[error("{path}: {source}", path = .path.display())]
     Place {
-        /// Where the copy was to be.
+        /// The target path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The database could not be read, or the copy not be written.
+    /// The database could not be read, or the copy could not be written.
     #[error(transparent)]
     Engine(#[from] InfraError),
 }
@@ -75,27 +76,27 @@ impl BackupError {
 
 /// Copies the database to `path`.
 pub(crate) fn make(core: &Core, path: &Path) -> Result<u64, BackupError> {
-    let place = |source| BackupError::of(path, source);
-    // SQLite would see more in some names than a name.
-    let path = &std::path::absolute(path).map_err(place)?;
+    let fail = |source| BackupError::of(path, source);
+    // SQLite interprets some relative names, such as `:memory:` and `file:…`.
+    let path = &std::path::absolute(path).map_err(fail)?;
     if path.exists() {
         return Err(BackupError::Exists { path: path.clone() });
     }
     let unfinished = unfinished(path);
-    prepare(core.file().path(), &unfinished).map_err(place)?;
+    prepare(core.file().path(), &unfinished).map_err(fail)?;
     let copied = core
-        .visit()
+        .open_reader()
         .map_err(|error| infra(BACKUP, &error))
         .and_then(|source| copy(&source, &unfinished));
-    let placed =
-        copied.map_err(BackupError::from).and_then(|()| settle(&unfinished, path).map_err(place));
-    // It has its own name by now, or went wrong, which is told already.
+    let published =
+        copied.map_err(BackupError::from).and_then(|()| publish(&unfinished, path).map_err(fail));
+    // Published under its final name by now, or incomplete, which `published` reports.
     let _ = fs::remove_file(&unfinished);
-    placed
+    published
 }
 
-/// Makes an empty file at `target`, which those may read who may read `source`. SQLite would make
-/// one for everybody. It is closed again before SQLite opens it.
+/// Creates an empty file at `target` with the permissions of `source`; SQLite would use the umask
+/// only. It is closed before SQLite opens it.
 fn prepare(source: &Path, target: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -109,11 +110,11 @@ fn prepare(source: &Path, target: &Path) -> io::Result<()> {
     options.open(target).map(drop)
 }
 
-/// Copies everything as of one instant.
+/// Copies one snapshot.
 fn copy(source: &Connection, path: &Path) -> Result<(), InfraError> {
     let fail = |error: rusqlite::Error| infra(BACKUP, &error);
-    // An open reading transaction keeps the copy at one instant. Without it every commit of
-    // another process would make the copy start over.
+    // The open read transaction pins the snapshot. Without it every commit of another process
+    // would make SQLite restart the copy.
     source.execute_batch("BEGIN; SELECT count(*) FROM meta").map_err(fail)?;
     let copied = copy_pages(source, path);
     source.execute_batch("COMMIT").map_err(fail)?;
@@ -124,14 +125,14 @@ pub(crate) fn copy_pages(source: &Connection, path: &Path) -> Result<(), InfraEr
     let fail = |error: rusqlite::Error| infra(BACKUP, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut target = Connection::open_with_flags(path, flags).map_err(fail)?;
-    target.busy_timeout(TARGET_PATIENCE).map_err(fail)?;
+    target.busy_timeout(TARGET_BUSY_TIMEOUT).map_err(fail)?;
     let backup = Backup::new(source, &mut target).map_err(fail)?;
     loop {
         match backup.step(STEP_PAGES).map_err(fail)? {
             StepResult::Done => break,
-            // The source does not grow within its transaction, so this comes to an end.
+            // The snapshot has a fixed number of pages, so this ends.
             StepResult::More => {}
-            // SQLite has waited already. Nobody else has business with an unfinished copy.
+            // Busy or locked, and SQLite has waited for the timeout already.
             _ => return Err(held()),
         }
     }
@@ -142,12 +143,13 @@ pub(crate) fn copy_pages(source: &Connection, path: &Path) -> Result<(), InfraEr
     }
 }
 
-/// Gives a finished copy its name, and makes both durable.
-fn settle(unfinished: &Path, path: &Path) -> io::Result<u64> {
+/// Gives a finished copy its name, and syncs the copy and its directory entry.
+fn publish(unfinished: &Path, path: &Path) -> io::Result<u64> {
     let file = File::open(unfinished)?;
     file.sync_all()?;
     let bytes = file.metadata()?.len();
-    // Before it has a name by which others open it: closing a second handle drops their locks.
+    // Before the copy has a name under which others open it: closing this descriptor later would
+    // release their locks within this process.
     drop(file);
     give_name(unfinished, path)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -155,11 +157,12 @@ fn settle(unfinished: &Path, path: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Unlike renaming, a second name never takes the place of a file that came there meanwhile.
+/// Links `path` to the copy. Unlike a rename, a link never replaces a file that was created
+/// meanwhile.
 fn give_name(unfinished: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(unfinished, path) {
-        // Some file systems have no second names. Then only a file that comes at this very instant
-        // is lost.
+        // Some file systems have no hard links. The rename then replaces only a file that is
+        // created between the check and the rename.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !path.exists() => {
             fs::rename(unfinished, path)
         }
@@ -172,7 +175,7 @@ fn held() -> InfraError {
     InfraError::Transient { operation: BACKUP, message }
 }
 
-/// A name for a copy on its way to `path`.
+/// Returns a unique temporary name for a copy to `path`.
 fn unfinished(path: &Path) -> PathBuf {
     let mut name = OsString::from(path.as_os_str());
     name.push(format!("{UNFINISHED}{:016x}", fresh_nonce()));

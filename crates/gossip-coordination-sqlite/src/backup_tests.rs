@@ -1,4 +1,4 @@
-//! A copy is whole, of one instant, and goes on as a database of its own.
+//! A backup is complete, holds one snapshot, and works as an independent database.
 
 use std::fs;
 use std::sync::Barrier;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gossip_coordination::store::Txn;
 
 use crate::backup::copy_pages;
-use crate::test_support::{Scratch, applied, key, put, stored, stranger};
+use crate::test_support::{Scratch, applied, key, put, raw_connection, stored};
 use crate::{BackupError, SqliteDatabase, SqliteOptions};
 
 fn open(scratch: &Scratch, name: &str) -> SqliteDatabase {
     SqliteDatabase::open(scratch.file(name), SqliteOptions::default().relaxed()).unwrap()
 }
 
-/// Two keys that always say the same.
+/// Writes the same value to two keys.
 fn pair(value: u64) -> Txn {
     let mut txn = Txn::new();
     txn.put(key(1), value.to_be_bytes().to_vec());
@@ -23,7 +23,7 @@ fn pair(value: u64) -> Txn {
 }
 
 #[test]
-fn a_copy_made_while_others_write_is_of_one_instant_and_goes_on() {
+fn backup_during_writes_is_one_snapshot_and_writable() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let mut store = database.store();
@@ -61,14 +61,14 @@ fn a_copy_made_while_others_write_is_of_one_instant_and_goes_on() {
         let mut store = copy.store();
         let (one, two) = (stored(&mut store, 1).unwrap(), stored(&mut store, 2).unwrap());
         assert_eq!(one, two);
-        // Revisions go on where they were.
+        // Revisions continue from the snapshot.
         assert!(applied(&mut store, pair(1)) > one.revision);
         assert!(stored(&mut store, 2_099).is_some());
     }
 }
 
 #[test]
-fn a_copy_overwrites_nothing_and_leaves_nothing_behind() {
+fn backup_does_not_overwrite_and_leaves_no_temporary_file() {
     let scratch = Scratch::new();
     let database = scratch.database();
     fs::write(scratch.file("taken"), "mine").unwrap();
@@ -79,7 +79,7 @@ fn a_copy_overwrites_nothing_and_leaves_nothing_behind() {
     database.back_up_to(scratch.file("copy.db")).unwrap();
     assert_eq!(unfinished_count(&scratch), 0);
     open(&scratch, "copy.db").check_integrity().unwrap();
-    assert_eq!(applied(&mut database.store(), put(1, b"on")), 1, "the original goes on");
+    assert_eq!(applied(&mut database.store(), put(1, b"on")), 1, "the original is still usable");
 }
 
 fn unfinished_count(scratch: &Scratch) -> usize {
@@ -88,11 +88,10 @@ fn unfinished_count(scratch: &Scratch) -> usize {
     names.filter(|name| name.contains("unfinished")).count()
 }
 
-/// A copy holds what the database holds, so nobody may read it who may not read the database; and
-/// the one that is on its way neither.
+/// A copy, finished or not, must not be readable for more users than the database.
 #[cfg(unix)]
 #[test]
-fn a_copy_is_shown_to_nobody_who_may_not_see_the_database() {
+fn backup_has_the_permissions_of_the_database() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();
     let database = scratch.database();
@@ -106,9 +105,9 @@ fn a_copy_is_shown_to_nobody_who_may_not_see_the_database() {
     }
 }
 
-/// The program may be anywhere, and SQLite sees more in some names than names.
+/// SQLite interprets names that begin with `file:`; a backup must not.
 #[test]
-fn a_copy_has_the_name_that_was_given() {
+fn backup_name_is_not_interpreted_by_sqlite() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let here = std::env::current_dir().unwrap();
@@ -125,7 +124,7 @@ fn a_copy_has_the_name_that_was_given() {
 }
 
 #[test]
-fn of_copies_to_one_place_at_once_one_arrives_whole() {
+fn one_of_concurrent_backups_to_one_path_succeeds() {
     const COPIES: usize = 4;
     let scratch = Scratch::new();
     let database = scratch.database();
@@ -153,11 +152,11 @@ fn of_copies_to_one_place_at_once_one_arrives_whole() {
 }
 
 #[test]
-fn a_copy_that_somebody_holds_is_given_up() {
+fn backup_fails_if_the_unfinished_copy_is_locked() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let holder = rusqlite::Connection::open(scratch.file("copy.db")).unwrap();
     holder.execute_batch("CREATE TABLE t(x); BEGIN EXCLUSIVE").unwrap();
-    let error = copy_pages(&stranger(&database), &scratch.file("copy.db")).unwrap_err();
+    let error = copy_pages(&raw_connection(&database), &scratch.file("copy.db")).unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("try again"), "{error}");
 }

@@ -1,6 +1,6 @@
-//! SQLite is held to everything that the coordinator in memory is held to: the suite, the scripts,
-//! random sequences, and the comparison with memory. All in files in memory and without waiting for
-//! a disk; what a disk and other processes add is in `sqlite/processes.rs` of `gossip-trials`.
+//! SQLite passes the same checks as the in-memory coordinator: the suite, the scripts, random
+//! sequences, and the comparison with memory. The files are in memory and not synced; disks and
+//! several processes are tested in `sqlite/processes.rs` of `gossip-trials`.
 
 use std::sync::Mutex;
 
@@ -30,14 +30,14 @@ fn race(jobs: Vec<RaceJob<'_>>) {
     });
 }
 
-/// Directories of the stores that a target made; they go with it.
+/// Directories of the stores that a target created; removed with it.
 #[derive(Default)]
-struct Houses {
+struct ScratchDirs {
     scratches: Mutex<Vec<Scratch>>,
 }
 
-impl Houses {
-    /// An empty database of its own. Its pages need no check: there are none yet.
+impl ScratchDirs {
+    /// Creates an empty database. It has no pages to check yet.
     fn fresh(&self) -> SqliteDatabase {
         let scratch = Scratch::new();
         let options = SqliteOptions { check: OpenCheck::Header, ..SqliteOptions::default() };
@@ -47,15 +47,15 @@ impl Houses {
     }
 }
 
-/// Handles of one database, or each with a database of its own on one file.
+/// Handles of one database, or of one database each on the same file.
 struct OverSqlite {
-    houses: Houses,
+    dirs: ScratchDirs,
     opens_again: bool,
 }
 
 impl OverSqlite {
     fn sharing() -> Self {
-        Self { houses: Houses::default(), opens_again: false }
+        Self { dirs: ScratchDirs::default(), opens_again: false }
     }
 }
 
@@ -72,7 +72,7 @@ impl ConformanceTarget for OverSqlite {
     }
 
     fn fresh(&self, settings: Settings) -> SqliteCoordinator {
-        let mut store = self.houses.fresh().store();
+        let mut store = self.dirs.fresh().store();
         settings.allot(&mut store);
         StoreCoordinator::new(store, config(settings))
     }
@@ -121,7 +121,7 @@ fn random_sequences_are_answered_as_the_model_answers() {
     check_sequences(&OverSqlite::sharing(), 0..20, 120);
 }
 
-/// A store whose replies get lost when told to: what it did is done, and nobody says so.
+/// A store that loses replies on request: the commit is applied and its outcome is `Unknown`.
 struct Forgetful {
     store: SqliteStore,
     loses_next: bool,
@@ -142,7 +142,7 @@ impl Store for Forgetful {
         outcomes
     }
 
-    /// Nobody else is there to wait for.
+    /// Returns at once: no concurrent caller exists.
     fn wait(&mut self, _ticks: u64) {}
 
     fn limits(&self) -> StoreLimits {
@@ -153,7 +153,7 @@ impl Store for Forgetful {
 /// Handles of one database whose replies can get lost.
 #[derive(Default)]
 struct OverForgetful {
-    houses: Houses,
+    dirs: ScratchDirs,
     loses_all: bool,
 }
 
@@ -169,7 +169,7 @@ impl ConformanceTarget for OverForgetful {
     }
 
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        let (mut store, loses_all) = (self.houses.fresh().store(), self.loses_all);
+        let (mut store, loses_all) = (self.dirs.fresh().store(), self.loses_all);
         settings.allot(&mut store);
         StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config(settings))
     }
@@ -207,10 +207,10 @@ fn a_store_that_loses_replies_conforms() {
     check_sequences(&target, 700..705, 120);
 }
 
-/// Scripts, each on a file of its own.
+/// Runs each script on its own file.
 #[derive(Default)]
 struct Scripts {
-    houses: Houses,
+    dirs: ScratchDirs,
 }
 
 impl ScriptBackend for Scripts {
@@ -221,7 +221,7 @@ impl ScriptBackend for Scripts {
             return None;
         }
         let config = settings.limit(StoreConfig::new(fresh_nonce()));
-        let mut store = self.houses.fresh().store();
+        let mut store = self.dirs.fresh().store();
         settings.allot(&mut store);
         Some(StoreCoordinator::new(store, config))
     }
@@ -238,27 +238,27 @@ impl ScriptBackend for Scripts {
 
 #[test]
 fn golden_scripts_are_answered_as_written() {
-    play_all(&mut Scripts::default());
+    run_scripts(&mut Scripts::default());
 }
 
-/// Every script, but those that fill a slab.
-fn play_all(backend: &mut impl ScriptBackend) {
+/// Runs every script except those that fill a slab.
+fn run_scripts(backend: &mut impl ScriptBackend) {
     let report = check_scripts(backend, false).expect("the scripts can be read");
     let failures = report.failures.join("\n");
-    println!("{} played, {} skipped", report.files.len(), report.skipped.len());
+    println!("{} run, {} skipped", report.files.len(), report.skipped.len());
     assert!(failures.is_empty(), "{failures}");
     assert!(report.skipped.iter().all(|name| is_for_memory_only(name)), "{:?}", report.skipped);
     assert!(report.files.len() > 150);
 }
 
-/// Sequences of the comparison with memory; four parts of it run beside each other.
+/// Sequences in each quarter of the comparison with memory; the quarters run in parallel.
 const SEQUENCES: u64 = 168;
-/// Operations of each. Together more than a hundred thousand.
+/// Operations per sequence; more than a hundred thousand in total.
 const OPERATIONS: usize = 150;
 
 const _: () = assert!(4 * SEQUENCES * OPERATIONS as u64 >= 100_000);
 
-/// One quarter of the comparison, which starts at `first`.
+/// Runs the quarter of the comparison that starts at seed `first`.
 fn compare_with_memory(first: u64) {
     let seeds = first..first + SEQUENCES;
     let plan = Plan { seeds, steps: OPERATIONS, list_every: 10 };

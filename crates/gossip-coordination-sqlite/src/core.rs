@@ -1,4 +1,4 @@
-//! What every handle and thread of a database shares: the writer, the readers, and the way to them.
+//! The state shared by all handles of a database: the writer, the readers and the group commit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,30 +15,30 @@ use crate::schema::Role;
 use crate::wal_checkpointer::WalCheckpointer;
 use crate::writer::{Committed, Outcome, Writer};
 
-/// What fits in one transaction. SQLite would take more; but whoever holds the file's write lock
-/// makes every process wait, so a large registration goes in steps of some milliseconds.
+/// Limits of one transaction. SQLite would take more, but every process waits while one holds the
+/// file's write lock, so a large registration is split into steps of some milliseconds.
 pub(crate) const LIMITS: StoreLimits =
     StoreLimits { txn_ops: 1_024, txn_bytes: 16 << 20, page: 1_000 };
 
-/// The most load of one group, in operations or KiB to write: what one transaction may have four
-/// times, some ten milliseconds of work for one sync.
+/// The largest load of one group, in operations or KiB to write: four of the largest transactions,
+/// some ten milliseconds of work for one sync.
 const GROUP_LOAD_MAX: usize = 4_096;
 
 const _: () = assert!(LIMITS.txn_ops <= GROUP_LOAD_MAX);
 
-/// How long one caller commits for others: many times an ordinary group. When another process holds
-/// the file each group waits for seconds, and a caller whose own job is done shall not wait for
-/// many of them: its lease may be over by then.
+/// How long one caller commits for others: many times an ordinary group. While another process
+/// holds the file each group waits for seconds, and a caller whose own job is done must not wait
+/// for many of them: its lease may expire meanwhile.
 const LEAD_TIME_MAX: Duration = Duration::from_millis(20);
 
-/// Transactions of one caller, and what became of them.
+/// Transactions of one caller, and their outcomes.
 #[derive(Debug)]
 struct Job {
     txns: Vec<Txn>,
-    /// As many as `txns` once the job is done.
+    /// One per transaction once the job is done.
     outcomes: Vec<Outcome>,
     /// As in [`Committed`].
-    not_begun: Option<InfraError>,
+    not_started: Option<InfraError>,
 }
 
 /// The shared part of a database.
@@ -46,7 +46,7 @@ struct Job {
 pub(crate) struct Core {
     file: Arc<DbFile>,
     group_commit: GroupCommit<Job>,
-    /// Locked by whoever drives a convoy, and by nobody else.
+    /// Locked by the leader of the group commit only, so it is never contended.
     writer: Mutex<Writer>,
     readers: Readers,
 }
@@ -55,11 +55,11 @@ impl Core {
     pub(crate) fn new(
         file: Arc<DbFile>,
         connection: Connection,
-        log: Arc<WalCheckpointer>,
+        checkpointer: Arc<WalCheckpointer>,
     ) -> rusqlite::Result<Self> {
         Ok(Self {
             group_commit: GroupCommit::new(GROUP_LOAD_MAX, LEAD_TIME_MAX),
-            writer: Mutex::new(Writer::new(Arc::clone(&file), connection, log)?),
+            writer: Mutex::new(Writer::new(Arc::clone(&file), connection, checkpointer)?),
             readers: Readers::new(Arc::clone(&file)),
             file,
         })
@@ -71,7 +71,7 @@ impl Core {
         // Set once a group timed out on the lock of another process: the call waits for at most
         // one `busy_timeout`, however many groups it has.
         let mut timed_out = None;
-        // The usual case: one transaction, nothing to sort out.
+        // The usual case: one transaction needs no grouping.
         if let [txn] = txns.as_slice()
             && LIMITS.admit(txn)
         {
@@ -82,6 +82,7 @@ impl Core {
         let (mut group, mut group_load) = (Vec::new(), 0);
         for txn in txns {
             let is_admitted = LIMITS.admit(&txn);
+            // A refused transaction also ends the group, so that outcomes stay in order.
             if !is_admitted || group_load + load(&txn) > GROUP_LOAD_MAX {
                 let full = std::mem::take(&mut group);
                 outcomes.extend(self.commit_group(full, group_load, &mut timed_out));
@@ -111,27 +112,27 @@ impl Core {
         if let Some(error) = timed_out {
             return vec![Err(error.clone()); count];
         }
-        let job = Job { txns, outcomes: Vec::with_capacity(count), not_begun: None };
+        let job = Job { txns, outcomes: Vec::with_capacity(count), not_started: None };
         match self.group_commit.submit(job, load, |jobs| self.commit_batch(jobs)) {
             Some(job) => {
-                *timed_out = job.not_begun;
+                *timed_out = job.not_started;
                 job.outcomes
             }
-            // Whoever drove panicked, perhaps before, perhaps after the commit.
+            // The leader panicked, before or after the commit.
             None => vec![Ok(CommitOutcome::Unknown); count],
         }
     }
 
     fn commit_batch(&self, jobs: &mut [Job]) {
         let group: Vec<&Txn> = jobs.iter().flat_map(|job| &job.txns).collect();
-        // The writer puts itself in order before each group, also after a panic.
+        // A panic leaves the writer without a connection; the next group opens another.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Committed { outcomes, not_begun } = writer.commit(&group);
+        let Committed { outcomes, not_started } = writer.commit(&group);
         assert_eq!(outcomes.len(), group.len(), "each transaction has an outcome");
         let mut outcomes = outcomes.into_iter();
         for job in jobs {
             job.outcomes.extend(outcomes.by_ref().take(job.txns.len()));
-            job.not_begun.clone_from(&not_begun);
+            job.not_started.clone_from(&not_started);
         }
     }
 
@@ -142,7 +143,7 @@ impl Core {
 
     #[cfg(test)]
     pub(crate) fn log_frames(&self) -> i32 {
-        self.writer.lock().unwrap().log().frames()
+        self.writer.lock().unwrap().checkpointer().frames()
     }
 
     #[cfg(test)]
@@ -152,7 +153,7 @@ impl Core {
         connection.pragma_update(None, "query_only", true).unwrap();
     }
 
-    /// Calls `hook` after every commit, when the file is let go.
+    /// Calls `hook` after every commit, when the write lock is released.
     #[cfg(test)]
     pub(crate) fn after_commit(&self, mut hook: impl FnMut() + Send + 'static) {
         let mut writer = self.writer.lock().unwrap();
@@ -169,8 +170,8 @@ impl Core {
         *self.writer.lock().unwrap().connection() = None;
     }
 
-    /// A connection of its own for whoever reads long, so that nobody waits for it.
-    pub(crate) fn visit(&self) -> rusqlite::Result<Connection> {
+    /// Opens a separate connection for a long read, so that short reads do not wait for it.
+    pub(crate) fn open_reader(&self) -> rusqlite::Result<Connection> {
         self.file.connect(Role::Read)
     }
 
@@ -179,7 +180,7 @@ impl Core {
     }
 }
 
-/// How much work a transaction is.
+/// Returns the load of a transaction.
 fn load(txn: &Txn) -> usize {
     txn.op_count().max(txn.byte_count() >> 10).clamp(1, GROUP_LOAD_MAX)
 }

@@ -1,4 +1,4 @@
-//! An open database: handles, backup, checks, and the threads that end with it.
+//! An open database: handles, backup, integrity check, and the thread that ends with it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,27 +18,28 @@ use crate::store::SqliteStore;
 use crate::thread::Thread;
 use crate::wal_checkpointer::WalCheckpointer;
 
-/// The step that errors of a check name.
+/// The operation name in errors of a check.
 const CHECK: &str = "sqlite.check";
 
 /// An open database file. Clones share it; the last one closes it.
 ///
-/// Open a file once in a process and share it: callers of one database are committed in groups,
-/// while two databases on one file wait for each other as two processes do.
+/// Open a file once per process and share it. Callers of one database share group commits, while
+/// two databases on one file contend for its lock as two processes do.
 #[derive(Clone)]
 pub struct SqliteDatabase {
     inner: Arc<Inner>,
 }
 
-/// Threads know the core and not this, so the last handle ends them.
+/// The checkpointer thread holds no reference to this, so the last handle ends it.
 ///
-/// They are waited for in the order of the fields, and the connections of the core are closed last:
-/// SQLite takes the log away with the last connection, and of two that close at once neither is it.
+/// Fields drop in order: the thread is joined before the connections of the core close. SQLite
+/// removes the log when the last connection closes, and of two that close concurrently neither may
+/// find itself the last.
 struct Inner {
-    /// Ends by [`WalCheckpointer::stop`].
-    _checkpointer: Thread,
+    /// Joined on drop, after [`WalCheckpointer::stop`].
+    _thread: Thread,
     core: Arc<Core>,
-    log: Arc<WalCheckpointer>,
+    checkpointer: Arc<WalCheckpointer>,
 }
 
 impl SqliteDatabase {
@@ -46,63 +47,63 @@ impl SqliteDatabase {
     ///
     /// # Errors
     ///
-    /// [`OpenSqliteError`] says what is in the way and what to do about it.
+    /// [`OpenSqliteError`] states the cause and the remedy.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenSqliteError> {
-        let (path, options) = (whole(path.as_ref())?, options.bounded());
+        let (path, options) = (absolute(path.as_ref())?, options.bounded());
         let connection = open_file(&path, &options)?;
         let file = Arc::new(DbFile::new(path, options)?);
         let fail = |error: rusqlite::Error| OpenSqliteError::of(file.path(), &error);
-        let log = Arc::new(WalCheckpointer::new());
-        let core = Core::new(Arc::clone(&file), connection, Arc::clone(&log));
+        let checkpointer = Arc::new(WalCheckpointer::new());
+        let core = Core::new(Arc::clone(&file), connection, Arc::clone(&checkpointer));
         let core = Arc::new(core.map_err(fail)?);
-        let keeper = file.connect(Role::Checkpoint).map_err(fail)?;
-        // Last of all: whoever drops it waits for it, and only `Inner` tells it to end.
-        let keeper = start_checkpointer(keeper, Arc::clone(&log), file.path())?;
-        let inner = Inner { core, log, _checkpointer: keeper };
+        let connection = file.connect(Role::Checkpoint).map_err(fail)?;
+        // Started last: an early return would join a thread that nothing has stopped.
+        let thread = start_checkpointer(connection, Arc::clone(&checkpointer), file.path())?;
+        let inner = Inner { core, checkpointer, _thread: thread };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// A handle for callers that may wait.
+    /// Returns a handle for one caller.
     #[must_use]
     pub fn store(&self) -> SqliteStore {
         SqliteStore::new(self.clone())
     }
 
-    /// Copies the database to a new file at `path` while others go on reading and writing; the copy
-    /// is of one instant. Answers how many bytes it has.
+    /// Copies a snapshot of the database to a new file at `path`, concurrently with readers and
+    /// writers, and returns its size in bytes.
     ///
-    /// A copy is a database like any other: open it to restore it. While it is being made the log
-    /// beside the original cannot start over, so it grows by what is written meanwhile.
+    /// The copy is an ordinary database; open it to restore it. During the copy the log of the
+    /// original cannot restart, so it grows with each commit.
     ///
     /// # Errors
     ///
-    /// [`BackupError`]. There is no file at `path` then, unless it was there before.
+    /// [`BackupError`]. No file is left at `path` then, unless it existed before.
     pub fn back_up_to(&self, path: impl AsRef<Path>) -> Result<u64, BackupError> {
         backup::make(&self.inner.core, path.as_ref())
     }
 
-    /// Reads and checks every page and every order in the file (`PRAGMA integrity_check`), beside
-    /// other callers. It takes as long as reading the file.
+    /// Checks every page and index order of the file (`PRAGMA integrity_check`), concurrently with
+    /// other callers. It reads the whole file.
     ///
     /// # Errors
     ///
-    /// [`InfraError::Corruption`] with what was found first.
+    /// [`InfraError::Corruption`] with the first problem found.
     pub fn check_integrity(&self) -> Result<(), InfraError> {
-        let visitor = self.inner.core.visit();
-        let found = visitor.and_then(|connection| first_damage(&connection, "integrity_check"));
+        let reader = self.inner.core.open_reader();
+        let found = reader.and_then(|connection| first_damage(&connection, "integrity_check"));
         match found.map_err(|error| infra(CHECK, &error))? {
             None => Ok(()),
             Some(what) => Err(corruption(CHECK, format!("{what}; restore a backup"))),
         }
     }
 
-    /// Where the file is.
+    /// Returns the absolute path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.inner.core.file().path()
     }
 
-    /// How it was opened.
+    /// Returns the options that the database was opened with.
     #[must_use]
     pub fn options(&self) -> &SqliteOptions {
         self.inner.core.file().options()
@@ -115,7 +116,8 @@ impl SqliteDatabase {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.log.stop();
+        // Before the fields drop: the thread is joined, and must have been stopped.
+        self.checkpointer.stop();
     }
 }
 
@@ -128,9 +130,9 @@ impl fmt::Debug for SqliteDatabase {
     }
 }
 
-/// The path from the root. It stays the same if the process moves to another directory, and names a
-/// file even where SQLite would see more in a name, such as `:memory:`.
-fn whole(path: &Path) -> Result<PathBuf, OpenSqliteError> {
+/// Returns the absolute path. It stays valid if the process changes its directory, and names a file
+/// even if SQLite would interpret the name, as it does `:memory:`.
+fn absolute(path: &Path) -> Result<PathBuf, OpenSqliteError> {
     std::path::absolute(path).map_err(|error| OpenSqliteError::Engine {
         path: path.to_path_buf(),
         message: error.to_string(),
@@ -139,12 +141,12 @@ fn whole(path: &Path) -> Result<PathBuf, OpenSqliteError> {
 
 fn start_checkpointer(
     connection: Connection,
-    log: Arc<WalCheckpointer>,
+    checkpointer: Arc<WalCheckpointer>,
     path: &Path,
 ) -> Result<Thread, OpenSqliteError> {
-    let keep = move || log.run(&connection);
-    Thread::start("gossip-sqlite-log", keep).map_err(|error| OpenSqliteError::Engine {
+    let run = move || checkpointer.run(&connection);
+    Thread::start("gossip-sqlite-wal", run).map_err(|error| OpenSqliteError::Engine {
         path: path.to_path_buf(),
-        message: format!("no thread was started: {error}"),
+        message: format!("cannot start a thread: {error}"),
     })
 }

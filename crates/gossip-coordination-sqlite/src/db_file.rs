@@ -1,12 +1,13 @@
-//! The file that a database was opened on, and whether its name still leads there.
+//! The file that a database was opened on, and whether its path still names that file.
 //!
-//! SQLite goes on writing to a file that was moved, deleted or replaced: what it acknowledges then
-//! is in a file that nobody finds again, while the next process makes a new one and gives the same
-//! shards away. And a connection that is opened later opens whatever has the name by then. So the
-//! name is looked up before every group and after every opening; it is not opened for that, because
-//! closing a second handle would drop the locks of the first.
+//! SQLite keeps writing to a file that was moved, deleted or replaced. Its acknowledged commits are
+//! then in a file that no other process finds, while the next process creates a new file and leases
+//! the same shards. A connection that is opened later would open whichever file has the path by
+//! then. So the path is checked before every group and after every open. It is checked with `stat`
+//! and not by opening it: POSIX releases all locks of a process on a file when any of its
+//! descriptors is closed.
 //!
-//! What is moved away in the very moment of a commit is not noticed until the next one.
+//! A file that is moved during a commit is noticed only at the next one.
 
 use std::fs::Metadata;
 use std::io;
@@ -18,16 +19,16 @@ use crate::open_error::OpenSqliteError;
 use crate::options::SqliteOptions;
 use crate::schema::{Role, connect};
 
-/// Where a database is and how it is opened.
+/// The path of a database, how it is opened, and the file that was found there.
 #[derive(Debug)]
 pub(crate) struct DbFile {
     path: PathBuf,
     options: SqliteOptions,
-    /// As it was when the database was opened.
-    file: FileId,
+    /// The identity of the file when the database was opened.
+    id: FileId,
 }
 
-/// What tells one file from another, whatever their names.
+/// Identifies a file independently of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -35,30 +36,31 @@ struct FileId {
 }
 
 impl DbFile {
-    /// The file that has this name now.
+    /// Records the file that is at `path` now.
     pub(crate) fn new(path: PathBuf, options: SqliteOptions) -> Result<Self, OpenSqliteError> {
         match std::fs::metadata(&path) {
-            Ok(metadata) => Ok(Self { file: FileId::of(&metadata), path, options }),
+            Ok(metadata) => Ok(Self { id: FileId::of(&metadata), path, options }),
             Err(error) => Err(OpenSqliteError::Engine { path, message: error.to_string() }),
         }
     }
 
-    /// Another connection to the same file.
+    /// Opens another connection to the same file.
     pub(crate) fn connect(&self, role: Role) -> rusqlite::Result<Connection> {
         let connection = connect(&self.path, &self.options, role);
-        // A file that is gone tells more than that it cannot be opened.
+        // Checked after opening, so that the file cannot be replaced in between, and before a
+        // failed open is returned: a missing file is the better error.
         self.check()?;
         connection
     }
 
-    /// Fails if the name leads to another file, or to none.
+    /// Fails if the path names another file, or none.
     pub(crate) fn check(&self) -> rusqlite::Result<()> {
-        let is_there = match std::fs::metadata(&self.path) {
-            Ok(metadata) => FileId::of(&metadata) == self.file,
-            // Whoever may no longer look has an open file all the same.
+        let is_same = match std::fs::metadata(&self.path) {
+            Ok(metadata) => FileId::of(&metadata) == self.id,
+            // A process that lost the permission to look still has the file open.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         };
-        if is_there { Ok(()) } else { Err(moved()) }
+        if is_same { Ok(()) } else { Err(moved()) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -77,14 +79,14 @@ impl FileId {
         Self { device: metadata.dev(), number: metadata.ino() }
     }
 
-    /// Elsewhere an open file can be neither moved nor deleted.
+    /// Other systems do not let an open file be moved or deleted.
     #[cfg(not(unix))]
     const fn of(_: &Metadata) -> Self {
         Self { device: 0, number: 0 }
     }
 }
 
-/// What SQLite itself says where it looks.
+/// Returns the error that SQLite itself uses for a moved database.
 fn moved() -> Error {
     let message = "another file has this name now, or none".to_owned();
     Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED), Some(message))

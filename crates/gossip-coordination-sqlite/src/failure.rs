@@ -1,18 +1,19 @@
-//! What SQLite's errors mean to callers.
+//! Maps SQLite's error codes to the errors of the store layer.
 //!
-//! The store layer knows three kinds of failure: worth trying again, refused, damaged. SQLite has a
-//! hundred codes. The table between them is here and nowhere else, and so is the one judgement that
-//! is not a translation: whether a failed `COMMIT` certainly did not happen.
+//! The store layer has three kinds of failure: transient, refused, corrupt. SQLite has a hundred
+//! codes. The mapping is only here, and so is the one decision beyond it: whether a failed `COMMIT`
+//! was certainly not applied.
 
 use gossip_coordination::store::MalformedKey;
 use gossip_coordination::{InfraError, StoreRefusal};
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
-/// Says what `error` means for the step `operation`, which did not happen.
+/// Returns the store error for `error` of `operation`, which was not applied.
 pub(crate) fn infra(operation: &'static str, error: &rusqlite::Error) -> InfraError {
     let Some(code) = error.sqlite_error_code() else {
-        // What is left are values of another type or range than the schema allows.
+        // The remaining errors of rusqlite are values of another type or range than the schema
+        // allows.
         return corruption(operation, error.to_string());
     };
     let refused = |why, advice: &str| InfraError::Refused {
@@ -51,26 +52,27 @@ pub(crate) fn infra(operation: &'static str, error: &rusqlite::Error) -> InfraEr
     }
 }
 
-/// A stored value that is not what was written.
+/// Returns the error for a stored value that differs from the written one.
 pub(crate) fn corruption(operation: &'static str, message: String) -> InfraError {
     InfraError::Corruption { operation, message }
 }
 
-/// A key in the table that is none of ours.
+/// Returns the error for a key in the table that is not ours.
 pub(crate) fn foreign_key(operation: &'static str, malformed: MalformedKey) -> InfraError {
     corruption(operation, malformed.to_string())
 }
 
-/// Whether a `COMMIT` that failed with `error` certainly did not happen and never will.
+/// Returns whether a `COMMIT` that failed with `error` was certainly not applied and never will be.
 ///
-/// A commit is the last frame in the log. Before it is written whole nothing has happened: a disk
-/// that is full refuses the write itself. Once it is written, a failing sync leaves it in the file,
-/// where the next process to recover the log may find it. So every other failure is doubt.
+/// A transaction is committed by its last frame in the log. A full disk refuses the write of a
+/// frame, so the transaction is incomplete. But if a sync fails after the last frame was written,
+/// the frame is in the file and the next process that recovers the log may find it. So after every
+/// other failure the commit is unresolved.
 pub(crate) fn certainly_did_not_happen(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy))
 }
 
-/// Whether somebody else holds what was asked for.
+/// Returns whether another connection holds the lock.
 pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }

@@ -71,14 +71,14 @@ fn a_group_in_doubt_is_unknown_to_those_who_wrote_and_failed_for_those_who_did_n
     let cause = infra("step", &error(ffi::SQLITE_IOERR_FSYNC));
     let conflict = Conflict::new(vec![(Key::SchemaVersion, None)]).unwrap();
     let outcomes = vec![CommitOutcome::Applied { revision: 7 }, CommitOutcome::Conflict(conflict)];
-    let told = failed(GroupFailure::Doubt(cause.clone(), outcomes), 2);
-    assert_eq!(told, [Ok(CommitOutcome::Unknown), Err(cause)]);
+    let outcomes = failed(GroupFailure::Unresolved(cause.clone(), outcomes), 2);
+    assert_eq!(outcomes, [Ok(CommitOutcome::Unknown), Err(cause)]);
 }
 
 #[test]
 fn a_group_that_did_not_happen_fails_for_all() {
     let why = StoreRefusal::NoSpace;
     let cause = InfraError::Refused { operation: "step", why, message: String::new() };
-    let not_begun = failed(GroupFailure::NotBegun(cause.clone()), 2);
-    assert_eq!(not_begun, [Err(cause.clone()), Err(cause)]);
+    let not_started = failed(GroupFailure::NotStarted(cause.clone()), 2);
+    assert_eq!(not_started, [Err(cause.clone()), Err(cause)]);
 }

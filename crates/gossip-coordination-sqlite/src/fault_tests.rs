@@ -1,4 +1,4 @@
-//! What goes wrong while a database is open has a typed error, loses nothing and breaks nothing.
+//! Faults while a database is open: each has a typed error and loses no committed data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use gossip_testkit::Rng;
 
 use crate::core::LIMITS;
 use crate::failure::infra;
-use crate::test_support::{Scratch, TENANT, applied, commit, key, put, stored, stranger};
+use crate::test_support::{Scratch, TENANT, applied, commit, key, put, raw_connection, stored};
 use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
 const RUN: RunId = RunId::from_raw(4);
@@ -32,7 +32,7 @@ const SHARDS: u64 = 12;
 const HOLD: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_full_file_refuses_what_needs_room_and_keeps_the_rest() {
+fn full_file_refuses_growing_writes_and_keeps_the_rest() {
     let scratch = Scratch::new();
     let options =
         SqliteOptions { file_bytes_max: Some(200_000), ..SqliteOptions::default().relaxed() };
@@ -41,7 +41,7 @@ fn a_full_file_refuses_what_needs_room_and_keeps_the_rest() {
     applied(&mut store, put(0, b"small"));
     let mut count = 1;
     let error = loop {
-        assert!(count < 1_000, "it never filled");
+        assert!(count < 1_000, "the file never filled");
         match commit(&mut store, put(count, &[7; 9_000])) {
             Ok(_) => count += 1,
             Err(error) => break error,
@@ -52,7 +52,7 @@ fn a_full_file_refuses_what_needs_room_and_keeps_the_rest() {
     assert_eq!(stored(&mut store, count), None);
     assert!((0..count).all(|number| stored(&mut store, number).is_some()));
 
-    // Nobody in a group pays for a neighbour that does not fit.
+    // One transaction that does not fit fails alone.
     let group = vec![put(0, b"again"), put(count, &[7; 9_000]), put(0, b"still")];
     let outcomes = store.commit(group);
     assert!(matches!(outcomes[0], Ok(CommitOutcome::Applied { .. })), "{outcomes:?}");
@@ -61,20 +61,20 @@ fn a_full_file_refuses_what_needs_room_and_keeps_the_rest() {
     assert_eq!(stored(&mut store, 0).unwrap().bytes, b"still");
     database.check_integrity().unwrap();
 
-    // Whoever raises the limit goes on.
+    // With a higher limit the same write succeeds.
     drop((store, database));
     applied(&mut scratch.database().store(), put(count, &[7; 9_000]));
 }
 
 #[test]
-fn a_writer_that_is_held_up_gives_up_in_time_and_readers_are_not() {
+fn locked_file_fails_commits_after_the_timeout_and_not_reads() {
     let scratch = Scratch::new();
     let busy_timeout = Duration::from_millis(30);
     let database =
         scratch.database_with(SqliteOptions { busy_timeout, ..SqliteOptions::default().relaxed() });
     let mut store = database.store();
     applied(&mut store, put(1, b"one"));
-    let holder = stranger(&database);
+    let holder = raw_connection(&database);
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let outcomes = store.commit(vec![put(1, b"two"), put(2, b"two")]);
     for outcome in &outcomes {
@@ -86,10 +86,8 @@ fn a_writer_that_is_held_up_gives_up_in_time_and_readers_are_not() {
     applied(&mut store, put(1, b"two"));
 }
 
-/// A group that is tried one by one, because one of it cannot be, waits once for a file that is
-/// held meanwhile, and not once for each.
 #[test]
-fn a_group_that_falls_apart_waits_once() {
+fn split_group_waits_for_the_file_once() {
     const WAIT: Duration = Duration::from_millis(50);
     let scratch = Scratch::new();
     let options = SqliteOptions { busy_timeout: WAIT, ..SqliteOptions::default().relaxed() };
@@ -140,7 +138,7 @@ fn hold_after_first_commit(database: &SqliteDatabase) -> impl FnOnce() {
         let _ = is_over.recv_timeout(HOLD);
         drop(holder);
     });
-    let mut holder = Some(stranger(database));
+    let mut holder = Some(raw_connection(database));
     database.core().after_commit(move || {
         if let Some(holder) = holder.take() {
             holder.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -153,9 +151,9 @@ fn hold_after_first_commit(database: &SqliteDatabase) -> impl FnOnce() {
     }
 }
 
-/// Every commit is a sync, and others wait for the file meanwhile.
+/// Every commit is a sync, during which other processes wait.
 #[test]
-fn one_that_cannot_be_committed_costs_its_group_few_commits() {
+fn one_failing_txn_costs_its_group_few_commits() {
     const TXNS: usize = 1_024;
     // Two for each halving of the group at most.
     const COMMITS_MAX: usize = 2 * TXNS.ilog2() as usize;
@@ -179,12 +177,12 @@ fn one_that_cannot_be_committed_costs_its_group_few_commits() {
 }
 
 #[test]
-fn a_file_that_turns_read_only_says_so() {
+fn file_that_becomes_read_only_is_refused() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let mut store = database.store();
     applied(&mut store, put(1, b"one"));
-    // Root writes to anything, so the engine itself is told to refuse; permissions are tried by
+    // Root writes to anything, so `query_only` makes SQLite refuse; permissions are tested as
     // another user in `sqlite/processes.rs` of `gossip-trials`.
     database.core().forbid_writing();
     let error = commit(&mut store, put(1, b"two")).unwrap_err();
@@ -193,7 +191,7 @@ fn a_file_that_turns_read_only_says_so() {
 }
 
 #[test]
-fn a_writer_that_lost_its_connection_opens_another() {
+fn writer_without_a_connection_opens_another() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let mut store = database.store();
@@ -201,10 +199,10 @@ fn a_writer_that_lost_its_connection_opens_another() {
     database.core().lose_connection();
     applied(&mut store, put(2, b"two"));
     assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
-    assert!(database.core().log_frames() > 0, "the new one tells the length of the log, too");
+    assert!(database.core().log_frames() > 0, "the new connection reports the length of the log");
 }
 
-/// Takes the file away, leaves what `replace` puts there, and answers what a commit says then.
+/// Moves the file away, lets `replace` create another, and returns the error of a commit.
 fn commit_without_the_file(replace: impl FnOnce(&Scratch)) -> InfraError {
     let scratch = Scratch::new();
     let database = scratch.database();
@@ -217,10 +215,10 @@ fn commit_without_the_file(replace: impl FnOnce(&Scratch)) -> InfraError {
     let error = commit(&mut store, put(1, b"two")).unwrap_err();
     assert!(matches!(error, InfraError::Refused { why: StoreRefusal::Unusable, .. }), "{error}");
     // A connection that is opened from now on must not read another file than this one writes.
-    let read = database.core().visit().map(drop).unwrap_err();
+    let read = database.core().open_reader().map(drop).unwrap_err();
     assert!(infra("read", &read).to_string().contains("moved"), "{read}");
 
-    // Whoever puts it back goes on.
+    // After the file is moved back, commits succeed.
     for name in ["store.db", "store.db-wal", "store.db-shm"] {
         fs::rename(scratch.file(&format!("{name}.away")), scratch.file(name)).unwrap();
     }
@@ -230,27 +228,27 @@ fn commit_without_the_file(replace: impl FnOnce(&Scratch)) -> InfraError {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_was_moved_or_deleted_is_not_written() {
+fn moved_or_deleted_file_is_not_written() {
     let error = commit_without_the_file(|_| {});
     assert!(error.to_string().contains("open it again"), "{error}");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_was_replaced_is_not_written() {
+fn replaced_file_is_not_written() {
     commit_without_the_file(|scratch| {
-        // Another process finds nothing there, and begins anew.
+        // Another process finds no file and creates a new one.
         applied(&mut scratch.database().store(), put(1, b"another"));
     });
 }
 
 #[test]
-fn numbers_and_keys_that_nobody_wrote_are_corruption() {
+fn unwritten_numbers_and_keys_are_corruption() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let mut store = database.store();
     applied(&mut store, put(1, b"one"));
-    let damage = |sql: &str| stranger(&database).execute_batch(sql).unwrap();
+    let damage = |sql: &str| raw_connection(&database).execute_batch(sql).unwrap();
     let is_corruption = |error: InfraError| {
         assert!(matches!(error, InfraError::Corruption { .. }), "{error}");
     };
@@ -270,17 +268,17 @@ fn numbers_and_keys_that_nobody_wrote_are_corruption() {
 }
 
 #[test]
-fn a_table_that_vanished_is_no_panic() {
+fn missing_table_is_an_error_and_no_panic() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let mut store = database.store();
-    stranger(&database).execute_batch("DROP TABLE kv").unwrap();
+    raw_connection(&database).execute_batch("DROP TABLE kv").unwrap();
     let error = commit(&mut store, put(1, b"one")).unwrap_err();
     assert!(!error.is_retryable(), "{error}");
 }
 
-/// A run with some shards, one of them at work.
-fn found(coordinator: &mut SqliteCoordinator) -> Vec<ShardSummary> {
+/// Creates a run with some shards, one of them leased.
+fn create_run(coordinator: &mut SqliteCoordinator) -> Vec<ShardSummary> {
     let bounds: Vec<[u8; 1]> =
         (0..=SHARDS).map(|nth| [b'a' + u8::try_from(nth).unwrap()]).collect();
     let roots: Vec<_> = (0..SHARDS)
@@ -316,8 +314,8 @@ fn a_flipped_bit_in_a_stored_record_is_corruption() {
     let scratch = Scratch::new();
     let database = scratch.database();
     let mut coordinator = database.coordinator();
-    found(&mut coordinator);
-    let engine = stranger(&database);
+    create_run(&mut coordinator);
+    let engine = raw_connection(&database);
     let rows: Vec<(Vec<u8>, Vec<u8>)> = {
         let mut statement = engine.prepare("SELECT key, value FROM kv").unwrap();
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
@@ -340,23 +338,23 @@ fn a_flipped_bit_in_a_stored_record_is_corruption() {
     list(&mut coordinator).unwrap();
 }
 
-/// SQLite has no checksums of pages. So damage of the file may hide a row (its key is
-/// another one now, or the tree is cut off), which looks as if the row was never there. It never
-/// changes what a row says: that is covered by the checksum of the record, bound to its key.
+/// SQLite has no checksums of pages. Damage may hide a row (its key changed, or the tree is cut
+/// off), as if it had never existed. It never changes the content of a record, which has a checksum
+/// bound to its key.
 #[test]
-fn damage_of_the_file_never_changes_what_a_record_says() {
+fn damaged_file_never_yields_a_changed_record() {
     let scratch = Scratch::new();
     let path = scratch.file("store.db");
     let original: BTreeMap<ShardId, ShardSummary> = {
         let mut coordinator = scratch.database().coordinator();
-        found(&mut coordinator).into_iter().map(|row| (row.shard, row)).collect()
+        create_run(&mut coordinator).into_iter().map(|row| (row.shard, row)).collect()
     };
     let whole = fs::read(&path).unwrap();
-    let (mut rng, mut told) = (Rng::seeded(1), 0);
+    let (mut rng, mut detected) = (Rng::seeded(1), 0);
     for trial in 0..400 {
         let mut bytes = whole.clone();
         if trial % 8 == 7 {
-            // Or the last page is cut off somewhere.
+            // Truncate within the last page.
             bytes.truncate(whole.len() - 1 - rng.index(4_096));
         } else {
             let bit = rng.index(8 * bytes.len());
@@ -364,16 +362,16 @@ fn damage_of_the_file_never_changes_what_a_record_says() {
         }
         fs::write(&path, &bytes).unwrap();
         let check = if trial % 2 == 0 { OpenCheck::Header } else { OpenCheck::default() };
-        told += usize::from(look(&path, check, &original).is_err());
-        for beside in ["store.db-wal", "store.db-shm"] {
-            let _ = fs::remove_file(scratch.file(beside));
+        detected += usize::from(try_open(&path, check, &original).is_err());
+        for companion in ["store.db-wal", "store.db-shm"] {
+            let _ = fs::remove_file(scratch.file(companion));
         }
     }
-    assert!(told > 50, "only {told} of 400 were told");
+    assert!(detected > 50, "only {detected} of 400 were detected");
 }
 
-/// Opens the file, reads and writes; an error is fine, another answer is not.
-fn look(
+/// Opens the file, reads and writes. An error is accepted, a changed record is not.
+fn try_open(
     path: &Path,
     check: OpenCheck,
     original: &BTreeMap<ShardId, ShardSummary>,
@@ -382,7 +380,7 @@ fn look(
     let database = SqliteDatabase::open(path, options).map_err(|error| error.to_string())?;
     let mut coordinator = database.coordinator();
     for row in list(&mut coordinator)? {
-        assert_eq!(Some(&row), original.get(&row.shard), "a record says something else");
+        assert_eq!(Some(&row), original.get(&row.shard), "a record changed");
     }
     (1..SHARDS).try_for_each(|shard| acquire(&mut coordinator, shard))?;
     database.check_integrity().map_err(|error| error.to_string())

@@ -1,28 +1,28 @@
-//! Group commit without a thread of its own: whoever comes first drives for all who wait.
+//! Leader-based group commit without a dedicated thread: the first caller commits for every queued
+//! caller.
 //!
-//! A caller boards with a job. If nobody drives, it drives: it takes every job that is waiting,
-//! does them in one go, and gives each back to its caller with the answer inside. So whatever a job
-//! holds is made and dropped by one thread.
+//! A caller submits a job. If no leader is active it becomes the leader: it takes every queued job,
+//! commits them as one batch and returns each job to its caller with the result inside. A job is
+//! therefore created and dropped by the same thread.
 //!
-//! Whoever boards meanwhile waits for the next convoy. So a caller alone pays no thread switch, and
-//! nobody ever waits for a convoy to fill: what queued up during the last one is what the next one
-//! takes.
+//! Callers that arrive meanwhile are queued for the next batch. A single caller pays no thread
+//! switch, and no batch waits to fill: the next batch is whatever queued up during the last one.
 //!
-//! A driver drives more convoys while others wait, up to [`ROUNDS_MAX`], and then passes the lead
-//! to the first of them.
+//! A leader commits further batches while callers are queued, up to [`ROUNDS_MAX`], and then passes
+//! the lead to the first of them.
 //!
-//! To wake a thread takes longer than to do its job, and while the driver wakes, nothing commits.
-//! So it wakes one of [`RELAY`] callers, who wakes the others before it goes its way.
+//! Waking a thread takes longer than committing its job, and nothing commits while the leader wakes
+//! threads. So the leader wakes one of every [`RELAY`] callers, which wakes the others before it
+//! returns.
 //!
 //! # Invariants
-//! - While jobs wait, somebody drives or has been told to.
-//! - A driver begins as the first of those who wait, so its own job is in the first convoy that it
-//!   drives.
-//! - A driver that panics leaves nobody waiting: the others learn that their answer is lost.
-//! - A panic in a convoy that a caller drives for others is not that caller's: its own job was
-//!   answered before.
-//! - Who is to wake others goes its way by that alone, and does nothing before it. A driver would
-//!   do it after its lead, so it is asked to wake nobody.
+//! - While jobs are queued, a leader is active or has been signalled.
+//! - A leader is the first of the queued callers, so its own job is in its first batch.
+//! - If a leader panics, no caller keeps waiting: the others learn that their result is lost.
+//! - A panic in a batch that a caller commits for others does not reach that caller: its own job
+//!   was completed before.
+//! - A caller that must wake others returns right after it has done so. A leader would wake them
+//!   only after its lead, so it is never asked to.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,26 +30,25 @@ use std::time::{Duration, Instant};
 
 use super::sync::{Arc, Mutex, MutexGuard, PoisonError, RELAY, Thread, thread};
 
-/// Convoys that one caller drives before it passes the lead on. To wake the next driver takes about
-/// as long as a commit when everybody is busy, so the lead is passed seldom: with 8 instead, 64
-/// callers were slower by a twentieth. A caller whose own job is done waits for no more than this
-/// many.
+/// Batches that one caller commits before it passes the lead on. On a busy machine waking the next
+/// leader takes about as long as a commit, so the lead is passed rarely: with 8 instead, 64 callers
+/// were a twentieth slower. A caller whose own job is done waits for at most this many batches.
 pub(crate) const ROUNDS_MAX: usize = 32;
 
-/// Jobs `J` that are done together and given back one by one.
+/// Commits jobs `J` in batches and returns each to its caller.
 #[derive(Debug)]
 pub(crate) struct GroupCommit<J> {
     queue: Mutex<Queue<J>>,
-    /// The most load of one convoy; a job that is heavier alone drives alone.
+    /// The largest load of one batch; a job that exceeds it alone is a batch of its own.
     load_max: usize,
-    /// How long one caller drives before it passes the lead on, however few convoys that were.
+    /// How long one caller leads before it passes the lead on, however few batches that were.
     lead_time_max: Duration,
 }
 
 #[derive(Debug)]
 struct Queue<J> {
     waiting: VecDeque<Waiter<J>>,
-    /// Whether somebody drives, or has been told to.
+    /// Whether a leader is active or has been signalled.
     has_leader: bool,
 }
 
@@ -60,12 +59,12 @@ struct Waiter<J> {
     ticket: Arc<Ticket<J>>,
 }
 
-/// Where one caller waits.
+/// Where one caller waits for its signal.
 #[derive(Debug)]
 struct Ticket<J> {
     signal: Mutex<Signal<J>>,
-    /// Who waits. Waking a thread that does not sleep costs no call of the system, and a driver
-    /// never sleeps for its own answer.
+    /// The waiting thread. Unparking a thread that does not sleep needs no system call, and a
+    /// leader never sleeps for its own result.
     caller: Thread,
 }
 
@@ -73,24 +72,24 @@ struct Ticket<J> {
 enum Signal<J> {
     /// Nothing yet.
     Wait,
-    /// You are the first now.
+    /// This caller is the leader now.
     Lead,
-    /// Your job is done. Wake these: theirs are, too.
+    /// The job is done. The caller must wake these, whose jobs are done, too.
     Done(J, Vec<Arc<Ticket<J>>>),
-    /// The driver is gone, and what it did is not known.
+    /// The leader panicked, and the result is unknown.
     Lost,
 }
 
 impl<J> GroupCommit<J> {
-    /// A convoy that takes up to `load_max` at once, and whose lead is passed on after
+    /// Returns an empty queue whose batches hold up to `load_max`, and whose leaders lead for up to
     /// `lead_time_max`.
     pub(crate) const fn new(load_max: usize, lead_time_max: Duration) -> Self {
         let queue = Queue { waiting: VecDeque::new(), has_leader: false };
         Self { queue: Mutex::new(queue), load_max, lead_time_max }
     }
 
-    /// Has `job` done, by `drive` together with others or by the `drive` of another caller, and
-    /// gives it back; `None` if the driver panicked.
+    /// Commits `job` in a batch, by `commit_batch` or by that of another caller, and returns it;
+    /// `None` if the leader panicked.
     pub(crate) fn submit(
         &self,
         job: J,
@@ -102,6 +101,7 @@ impl<J> GroupCommit<J> {
         if !self.enqueue(Waiter { job, load, ticket: Arc::clone(&ticket) }) {
             match ticket.wait() {
                 Signal::Done(job, others) => {
+                    // Before returning: these callers sleep until this thread wakes them.
                     others.iter().for_each(|other| other.caller.unpark());
                     return Some(job);
                 }
@@ -112,18 +112,19 @@ impl<J> GroupCommit<J> {
         self.lead(&mut commit_batch);
         match ticket.wait() {
             Signal::Done(job, others) => {
-                assert!(others.is_empty(), "a driver is asked to wake nobody");
+                assert!(others.is_empty(), "a leader wakes no other caller after its lead");
                 Some(job)
             }
             Signal::Lost | Signal::Lead | Signal::Wait => None,
         }
     }
 
-    /// Drives what waits, and passes the lead on in time.
+    /// Commits queued jobs in batches, and passes the lead on after the limits.
     fn lead(&self, commit_batch: &mut impl FnMut(&mut [J])) {
         let begun = Instant::now();
         for round in 1.. {
             let (mut jobs, tickets) = self.take();
+            // From here on a panic drops `batch`, which signals every caller in it.
             let mut batch = Batch { group_commit: self, tickets, leads: true };
             let is_own = round == 1;
             let is_done = match is_own {
@@ -131,7 +132,8 @@ impl<J> GroupCommit<J> {
                     commit_batch(&mut jobs);
                     true
                 }
-                // It was reported when it happened. Whoever waits learns that its answer is lost.
+                // The leader's own job is done, so a panic here must not unwind into its caller.
+                // The panic hook has reported it; the callers of this batch get `Lost`.
                 false => catch_unwind(AssertUnwindSafe(|| commit_batch(&mut jobs))).is_ok(),
             };
             if is_done {
@@ -143,14 +145,16 @@ impl<J> GroupCommit<J> {
         }
     }
 
-    /// Whether the waiter drives at once.
+    /// Queues a caller and returns whether it becomes the leader.
     fn enqueue(&self, waiter: Waiter<J>) -> bool {
         let mut queue = self.queue();
         queue.waiting.push_back(waiter);
+        // Under the same lock as the push: a leader that finds the queue empty gives up the lead
+        // under it, so no job is queued without a leader.
         !std::mem::replace(&mut queue.has_leader, true)
     }
 
-    /// The jobs of the next convoy and the tickets of their callers, the driver's first.
+    /// Removes the jobs of the next batch and the tickets of their callers, the leader's first.
     fn take(&self) -> (Vec<J>, Vec<Arc<Ticket<J>>>) {
         let mut queue = self.queue();
         let mut load = 0_usize;
@@ -158,11 +162,12 @@ impl<J> GroupCommit<J> {
             load = load.saturating_add(waiter.load);
             load <= self.load_max
         };
+        // At least one, or a job over the limit would block the queue for ever.
         let count = queue.waiting.iter().take_while(|it| fits(it)).count().max(1);
         queue.waiting.drain(..count).map(|waiter| (waiter.job, waiter.ticket)).unzip()
     }
 
-    /// Tells the first who waits to drive.
+    /// Signals the first queued caller to lead, or records that there is no leader.
     fn pass_lead(&self) {
         let mut queue = self.queue();
         match queue.waiting.front() {
@@ -174,11 +179,11 @@ impl<J> GroupCommit<J> {
     #[cfg(test)]
     pub(crate) fn has_leader(&self) -> bool {
         let queue = self.queue();
-        // The driver has taken its own job by then.
+        // The leader has taken its own job by then.
         queue.has_leader && queue.waiting.is_empty()
     }
 
-    /// Puts a job on the queue whose caller does not wait.
+    /// Queues a job whose caller does not wait.
     #[cfg(test)]
     pub(crate) fn enqueue_unattended(&self, job: J) {
         let ticket =
@@ -192,26 +197,27 @@ impl<J> GroupCommit<J> {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<J>> {
-        // Nothing that can panic runs under this lock.
+        // Nothing that can panic runs under this lock, so a poisoned queue is consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<J> Ticket<J> {
     fn send(&self, signal: Signal<J>) {
+        // Stored before the wake-up: a woken caller must find it.
         *self.signal() = signal;
         self.caller.unpark();
     }
 
-    /// Waits for a signal, and takes it. Only its caller listens.
+    /// Waits for a signal and takes it. Only the ticket's caller waits.
     fn wait(&self) -> Signal<J> {
         loop {
-            // The lock is given back before the caller sleeps, or nobody could ever say a signal.
+            // The lock is released before the caller sleeps, or no signal could be stored.
             let signal = std::mem::replace(&mut *self.signal(), Signal::Wait);
             match signal {
-                // It may wake for no reason, and then looks again.
+                // `park` may return spuriously, and returns at once if `unpark` came first.
                 Signal::Wait => thread::park(),
-                said @ (Signal::Lead | Signal::Done(..) | Signal::Lost) => return said,
+                signal @ (Signal::Lead | Signal::Done(..) | Signal::Lost) => return signal,
             }
         }
     }
@@ -221,17 +227,18 @@ impl<J> Ticket<J> {
     }
 }
 
-/// A convoy on its way. Dropping it, also by a panic, leaves nobody waiting.
+/// A batch being committed. Dropping it, also by a panic, passes the lead on and signals every
+/// caller that has no result.
 struct Batch<'c, J> {
     group_commit: &'c GroupCommit<J>,
-    /// Those who have no answer yet.
+    /// Tickets of the callers without a result.
     tickets: Vec<Arc<Ticket<J>>>,
-    /// Whether the lead was not passed on yet.
+    /// Whether the lead is still to be passed on.
     leads: bool,
 }
 
 impl<J> Batch<'_, J> {
-    /// Gives the jobs back, which are done; the first is the driver's own if `is_own`.
+    /// Returns the finished jobs to their callers; the first is the leader's own if `is_own`.
     fn complete(&mut self, jobs: Vec<J>, is_own: bool) {
         let (mut tickets, mut jobs) = (self.tickets.drain(..), jobs.into_iter());
         if is_own && let (Some(own), Some(job)) = (tickets.next(), jobs.next()) {
@@ -239,6 +246,7 @@ impl<J> Batch<'_, J> {
         }
         while let (Some(first), Some(job)) = (tickets.next(), jobs.next()) {
             let others: Vec<_> = tickets.by_ref().take(RELAY - 1).collect();
+            // Their signals are stored before `first` can wake them.
             for (other, job) in others.iter().zip(&mut jobs) {
                 *other.signal() = Signal::Done(job, Vec::new());
             }
@@ -246,7 +254,7 @@ impl<J> Batch<'_, J> {
         }
     }
 
-    /// Drives on if somebody waits; answers whether somebody does.
+    /// Keeps the lead if callers are queued, and returns whether it did.
     fn keep_lead(&mut self) -> bool {
         self.leads = self.group_commit.queue().waiting.is_empty();
         !self.leads

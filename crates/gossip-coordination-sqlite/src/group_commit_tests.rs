@@ -1,4 +1,4 @@
-//! Nobody waits for ever, nobody is answered for another, and groups form by themselves.
+//! Every caller gets the result of its own job, and batches form without waiting.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::group_commit::{GroupCommit, ROUNDS_MAX};
 use crate::sync::RELAY;
 
-/// A group_commit whose lead is passed on after some rounds, whatever the clock says.
+/// A group commit whose lead is passed on by rounds only, not by time.
 fn group_commit(load_max: usize) -> GroupCommit<u64> {
     GroupCommit::new(load_max, Duration::MAX)
 }
@@ -19,7 +19,7 @@ fn doubled(jobs: &mut [u64]) {
 }
 
 #[test]
-fn a_caller_alone_drives_its_own_job() {
+fn single_caller_commits_its_own_job() {
     let group_commit = group_commit(10);
     let thread = std::thread::current().id();
     let answer = group_commit.submit(21, 1, |jobs| {
@@ -30,7 +30,7 @@ fn a_caller_alone_drives_its_own_job() {
 }
 
 #[test]
-fn everybody_gets_the_answer_to_the_own_job() {
+fn each_caller_gets_the_result_of_its_own_job() {
     let (group_commit, committed) = (group_commit(8), AtomicUsize::new(0));
     scope(|scope| {
         for caller in 0..16_u64 {
@@ -39,7 +39,7 @@ fn everybody_gets_the_answer_to_the_own_job() {
                 for nth in 0..500 {
                     let job = caller * 1_000 + nth;
                     let answer = group_commit.submit(job, 1, |jobs| {
-                        assert!(jobs.len() <= 8, "{} jobs in a convoy of 8", jobs.len());
+                        assert!(jobs.len() <= 8, "{} jobs in a batch of 8", jobs.len());
                         committed.fetch_add(jobs.len(), Ordering::Relaxed);
                         doubled(jobs);
                     });
@@ -51,8 +51,8 @@ fn everybody_gets_the_answer_to_the_own_job() {
     assert_eq!(committed.into_inner(), 16 * 500);
 }
 
-/// Boards jobs one after the other behind a leader that waits, and answers how large the convoys
-/// behind its own are, whoever drives them.
+/// Queues jobs one after the other behind a blocked leader, and returns the sizes of the batches
+/// after the leader's own.
 fn batches_behind(loads: &[usize], load_max: usize) -> Vec<usize> {
     let group_commit = group_commit(load_max);
     let (sizes, seen) = channel();
@@ -88,7 +88,7 @@ fn batches_behind(loads: &[usize], load_max: usize) -> Vec<usize> {
 }
 
 #[test]
-fn what_queued_up_is_taken_together_up_to_the_load() {
+fn queued_jobs_form_batches_up_to_the_load() {
     assert_eq!(batches_behind(&[1, 1, 1, 1], 100), [4]);
     assert_eq!(batches_behind(&[3, 3, 3, 3], 6), [2, 2]);
     assert_eq!(batches_behind(&[9, 1, 1], 6), [1, 2]);
@@ -96,31 +96,31 @@ fn what_queued_up_is_taken_together_up_to_the_load() {
 }
 
 #[test]
-fn everybody_in_a_large_convoy_is_woken() {
-    // Nobody to wake, one, a whole relay, and several.
+fn every_caller_of_a_large_batch_is_woken() {
+    // No caller to wake, one, a whole relay, and several.
     for count in [1, 2, RELAY, RELAY + 1, 3 * RELAY - 1] {
         assert_eq!(batches_behind(&vec![1; count], 100), [count]);
     }
 }
 
 #[test]
-fn the_lead_is_passed_on_after_a_few_convoys() {
-    // Each drives alone, being too heavy for a neighbour.
+fn lead_is_passed_on_after_some_batches() {
+    // Each job exceeds the load of a batch, so each is a batch.
     let committed = batches_behind(&[9; 2 * ROUNDS_MAX], 6);
     assert_eq!(committed, [1; 2 * ROUNDS_MAX]);
     let group_commit = group_commit(100);
     let mut rounds = 0;
     let answer = group_commit.submit(0, 1, |_| {
         rounds += 1;
-        // Somebody always waits behind.
+        // A caller is always queued.
         group_commit.enqueue_unattended(1);
     });
     assert_eq!((answer, rounds), (Some(0), ROUNDS_MAX));
 }
 
 #[test]
-fn the_lead_is_passed_on_after_a_while() {
-    // As if another process held the file: every group_commit takes too long.
+fn lead_is_passed_on_after_the_lead_time() {
+    // As if another process held the file: every batch takes too long.
     let group_commit = GroupCommit::new(100, Duration::ZERO);
     let mut rounds = 0;
     let answer = group_commit.submit(0, 1, |_| {
@@ -131,7 +131,7 @@ fn the_lead_is_passed_on_after_a_while() {
 }
 
 #[test]
-fn a_panic_in_the_convoy_of_others_is_not_the_drivers() {
+fn panic_in_a_later_batch_does_not_reach_the_leader() {
     let group_commit = group_commit(100);
     let (go, wait) = channel::<()>();
     scope(|scope| {
@@ -139,7 +139,7 @@ fn a_panic_in_the_convoy_of_others_is_not_the_drivers() {
         let leader = scope.spawn(move || {
             let mut is_own = true;
             group_commit.submit(1, 1, |jobs| {
-                assert!(std::mem::replace(&mut is_own, false), "told to");
+                assert!(std::mem::replace(&mut is_own, false), "injected");
                 wait.recv().unwrap();
                 doubled(jobs);
             })
@@ -155,11 +155,11 @@ fn a_panic_in_the_convoy_of_others_is_not_the_drivers() {
         assert_eq!(leader.join().unwrap(), Some(2), "its own job was done");
         assert_eq!(waiter.join().unwrap(), None);
     });
-    assert_eq!(group_commit.submit(4, 1, doubled), Some(8), "the queue is open again");
+    assert_eq!(group_commit.submit(4, 1, doubled), Some(8), "the queue accepts jobs again");
 }
 
 #[test]
-fn a_driver_that_panics_leaves_nobody_waiting() {
+fn leader_that_panics_leaves_no_caller_waiting() {
     let group_commit = group_commit(100);
     let (go, wait) = channel::<()>();
     scope(|scope| {
@@ -168,19 +168,19 @@ fn a_driver_that_panics_leaves_nobody_waiting() {
             catch_unwind(AssertUnwindSafe(|| {
                 group_commit.submit(0_u64, 1, |_| {
                     wait.recv().unwrap();
-                    panic!("told to")
+                    panic!("injected")
                 })
             }))
         });
         while !group_commit.has_leader() {
             std::thread::yield_now();
         }
-        // The first of these drives next, panics as well, and takes the others with it.
+        // The first of these leads next and panics as well; the others are in its batch.
         let waiters: Vec<_> = (1..4)
             .map(|job| {
                 scope.spawn(move || {
                     catch_unwind(AssertUnwindSafe(|| {
-                        group_commit.submit(job, 1, |_| panic!("told to, too"))
+                        group_commit.submit(job, 1, |_| panic!("injected"))
                     }))
                 })
             })
@@ -194,5 +194,5 @@ fn a_driver_that_panics_leaves_nobody_waiting() {
         assert_eq!(ends.iter().filter(|end| end.is_err()).count(), 1);
         assert_eq!(ends.iter().filter(|end| matches!(end, Ok(None))).count(), 2);
     });
-    assert_eq!(group_commit.submit(4, 1, doubled), Some(8), "the queue is open again");
+    assert_eq!(group_commit.submit(4, 1, doubled), Some(8), "the queue accepts jobs again");
 }

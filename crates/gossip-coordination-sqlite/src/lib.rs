@@ -1,7 +1,7 @@
 //! Coordination in one SQLite file: durable, shared by several processes, nothing to install.
 //!
-//! This is the embedded default of the project. SQLite is compiled in. A process opens a file once,
-//! and every caller gets a coordinator of its own:
+//! This is the embedded store of the project; SQLite is compiled in. A process opens a file once,
+//! and each caller gets its own coordinator handle:
 //!
 //! ```
 //! use gossip_contracts::coordination::CursorSemantics;
@@ -11,74 +11,74 @@
 //!
 //! # let directory = std::env::temp_dir().join(format!("gossip-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&directory)?;
-//! let database = SqliteDatabase::open(directory.join("coordination.db"),
-//! SqliteOptions::default())?; let mut coordinator = database.coordinator();
+//! let path = directory.join("coordination.db");
+//! let database = SqliteDatabase::open(path, SqliteOptions::default())?;
+//! let mut coordinator = database.coordinator();
 //!
 //! let (now, tenant, run) =
 //!     (LogicalTime::from_raw(1), TenantId::from_bytes([7; 32]), RunId::from_raw(1));
 //! let config = RunConfig::try_new(CursorSemantics::Completed, 15_000, Some(3))?;
 //! coordinator.create_run(now, tenant, run, config)?;
 //!
-//! // Another process would see it from here on; so does another handle.
+//! // The run is committed: other handles and other processes see it.
 //! assert!(database.coordinator().get_run(tenant, run).is_ok());
 //! # drop((coordinator, database));
 //! # std::fs::remove_dir_all(&directory)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is promised
-//! - What was acknowledged is on the disk ([`SyncMode::Full`], the default). Whoever can bear to
-//!   lose the last moments before a power cut says [`SyncMode::Relaxed`]; a killed process loses
-//!   nothing in either mode.
-//! - Several processes of one machine may work on one file. The file must be on a local disk: the
-//!   log's index is memory that processes share, which network file systems do not have.
-//! - A process that dies at any moment leaves a file that the next one opens as if nothing
-//!   happened.
-//! - Callers that commit at the same time share one sync. Nobody waits to fill a group.
-//! - What goes wrong has a typed error that says what to do: [`OpenSqliteError`] on opening,
-//!   `InfraError` from then on. If a commit may have happened, its outcome is `Unknown`, and the coordinator
-//!   finds out by itself.
+//! # Guarantees
+//! - An acknowledged commit is on the disk ([`SyncMode::Full`], the default). With
+//!   [`SyncMode::Relaxed`] a power cut may lose the last commits; a killed process loses none in
+//!   either mode.
+//! - Several processes of one machine may use one file. It must be on a local disk: WAL mode needs
+//!   memory shared between processes, which network file systems do not have.
+//! - A process may be killed at any moment; the next one opens the file without a repair.
+//! - Concurrent commits share one sync (group commit). No commit waits for a group to fill.
+//! - Errors are typed and state the remedy: [`OpenSqliteError`] on open, `InfraError` afterwards.
+//!   If a failed commit may have been applied, its outcome is `Unknown`, and the coordinator
+//!   resolves it with its next load.
 //!
-//! `docs/reliability.md` tells how each of these is shown, and with which command.
+//! `docs/reliability.md` lists how each of these is tested, and the command to run.
 //!
-//! # What is not
-//! SQLite keeps no checksums of its pages. Records have one each, bound to their key, so a damaged
-//! record is told and never believed. But a damaged page may hide a record, and a damaged log is
-//! taken to end where the damage begins. [`SqliteDatabase::check_integrity`] finds what is out of
-//! order; a backup ([`SqliteDatabase::back_up_to`]) is what helps.
+//! # Limits
+//! SQLite has no checksums of its pages. Each record has one, bound to its key, so a damaged record
+//! is reported and never used. But a damaged page may hide a record, and a damaged log is taken to
+//! end where the damage begins. [`SqliteDatabase::check_integrity`] finds such damage; restore a
+//! backup ([`SqliteDatabase::back_up_to`]) then.
 //!
 //! # The files
-//! `NAME` is the database. `NAME-wal` (the log) and `NAME-shm` (its index) stand beside it while it
-//! is open, and after a crash: they belong to it, so move, copy or delete the three together or,
-//! better, make a backup. Do not delete the log of a crashed process: it holds commits. `sqlite3`
-//! may look into the file at any time; `docs/storage-format.md` tells what the bytes mean.
+//! `NAME` is the database. `NAME-wal` (the log) and `NAME-shm` (its index) exist while it is open,
+//! and after a crash. They belong to it: move, copy or delete the three together or, better, make a
+//! backup. Do not delete the log of a crashed process, because it holds commits. `sqlite3` may read
+//! the file at any time; `docs/storage-format.md` describes the bytes.
 //!
-//! Who may read a new file is said by the umask, as for any file: on most systems everybody. The
-//! log, its index and every backup are shown to nobody who may not see the database, so one
-//! `chmod 600` at the beginning is enough. A symbolic link to the file is as good as its name; a
-//! second hard link is not: opened by both, it has two logs and is damaged.
+//! The umask determines the permissions of a new file, on most systems readable for all users. The
+//! log, its index and every backup have the permissions of the database, so one `chmod 600` at the
+//! beginning is enough. A symbolic link to the file may be used instead of its path. A second hard
+//! link must not: a file opened through both has two logs and gets damaged.
 //!
 //! # Where things are
 //!
-//! | file | owns |
+//! | file | content |
 //! |---|---|
-//! | `options`, `open_error` | how a file is opened, and why not |
-//! | `schema` | whose a file is, its tables, every `PRAGMA` with its reason |
+//! | `options`, `open_error` | how a file is opened, and why it cannot be |
+//! | `schema` | identification of the file, its tables, every `PRAGMA` with its reason |
 //! | `apply` | one transaction: compares, then writes, at one revision |
-//! | `group_commit`, `sync` | who commits for whom, without a thread |
+//! | `group_commit`, `sync` | the leader commits for all queued callers |
 //! | `writer` | one group as one SQLite transaction, and what its failure means |
-//! | `wal_checkpointer` | who copies the log back, and when |
-//! | `db_file` | which file it is, and whether its name still leads there |
-//! | `readers` | connections that read |
-//! | `core` | all of these together |
-//! | `database`, `store`, `coordinator` | what callers hold |
+//! | `wal_checkpointer` | when the log is copied into the database file |
+//! | `db_file` | the identity of the file, and whether its path still names it |
+//! | `readers` | the pool of reading connections |
+//! | `core` | writer, readers and group commit together |
+//! | `database`, `store`, `coordinator` | the public handles |
 //! | `thread` | a thread that is joined on drop |
-//! | `backup` | copies |
-//! | `failure` | what SQLite's codes mean |
+//! | `backup` | online backups |
+//! | `failure` | SQLite's error codes as errors of the store layer |
 //!
 //! # Never
 //! - decodes a value or knows a rule of the protocol;
-//! - opens the database file by any other way than SQLite: closing a second handle would drop the
+//! - opens the database file except through SQLite: closing a second descriptor would release the
 //!   locks of the first;
 //! - shows a byte of a key or a value in an error.
 #![forbid(unsafe_code)]

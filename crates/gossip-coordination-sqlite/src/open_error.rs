@@ -1,4 +1,4 @@
-//! Why a file was not opened, and what to do about it.
+//! Why a database was not opened, and the remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -6,111 +6,111 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-/// Why a database was not opened. Nothing was changed, except that a new and empty file may be
-/// there now.
+/// Why a database was not opened. Nothing was changed, except that a new, empty file may have been
+/// created.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpenSqliteError {
     /// The directory of the file does not exist.
     #[error("{path}: its directory does not exist; create it first", path = .path.display())]
     MissingDirectory {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
     },
-    /// There is something that is no file.
-    #[error("{path}: this is no file; name a file", path = .path.display())]
+    /// The path names something other than a file.
+    #[error("{path}: this is not a file; use the path of a file", path = .path.display())]
     NotAFile {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
     },
-    /// The file is no SQLite database at all.
-    #[error("{path}: this is no SQLite database; name another file", path = .path.display())]
+    /// The file is not a SQLite database.
+    #[error("{path}: this is not a SQLite database; use another file", path = .path.display())]
     NotADatabase {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
     },
     /// The database belongs to another program.
     #[error(
         "{path}: a database of another program (application id {found:#x}, ours is {expected:#x}); \
-         name another file",
+         use another file",
         path = .path.display()
     )]
     ForeignDatabase {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
-        /// The mark of that program; zero if it leaves none.
+        /// The application id of that program; zero if it sets none.
         found: i32,
-        /// Our mark.
+        /// Our application id.
         expected: i32,
     },
     /// The database was written by a newer version of this program.
     #[error(
-        "{path}: format {found} is newer than {supported}, the newest that this program knows; use \
+        "{path}: format {found} is newer than {supported}, the newest that this program reads; use \
          the program that wrote it, or a newer one",
         path = .path.display()
     )]
     NewerFormat {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
         /// The format of the file.
         found: i32,
         /// The newest format that this program reads.
         supported: i32,
     },
-    /// The file can be read and not written.
+    /// The file is read-only.
     #[error(
-        "{path}: it can be read and not written; allow writing to the file and to its directory",
+        "{path}: the file is read-only; allow writing to the file and to its directory",
         path = .path.display()
     )]
     ReadOnly {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
     },
-    /// The system does not let this user open or create the file.
+    /// The user lacks the permission to open or create the file.
     #[error(
         "{path}: it cannot be opened or created; allow this user to read and write the file and its \
          directory",
         path = .path.display()
     )]
     NotPermitted {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
     },
-    /// Another process holds the file and did not let go in time.
+    /// Another process held the lock of the file for longer than the busy timeout.
     #[error(
         "{path}: another process holds the file; is one of them stopped?",
         path = .path.display()
     )]
     Locked {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
     },
     /// The file is damaged.
     #[error("{path}: the file is damaged ({what}); restore a backup", path = .path.display())]
     Corrupt {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
-        /// What SQLite found first.
+        /// The first problem that SQLite found.
         what: String,
     },
-    /// There is no room for a new file.
-    #[error("{path}: there is no room on the disk; make some", path = .path.display())]
+    /// The disk is full.
+    #[error("{path}: the disk is full; free some space", path = .path.display())]
     NoSpace {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
     },
-    /// Anything else that SQLite or the system said.
+    /// Any other error of SQLite or the operating system.
     #[error("{path}: {message}", path = .path.display())]
     Engine {
-        /// What was to be opened.
+        /// The path of the database.
         path: PathBuf,
-        /// What was said.
+        /// Its text.
         message: String,
     },
 }
 
 impl OpenSqliteError {
-    /// What a failure of SQLite means for opening `path`.
+    /// Maps an error of SQLite while opening `path`.
     pub(crate) fn of(path: &Path, error: &rusqlite::Error) -> Self {
         let path = path.to_path_buf();
         match error.sqlite_error_code() {
@@ -141,7 +141,7 @@ impl OpenSqliteError {
     }
 }
 
-/// For those who open a store among other things and know one kind of failure only.
+/// For callers that handle the errors of the store layer only.
 impl From<OpenSqliteError> for InfraError {
     fn from(error: OpenSqliteError) -> Self {
         let (operation, message) = ("sqlite.open", error.to_string());

@@ -143,8 +143,8 @@ fn a_truncated_file_is_damaged_or_empty() {
     drop((store, database));
     let path = scratch.file("store.db");
     let whole = fs::read(&path).unwrap();
-    // A file that misses a page is told. A page that misses some bytes is read as if they were
-    // zeros, and then the checksum of a record tells (`fault_tests.rs`).
+    // A missing page is detected on open. The missing bytes of a page are read as zeros, which
+    // the checksum of a record detects (`fault_tests.rs`).
     let last_page = whole.len() - PAGE;
     for len in (2..last_page).step_by(whole.len() / 40).chain([100, PAGE, last_page]) {
         fs::write(&path, &whole[..len]).unwrap();
@@ -156,7 +156,7 @@ fn a_truncated_file_is_damaged_or_empty() {
             let _ = fs::remove_file(scratch.file(beside));
         }
     }
-    // Nothing at all is a new file: nobody can tell it from one. Nor can SQLite with one byte,
+    // An empty file is indistinguishable from a new one. SQLite also treats one byte as empty,
     // which some systems need to lock.
     for len in [0, 1] {
         fs::write(&path, &whole[..len]).unwrap();
@@ -210,7 +210,7 @@ fn a_look_at_a_new_file_is_of_one_instant() {
         let is_second_look =
             matches!(context.action, AuthAction::Pragma { pragma_name: "user_version", .. });
         if is_second_look && !std::mem::replace(&mut has_come, true) {
-            // It succeeds, or finds the file held by whoever looks.
+            // It succeeds, or finds the file locked by the reader.
             let _ = SqliteDatabase::open(&theirs, options);
         }
         Authorization::Allow

@@ -1,35 +1,34 @@
-//! How a database is opened: what a commit waits for, how long others may hold the file, how large
-//! it may grow, and how much of it is checked first.
+//! Options for opening a database: durability, busy timeout, size limit, and the check on open.
 
 use std::time::Duration;
 
-/// What a commit has waited for when it is acknowledged.
+/// The durability of an acknowledged commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyncMode {
-    /// The disk has it (`synchronous=FULL`). Nothing acknowledged is ever lost, not by a killed
-    /// process and not by a power cut, as far as the disk tells the truth.
+    /// The commit is synced to the disk (`synchronous=FULL`). It survives a killed process and a
+    /// power cut, if the disk honours syncs.
     #[default]
     Full,
-    /// The operating system has it (`synchronous=NORMAL`). A killed process loses nothing. A power
-    /// cut or a crash of the system may lose the last commits; the file stays intact, and what is
-    /// left is a state that once was. A scan then does again what it had done since.
+    /// The commit is handed to the operating system (`synchronous=NORMAL`). It survives a killed
+    /// process. A power cut or a crash of the system may lose the last commits; the file stays
+    /// intact and holds an earlier state, from which a scan repeats the lost part.
     Relaxed,
 }
 
-/// How much of a file is checked when it is opened.
+/// How much of a file is checked on open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenCheck {
-    /// Only what opening reads anyway: the header, the schema, our own mark.
+    /// Only the header, the schema and the application id, which are read in any case.
     Header,
-    /// Every page (`PRAGMA quick_check`) of files up to so many bytes; of larger ones the header.
+    /// Every page (`PRAGMA quick_check`) of files up to this many bytes; the header of larger ones.
     UpTo(u64),
 }
 
-/// The largest file whose every page is read on opening by default. A file of
-/// 79 MB in memory took 0.1 to 0.7 s on a busy machine (Debian's `sqlite3` 3.40, by the clock); a
-/// disk was not measured. Larger files are for `SqliteDatabase::check_integrity`.
+/// The largest file that is fully checked on open by default. A file of 79 MB in memory took 0.1 to
+/// 0.7 s on a busy machine (Debian's `sqlite3` 3.40, wall time); a disk was not measured. Check
+/// larger files with `SqliteDatabase::check_integrity`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 
 impl Default for OpenCheck {
@@ -38,30 +37,28 @@ impl Default for OpenCheck {
     }
 }
 
-/// How long a commit or an opening waits for another process by default. A commit of another
-/// process takes well under a millisecond and a full group some tens, so whoever waits this long
-/// waits for a process that was stopped. It is a third of the default lease.
+/// The default busy timeout. A commit of another process takes well under a millisecond and a full
+/// group some tens, so a lock held for this long belongs to a stopped process. It is a third of the
+/// default lease duration.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest wait for another process, whatever is asked for: a call that waits longer than this
-/// helps nobody, and SQLite counts milliseconds in 31 bits.
+/// The longest busy timeout. A longer one is of no use, and SQLite counts milliseconds in 31 bits.
 const BUSY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 const _: () = assert!(BUSY_TIMEOUT_MAX.as_millis() <= i32::MAX as u128);
 const _: () = assert!(BUSY_TIMEOUT.as_secs() < BUSY_TIMEOUT_MAX.as_secs());
 
-/// How a database is opened. The default is what one wants.
+/// How a database is opened. The defaults suit most uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// What a commit waits for.
+    /// The durability of a commit.
     pub sync: SyncMode,
-    /// How long to wait for another process before giving up with a transient error; a day at
-    /// most.
+    /// How long to wait for the lock of another process before a transient error; at most a day.
     pub busy_timeout: Duration,
-    /// The most bytes that the main file may have; writes beyond are refused as on a full disk.
-    /// The log beside it has its own bound.
+    /// The maximum size of the main file in bytes; writes beyond it are refused as on a full disk.
+    /// The log has its own limit.
     pub file_bytes_max: Option<u64>,
-    /// How much is checked on opening.
+    /// How much is checked on open.
     pub check: OpenCheck,
 }
 
@@ -77,13 +74,13 @@ impl Default for SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The same, without waiting for the disk: see [`SyncMode::Relaxed`].
+    /// Returns these options with [`SyncMode::Relaxed`].
     #[must_use]
     pub const fn relaxed(self) -> Self {
         Self { sync: SyncMode::Relaxed, ..self }
     }
 
-    /// The same within what SQLite and clocks can count.
+    /// Returns these options with a busy timeout that SQLite and `Instant` can represent.
     pub(crate) fn bounded(self) -> Self {
         Self { busy_timeout: self.busy_timeout.min(BUSY_TIMEOUT_MAX), ..self }
     }

@@ -1,7 +1,7 @@
-//! Connections that read, a few of them, shared by all callers of a process.
+//! A small pool of reading connections, shared by all callers of a process.
 //!
-//! A read waits for no writer. All questions of one read are answered within one transaction, which
-//! sees one instant and everything that was committed before it began.
+//! Readers never wait for a writer (WAL mode). All reads of one call run in one transaction, which
+//! sees one snapshot that includes every commit acknowledged before it began.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -14,16 +14,16 @@ use crate::db_file::DbFile;
 use crate::failure::{corruption, infra};
 use crate::schema::Role;
 
-/// Connections that are open at once. Reads do not wait for the disk as a rule, so more than there
-/// are cores would not help; each costs its cache.
+/// Connections in the pool. Reads are mostly served from memory, so more connections than cores
+/// would not help, and each has its own page cache.
 const CONNECTIONS_MAX: usize = 4;
 
-/// The step that errors name.
+/// The operation name in errors.
 const READ: &str = "sqlite.read";
 
 const COUNT: &str = "SELECT count(*) FROM kv WHERE key >= ?1 AND key < ?2";
 
-/// The connections.
+/// The pool.
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: Arc<DbFile>,
@@ -34,7 +34,7 @@ pub(crate) struct Readers {
 #[derive(Debug)]
 struct Pool {
     idle: Vec<Connection>,
-    /// Open connections, idle or lent out; never more than [`CONNECTIONS_MAX`].
+    /// Open connections, idle or in use; at most [`CONNECTIONS_MAX`].
     open: usize,
 }
 
@@ -46,8 +46,8 @@ impl Readers {
 
     /// Returns the answers to `reads`, all from one snapshot.
     pub(crate) fn read(&self, reads: &[Read], page_max: usize) -> Result<Vec<Answer>, InfraError> {
-        let lent = self.lend().map_err(|error| infra(READ, &error))?;
-        let connection = lent.connection();
+        let pooled = self.checkout().map_err(|error| infra(READ, &error))?;
+        let connection = pooled.connection();
         let answer = |read| answer(connection, read, page_max);
         // A single statement reads from one snapshot without an explicit transaction.
         if reads.len() <= 1 {
@@ -63,11 +63,12 @@ impl Readers {
         answers
     }
 
-    fn lend(&self) -> rusqlite::Result<Lent<'_>> {
+    /// Takes an idle connection, opens one, or waits until one is returned.
+    fn checkout(&self) -> rusqlite::Result<Pooled<'_>> {
         let mut pool = self.pool();
         loop {
             if let Some(connection) = pool.idle.pop() {
-                return Ok(Lent { readers: self, connection: Some(connection) });
+                return Ok(Pooled { readers: self, connection: Some(connection) });
             }
             if pool.open < CONNECTIONS_MAX {
                 pool.open += 1;
@@ -76,10 +77,10 @@ impl Readers {
             pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
         drop(pool);
-        // From here on the guard gives the place back, whatever happens.
-        let mut lent = Lent { readers: self, connection: None };
-        lent.connection = Some(self.file.connect(Role::Read)?);
-        Ok(lent)
+        // Opened without the lock, which takes a while. The guard corrects `open` if it fails.
+        let mut pooled = Pooled { readers: self, connection: None };
+        pooled.connection = Some(self.file.connect(Role::Read)?);
+        Ok(pooled)
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -87,22 +88,23 @@ impl Readers {
     }
 }
 
-/// A connection that goes back to its pool.
-struct Lent<'r> {
+/// A connection that returns to its pool on drop.
+struct Pooled<'r> {
     readers: &'r Readers,
     /// `None` only while it is being opened.
     connection: Option<Connection>,
 }
 
-impl Lent<'_> {
+impl Pooled<'_> {
     const fn connection(&self) -> &Connection {
-        self.connection.as_ref().expect("it is lent after it was opened")
+        self.connection.as_ref().expect("a connection is used only after it was opened")
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Pooled<'_> {
     fn drop(&mut self) {
-        // A panic or a failure may have left a transaction open, which would hold the log back.
+        // A panic or a failure may have left a transaction open. It would keep the log from
+        // restarting, so such a connection is closed.
         let clean = self.connection.take().filter(Connection::is_autocommit);
         let mut pool = self.readers.pool();
         match clean {
@@ -126,7 +128,7 @@ fn answer(connection: &Connection, read: &Read, page_max: usize) -> Result<Answe
     })
 }
 
-/// The first page that is not empty.
+/// Returns the first page that is not empty.
 fn scan_first(
     connection: &Connection,
     ranges: &[KeyRange],

@@ -1,23 +1,23 @@
-//! The file: whose it is, which tables it has, and how each connection is set.
+//! The database file: its identification, its tables, and the settings of each connection.
 //!
 //! ```text
-//!  kv    key BLOB, revision INTEGER, value BLOB     everything; the key is the primary key
+//!  kv    key BLOB, revision INTEGER, value BLOB     all records; the key is the primary key
 //!  meta  name TEXT, value INTEGER                   one row, `floor`
 //! ```
 //!
-//! `kv` has no row ids: the rows themselves are the tree that is sorted by key. Against row ids and
-//! a unique index, with values of 600 bytes and keys of 100 (interleaved rounds on a busy machine,
-//! so read it as a direction): rewriting values, 64 per commit, 5 to 12 % slower, one per commit
-//! equal; granting leases, which also moves a row of the claim index, 7 to 20 % faster without
-//! syncs, and with syncs no difference that stood out of the noise; the file 14 to 33 % smaller. So
-//! a checkpoint changes one row in one page, and everything else touches one tree instead of two.
+//! `kv` has no row ids: the rows are stored in the tree sorted by key. Compared with row ids and a
+//! unique index, with values of 600 bytes and keys of 100 (interleaved rounds on a busy machine, so
+//! an indication only): rewriting values was 5 to 12 % slower with 64 per commit and equal with
+//! one; granting leases, which also moves a row of the claim index, was 7 to 20 % faster without
+//! syncs and equal within the noise with them; the file was 14 to 33 % smaller. A checkpoint of a
+//! cursor changes one row in one page, and all other operations touch one tree instead of two.
 //! Rewriting values on pages of 8 KiB was slower than on 4 KiB.
 //!
 //! # Revisions
-//! A transaction gets the highest of the revisions of the keys it writes, plus one. A key that is
-//! not there may have been there before, so `floor` counts as well then; and a transaction that
-//! deletes raises `floor` to its own revision. So the revisions of a key rise with every write,
-//! also across its deletion, and a checkpoint reads and writes nothing but its own row.
+//! A transaction gets the highest revision of the keys it writes, plus one. An absent key may have
+//! existed before, so for one `floor` counts as well; a transaction that deletes raises `floor` to
+//! its own revision. So the revisions of a key increase with every write, also across its deletion,
+//! and a checkpoint reads and writes only its own row.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,24 +35,24 @@ pub(crate) const APPLICATION_ID: i32 = 0x476F_7343;
 /// Values have their own version, in the codec.
 pub(crate) const FORMAT: i32 = 2;
 
-/// Bytes of a page, the unit of reading and logging. It is the file system's block, so a torn page
-/// needs no care beyond the log's checksums, and five shards fit in one.
+/// Bytes of a page, the unit of reading and logging: the block size of the file system. The
+/// checksums of the log detect torn pages. Five shards fit in one page.
 const PAGE_BYTES: u32 = 4_096;
 
-/// Where the log is cut off when it starts over, should it have grown larger: four times the length
-/// at which commits themselves copy it back, so in ordinary life it is never cut and its blocks are
-/// written again in place, which syncs faster than growing.
+/// The size to which the log is truncated when it restarts, if it is larger: four times the length
+/// at which commits checkpoint themselves. So it is normally never truncated and its blocks are
+/// overwritten in place, which syncs faster than growing the file.
 const LOG_BYTES_MAX: i64 = 256 << 20;
 
-/// Pages that each connection may cache, in KiB (negative by SQLite's convention): enough for the
-/// inner pages of the tree. The rest is in the system's cache.
+/// The page cache of each connection, in KiB (negative by SQLite's convention): enough for the
+/// inner pages of the tree. The operating system caches the rest.
 const CACHE_KIB: i32 = -4_096;
 
-/// Prepared statements that a connection keeps: more than there are.
+/// Prepared statements that a connection caches: more than we use.
 const STATEMENTS_MAX: usize = 32;
 
-/// The pause between two tries to switch an opened file to its log, which only processes that open
-/// a new file at once contend for.
+/// The pause between two attempts to switch a file to WAL mode. Only processes that open a new file
+/// concurrently contend for it.
 const SWITCH_PAUSE: Duration = Duration::from_millis(2);
 
 const TABLES: &str = "
@@ -65,23 +65,23 @@ const TABLES: &str = "
     INSERT INTO meta VALUES ('floor', 0);
 ";
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Commits.
     Write,
-    /// Reads; it cannot write by mistake.
+    /// Reads, and cannot write.
     Read,
-    /// Copies the log back.
+    /// Checkpoints the log, or replaces a lost writing connection.
     Checkpoint,
 }
 
-/// Opens the file at `path`, makes it ours if it is new, and checks it.
+/// Opens the file at `path`, creates the tables if it is new, and checks it.
 pub(crate) fn open_file(
     path: &Path,
     options: &SqliteOptions,
 ) -> Result<Connection, OpenSqliteError> {
-    check_place(path)?;
+    check_path(path)?;
     let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     let connection = connect(path, options, Role::Write).map_err(fail)?;
     if connection.is_readonly("main").map_err(fail)? {
@@ -89,9 +89,10 @@ pub(crate) fn open_file(
     }
     let is_new = is_new(&connection, path)?;
     if is_new {
+        // Before the switch to WAL mode, which writes the first page.
         connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(fail)?;
     }
-    if !switch_to_log(&connection, options.busy_timeout).map_err(fail)? {
+    if !switch_to_wal(&connection, options.busy_timeout).map_err(fail)? {
         let message = "this file system cannot share memory between processes; use a local disk";
         return Err(OpenSqliteError::Engine {
             path: path.to_path_buf(),
@@ -102,13 +103,13 @@ pub(crate) fn open_file(
         create(&connection, path)?;
     }
     check_pages(&connection, path, options.check)?;
-    // From here on only `BEGIN IMMEDIATE` can find the file held, and the writer waits for that
-    // itself, in shorter steps than SQLite would.
+    // From here on only `BEGIN IMMEDIATE` can find the file locked, and the writer polls for that
+    // itself, in shorter steps than SQLite's busy handler.
     connection.busy_timeout(Duration::ZERO).map_err(fail)?;
     Ok(connection)
 }
 
-/// Another connection to a file that is known to be ours.
+/// Opens a connection to a database file of ours and configures it.
 pub(crate) fn connect(
     path: &Path,
     options: &SqliteOptions,
@@ -126,21 +127,21 @@ pub(crate) fn connect(
         SyncMode::Full => "FULL",
         SyncMode::Relaxed => "NORMAL",
     };
-    // In the log's mode FULL syncs the log at every commit, and NORMAL only before the log is
-    // copied back. Either way the file is intact after any crash.
+    // In WAL mode FULL syncs the log at every commit, and NORMAL only before a checkpoint. Either
+    // way the file is intact after any crash.
     connection.pragma_update(None, "synchronous", synchronous)?;
-    // Where a plain sync only reaches the disk's own memory (Apple's systems), ask for more. Other
-    // systems do not know these.
+    // On Apple's systems `fsync` only reaches the cache of the disk; these request `F_FULLFSYNC`.
+    // Other systems ignore them.
     let is_full = options.sync == SyncMode::Full;
     connection.pragma_update(None, "fullfsync", is_full)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // No commit copies the log back in passing: the keeper does, on its own connection.
+    // Commits do not checkpoint: the checkpointer does, on its own connection.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
     connection.pragma_update(None, "cache_size", CACHE_KIB)?;
-    // We have no foreign keys, no triggers and no views, and trust none that a stranger put there.
+    // The schema has no triggers and no views; functions in injected ones must not run.
     connection.pragma_update(None, "trusted_schema", false)?;
-    // A damaged page is an error before it is anything else.
+    // Detects a damaged page when it is loaded instead of misreading it.
     connection.pragma_update(None, "cell_size_check", true)?;
     if let Some(bytes) = options.file_bytes_max {
         let pages = i64::try_from(bytes / u64::from(PAGE_BYTES)).unwrap_or(i64::MAX).max(1);
@@ -152,10 +153,10 @@ pub(crate) fn connect(
     Ok(connection)
 }
 
-/// Says what the system would only call "cannot open".
-fn check_place(path: &Path) -> Result<(), OpenSqliteError> {
+/// Returns a precise error for paths that SQLite would only call "unable to open".
+fn check_path(path: &Path) -> Result<(), OpenSqliteError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // Only looked at, never opened: closing a second handle would drop SQLite's locks.
+    // Inspected, never opened: closing a second descriptor would release SQLite's locks.
     if parent.is_some_and(|parent| !parent.is_dir()) {
         return Err(OpenSqliteError::MissingDirectory { path: path.to_path_buf() });
     }
@@ -165,16 +166,17 @@ fn check_place(path: &Path) -> Result<(), OpenSqliteError> {
     Ok(())
 }
 
-/// Whether the file is nobody's yet; an error if it is somebody else's.
+/// Returns whether the file is a new, empty database; an error if it belongs to another program.
 pub(crate) fn is_new(connection: &Connection, path: &Path) -> Result<bool, OpenSqliteError> {
-    // Of one instant: in between, another process could make the file its own, and half of what is
-    // found would be of before and half of after.
-    let instant = connection.unchecked_transaction();
-    let _instant = instant.map_err(|error| OpenSqliteError::of(path, &error))?;
+    // In one read transaction: otherwise another process could create its tables between two
+    // queries, and the result would mix both states.
+    let snapshot = connection.unchecked_transaction();
+    let _snapshot = snapshot.map_err(|error| OpenSqliteError::of(path, &error))?;
     Ok(!is_ours(connection, path)?)
 }
 
-/// Whether the file is ours already; an error if it is somebody else's. A new file is nobody's.
+/// Returns whether the file is one of our databases, `false` for an empty one; an error if it
+/// belongs to another program.
 fn is_ours(connection: &Connection, path: &Path) -> Result<bool, OpenSqliteError> {
     let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
@@ -189,7 +191,7 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, OpenSqliteError
         (APPLICATION_ID, found, _) if found > FORMAT => {
             Err(OpenSqliteError::NewerFormat { path, found, supported: FORMAT })
         }
-        // Mark and format are written together, and no lower format was ever released.
+        // Id and format are written in one transaction, and no lower format was ever released.
         (APPLICATION_ID, found, _) => Err(OpenSqliteError::Corrupt {
             path,
             what: format!("format {found} was never released"),
@@ -200,10 +202,12 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, OpenSqliteError
     }
 }
 
-/// Makes an empty file ours. Of several processes that try at once one does, and the others see it.
+/// Creates the tables in an empty file. Of several concurrent processes one does, and the others
+/// find them.
 fn create(connection: &Connection, path: &Path) -> Result<(), OpenSqliteError> {
     let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     connection.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
+    // Checked again under the write lock: another process may have created the tables since.
     if is_ours(connection, path)? {
         return connection.execute_batch("ROLLBACK").map_err(fail);
     }
@@ -213,13 +217,13 @@ fn create(connection: &Connection, path: &Path) -> Result<(), OpenSqliteError> {
     connection.execute_batch("COMMIT").map_err(fail)
 }
 
-/// The write-ahead log: readers and one writer at a time do not wait for each other, and a commit
-/// is one sequential write and one sync. The mode is kept in the file. Answers whether it is set: a
-/// file system without shared memory keeps the old one and calls that success.
-fn switch_to_log(connection: &Connection, patience: Duration) -> rusqlite::Result<bool> {
-    let deadline = Instant::now() + patience;
+/// Switches to the write-ahead log: readers and the writer do not wait for each other, and a commit
+/// is one sequential write and one sync. The mode is persistent. Returns whether it is set: on a
+/// file system without shared memory SQLite keeps the old mode and reports success.
+fn switch_to_wal(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<bool> {
+    let deadline = Instant::now() + busy_timeout;
     loop {
-        // The switch needs the file for itself, and SQLite does not wait for that.
+        // The switch needs an exclusive lock, and SQLite does not call the busy handler for it.
         let set = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
             row.get(0).map(|mode: String| mode == "wal")
         });
@@ -254,7 +258,8 @@ fn check_pages(
     }
 }
 
-/// What a check of SQLite finds first. It tells of pages and rows by number.
+/// Returns the first problem that a check of SQLite finds. It names pages and rows by number, and
+/// shows no content.
 pub(crate) fn first_damage(
     connection: &Connection,
     check: &str,

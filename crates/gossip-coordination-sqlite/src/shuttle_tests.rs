@@ -1,8 +1,8 @@
-//! The group_commit under schedules that no machine would come to by itself.
+//! The group commit under schedules that hardly occur on a real machine.
 //!
-//! The same source is compiled once more, over threads and locks that `shuttle` schedules at
-//! random: it decides at every lock and every wake-up who goes on, and a schedule in which nobody
-//! can go on is a test that fails. A lost wake-up is that: everybody sleeps.
+//! The same source is compiled again over threads and locks that `shuttle` schedules at random: it
+//! chooses the next thread at every lock and wake-up. A schedule in which no thread can run fails
+//! the test; a lost wake-up is such a deadlock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -21,10 +21,10 @@ mod sync {
 
     pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard};
 
-    /// Two, so that a few callers are several relays.
+    /// Two, so that a few callers form several relays.
     pub(crate) const RELAY: usize = 2;
 
-    /// Somebody who sleeps until it has its token.
+    /// A thread that sleeps until its token is set.
     #[derive(Clone, Debug)]
     pub(crate) struct Thread(Arc<Token>);
 
@@ -36,7 +36,7 @@ mod sync {
 
     impl Thread {
         pub(crate) fn unpark(&self) {
-            // Also by a leader that breaks down, which poisons the lock and leaves it whole.
+            // A panicking leader poisons the lock and leaves the token consistent.
             *self.0.is_there.lock().unwrap_or_else(PoisonError::into_inner) = true;
             self.0.came.notify_one();
         }
@@ -73,21 +73,21 @@ mod sync {
 #[expect(dead_code, reason = "not every test needs everything")]
 mod group_commit;
 
-/// Schedules of each test and each way to draw them: some seconds without optimisation.
+/// Schedules per test and sampler: some seconds in a debug build.
 const SCHEDULES: usize = 1_000;
-/// Places where a schedule departs from one that runs every thread as long as it can.
-const DEPARTURES: usize = 3;
+/// Preemptions in a schedule that otherwise runs each thread as long as possible.
+const PREEMPTIONS: usize = 3;
 
 const CALLERS: u64 = 4;
 const SUBMISSIONS: u64 = 3;
 
-/// Runs `world` under schedules drawn evenly, and under those that depart a few times.
+/// Runs `world` under uniformly random schedules, and under those with a few preemptions.
 fn explore(world: fn()) {
     check_random(world, SCHEDULES);
-    check_pct(world, SCHEDULES, DEPARTURES);
+    check_pct(world, SCHEDULES, PREEMPTIONS);
 }
 
-/// Callers that ride again and again, in convoys of at most `load_max`, each of whom leads for
+/// Callers that submit repeatedly, in batches of at most `load_max`, with leads of up to
 /// `lead_time_max`.
 fn all_submit(load_max: usize, lead_time_max: Duration) {
     let group_commit = Arc::new(GroupCommit::new(load_max, lead_time_max));
@@ -100,7 +100,7 @@ fn all_submit(load_max: usize, lead_time_max: Duration) {
                 let answer = group_commit.submit(job, 1, |jobs| {
                     assert!(jobs.len() <= load_max, "{} of {load_max} jobs", jobs.len());
                     committed.fetch_add(jobs.len(), Ordering::Relaxed);
-                    // Others board while this one is under way.
+                    // Others are queued meanwhile.
                     thread::yield_now();
                     jobs.iter_mut().for_each(|job| *job *= 2);
                 });
@@ -119,19 +119,19 @@ fn all_submit(load_max: usize, lead_time_max: Duration) {
 }
 
 #[test]
-fn under_every_schedule_everybody_is_answered_once() {
+fn every_job_is_done_once_under_any_schedule() {
     explore(|| all_submit(2, Duration::MAX));
 }
 
-/// Who is answered wakes others, whatever those do at that moment.
+/// A completed caller wakes others, whatever those do at that moment.
 #[test]
-fn under_every_schedule_the_callers_of_a_large_convoy_wake_each_other() {
+fn callers_of_a_large_batch_wake_each_other_under_any_schedule() {
     explore(|| all_submit(CALLERS as usize, Duration::MAX));
 }
 
-/// Whoever was told to drive has a convoy of its own, with others in it.
+/// A signalled leader commits a batch of its own, with other jobs in it.
 #[test]
-fn under_every_schedule_the_lead_is_passed_on() {
+fn lead_is_passed_on_under_any_schedule() {
     explore(|| all_submit(CALLERS as usize, Duration::ZERO));
 }
 
@@ -146,8 +146,8 @@ fn leader_panics() {
             let commit_batch = |jobs: &mut [u64]| {
                 thread::yield_now();
                 if jobs.contains(&0) && panics.fetch_add(1, Ordering::Relaxed) == 0 {
-                    // As a panic, and without its report.
-                    std::panic::resume_unwind(Box::new("told to"));
+                    // Unwinds like a panic, without the report.
+                    std::panic::resume_unwind(Box::new("injected"));
                 }
             };
             let submit =
@@ -158,15 +158,15 @@ fn leader_panics() {
     let callers: Vec<_> = (0..CALLERS).map(submit).collect();
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     assert_eq!(group_commit.waiting_count(), 0);
-    assert_eq!(group_commit.submit(7, 1, |_| ()), Some(7), "the queue is open again");
+    assert_eq!(group_commit.submit(7, 1, |_| ()), Some(7), "the queue accepts jobs again");
 }
 
 #[test]
-fn under_every_schedule_nobody_waits_for_a_driver_that_broke_down() {
+fn no_caller_waits_for_a_panicked_leader_under_any_schedule() {
     explore(leader_panics);
 }
 
-/// The group_commit once more, over threads that now and then do not hear that they are woken.
+/// The group commit again, over threads whose wake-ups are sometimes lost.
 #[path = "."]
 mod lost_wakeups {
     use std::time::Duration;
@@ -204,7 +204,7 @@ mod lost_wakeups {
     #[expect(dead_code, reason = "not every test needs everything")]
     mod group_commit;
 
-    /// Callers that ride once.
+    /// Callers that submit once.
     pub(super) fn world() {
         let group_commit = Arc::new(group_commit::GroupCommit::new(10, Duration::MAX));
         let submit = |caller: u64| {
@@ -219,7 +219,7 @@ mod lost_wakeups {
 }
 
 #[test]
-fn a_wake_up_that_is_lost_is_found() {
+fn lost_wake_up_is_detected() {
     let hunt = || check_random(lost_wakeups::world, SCHEDULES);
-    assert!(catch_unwind(AssertUnwindSafe(hunt)).is_err(), "somebody sleeps for ever");
+    assert!(catch_unwind(AssertUnwindSafe(hunt)).is_err(), "a caller sleeps for ever");
 }

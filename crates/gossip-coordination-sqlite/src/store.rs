@@ -8,7 +8,7 @@ use gossip_coordination::store::{Answer, CommitOutcome, Read, Store, StoreLimits
 use crate::core::LIMITS;
 use crate::database::SqliteDatabase;
 
-/// A handle of a database for callers that may wait. Clones are cheap, and each caller has one.
+/// A blocking handle of a database. Clones are cheap; give each caller its own.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     database: SqliteDatabase,
@@ -19,7 +19,7 @@ impl SqliteStore {
         Self { database }
     }
 
-    /// The database behind it.
+    /// Returns the database.
     #[must_use]
     pub const fn database(&self) -> &SqliteDatabase {
         &self.database
@@ -35,7 +35,7 @@ impl Store for SqliteStore {
         self.database.core().commit(txns)
     }
 
-    /// A tick is a millisecond.
+    /// Sleeps; a tick is a millisecond.
     fn wait(&mut self, ticks: u64) {
         std::thread::sleep(Duration::from_millis(ticks));
     }

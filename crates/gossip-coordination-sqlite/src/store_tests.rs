@@ -288,7 +288,7 @@ proptest! {
             for (number, len) in drawn {
                 let value = get(&mut store, tenant_key(tenant, number));
                 prop_assert_eq!(value.map(|it| it.revision), len.map(|_| revision));
-                // Deleting what is not there changes nothing, so it has no revision.
+                // Deleting an absent key changes nothing, so it has no revision.
                 if len.is_some() || existed.contains(&number) {
                     let before = last.insert(number, revision);
                     prop_assert!(before.is_none_or(|before| before < revision));

@@ -9,25 +9,25 @@ use gossip_coordination::store::{Answer, CommitOutcome, Key, Read, Store, Txn, V
 
 use crate::{SqliteDatabase, SqliteOptions};
 
-/// A directory of one test, removed with it.
+/// A directory of one test, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
 }
 
-/// Where the system keeps files in memory, if it does: most tests prove something else than a disk,
-/// and run ten times as fast there.
+/// A file system in memory, if the system has one: most tests do not test the disk, and run ten
+/// times as fast here.
 const MEMORY: &str = "/dev/shm";
 
 impl Scratch {
-    /// A directory in memory if there is such a place.
+    /// Creates a directory, in memory if possible.
     pub(crate) fn new() -> Self {
         let memory = Path::new(MEMORY);
         let root = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
         Self::below(&root)
     }
 
-    /// A directory on the disk.
+    /// Creates a directory on the disk.
     pub(crate) fn on_disk() -> Self {
         Self::below(&std::env::temp_dir())
     }
@@ -44,7 +44,7 @@ impl Scratch {
         self.path.join(name)
     }
 
-    /// A database that does not wait for the disk.
+    /// Opens a database that does not sync.
     pub(crate) fn database(&self) -> SqliteDatabase {
         self.database_with(SqliteOptions::default().relaxed())
     }
@@ -56,7 +56,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A test that failed says so itself.
+        // A failure to clean up must not hide the failure of the test.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
@@ -76,11 +76,11 @@ pub(crate) fn put(number: u64, value: &[u8]) -> Txn {
     txn
 }
 
-/// What is stored under a key.
+/// Returns the stored value of a key.
 pub(crate) fn stored(store: &mut impl Store, number: u64) -> Option<Versioned> {
     match store.read(vec![Read::Get(key(number))]).unwrap().pop() {
         Some(Answer::Value(value)) => value,
-        other => panic!("a value was asked for, got {other:?}"),
+        other => panic!("expected a value, got {other:?}"),
     }
 }
 
@@ -89,15 +89,15 @@ pub(crate) fn commit(store: &mut impl Store, txn: Txn) -> Result<CommitOutcome, 
     store.commit(vec![txn]).pop().unwrap()
 }
 
-/// Commits one transaction that must be applied; answers its revision.
+/// Commits one transaction that must be applied, and returns its revision.
 pub(crate) fn applied(store: &mut impl Store, txn: Txn) -> u64 {
     match commit(store, txn) {
         Ok(CommitOutcome::Applied { revision }) => revision,
-        other => panic!("it was to be applied, got {other:?}"),
+        other => panic!("expected the transaction to be applied, got {other:?}"),
     }
 }
 
-/// A connection of somebody who does not know this crate.
-pub(crate) fn stranger(database: &SqliteDatabase) -> rusqlite::Connection {
+/// Opens a connection that does not go through this crate.
+pub(crate) fn raw_connection(database: &SqliteDatabase) -> rusqlite::Connection {
     rusqlite::Connection::open(database.path()).unwrap()
 }

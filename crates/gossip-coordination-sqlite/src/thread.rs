@@ -1,9 +1,9 @@
-//! A thread that is waited for when its owner goes.
+//! A thread that is joined on drop.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Waits for its thread when dropped. Whoever owns it has told the thread to end by then.
+/// Joins its thread when dropped. The owner has requested the thread to end by then.
 #[derive(Debug)]
 pub(crate) struct Thread {
     handle: Option<JoinHandle<()>>,
@@ -19,7 +19,7 @@ impl Thread {
 impl Drop for Thread {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
-        // A panic of the thread was reported when it happened.
+        // The panic hook has reported a panic of the thread already.
         let _ = handle.join();
     }
 }

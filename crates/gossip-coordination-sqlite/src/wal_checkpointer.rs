@@ -1,22 +1,23 @@
-//! How long the write-ahead log is, and who copies it back into the file.
+//! Checkpoints of the write-ahead log: how long the log is, and when it is copied into the database
+//! file.
 //!
-//! Copying back writes every changed page and syncs twice, so it is kept off the commit path. A
-//! thread with its own connection, the keeper, copies while commits go on (`PASSIVE`: it waits for
-//! nobody and nobody waits for it). But a log starts over only when all of it is copied and nobody
-//! reads it, and commits that never pause always leave some frames. So when the keeper has nearly
-//! caught up, it asks the next group to copy what little is left before it begins (`RESTART`), and
-//! the log starts over with that group.
+//! A checkpoint writes every changed page and syncs twice, so it is kept off the commit path. A
+//! thread with its own connection, the checkpointer, runs `PASSIVE` checkpoints concurrently with
+//! commits: neither waits for the other. But SQLite restarts the log from its beginning only when
+//! all of it is copied and no reader uses it, and commits without a pause always leave some frames.
+//! So when the checkpointer has nearly caught up, it requests that the next group copy the
+//! remainder before it begins (`RESTART`), and the log restarts with that group.
 //!
-//! | length of the log | what happens |
+//! | length of the log | action |
 //! |---|---|
-//! | below [`FRAMES_SOFT`] | nothing |
-//! | from there on, every [`FRAMES_STRIDE`] | the keeper copies |
-//! | nearly copied | the next group copies the rest, and the log starts over |
-//! | from [`FRAMES_HARD`] on, every [`FRAMES_STRIDE`] | a group waits for the keeper and copies the rest |
+//! | below [`FRAMES_SOFT`] | none |
+//! | from there on, every [`FRAMES_STRIDE`] | the checkpointer copies |
+//! | nearly copied | the next group copies the remainder, and the log restarts |
+//! | from [`FRAMES_HARD`] on, every [`FRAMES_STRIDE`] | a group waits for the checkpointer and copies the remainder |
 //!
-//! The last row is for a keeper that cannot keep up. What can hold the log back beyond that is one
-//! reader that does not end, such as a backup: then the log grows until the reader is done. A copy
-//! that fails loses nothing, because the log still has everything; the next one tries again.
+//! The last row is for a checkpointer that cannot keep up. Beyond that only a long-running reader,
+//! such as a backup, can hold the log back: it then grows until the reader ends. A failed
+//! checkpoint loses nothing, because the log still holds every frame; the next one retries.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,39 +26,39 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::wal::CheckpointMode;
 
-/// Frames (pages of 4 KiB) from which on the log is copied back: 4 MiB, SQLite's own default.
+/// Frames (pages of 4 KiB) from which on the log is checkpointed: 4 MiB, SQLite's default.
 pub(crate) const FRAMES_SOFT: i32 = 1_000;
 
-/// How much the log grows before another copy is tried.
+/// Frames by which the log grows before the next checkpoint.
 const FRAMES_STRIDE: i32 = 250;
 
-/// Frames from which on commits copy themselves: 64 MiB.
+/// Frames from which on commits checkpoint themselves: 64 MiB.
 pub(crate) const FRAMES_HARD: i32 = 16_000;
 
-/// Frames that a group may be asked to copy before it begins: 1 MiB. Groups of 64 callers write
-/// about as much while the keeper waits for the disk once, so it would seldom find less.
+/// Frames that a group may be requested to copy before it begins: 1 MiB. Groups of 64 callers write
+/// about as much during one sync of the checkpointer, so it would rarely find less.
 const FRAMES_REMAINDER_MAX: i32 = 249;
 
-/// How long a group that copies because the log is too long waits for readers to look away from
-/// it. They read for a fraction of a millisecond as a rule.
+/// How long a forced checkpoint waits for readers of the log, which usually read for a fraction of
+/// a millisecond.
 const READERS_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// Times that the keeper copies in a row to catch up. Each leaves what was committed meanwhile, a
-/// small part of what it copied.
+/// Checkpoints in a row to catch up. Each leaves the frames that were committed meanwhile, a small
+/// part of those it copied.
 const ROUNDS_MAX: usize = 4;
 
 const _: () = assert!(FRAMES_REMAINDER_MAX < FRAMES_STRIDE);
 const _: () = assert!(FRAMES_STRIDE < FRAMES_SOFT);
 const _: () = assert!(2 * FRAMES_SOFT < FRAMES_HARD);
 
-/// What the writer and the keeper tell each other.
+/// State shared by the writer and the checkpointer thread.
 #[derive(Debug)]
 pub(crate) struct WalCheckpointer {
-    /// Frames after the last commit of this process, as SQLite counted them.
+    /// Frames in the log after the last commit of this process, as SQLite counted them.
     frames: AtomicI32,
-    /// Whether so little is left to copy that a group shall do it.
+    /// Whether the next group is requested to copy the remainder.
     remainder_requested: AtomicBool,
-    /// Held by whoever copies: SQLite lets only one.
+    /// Held during a checkpoint: SQLite allows one at a time, and fails others as busy.
     checkpointing: Mutex<()>,
     command: Mutex<Command>,
     commanded: Condvar,
@@ -66,7 +67,7 @@ pub(crate) struct WalCheckpointer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     None,
-    Copy,
+    Checkpoint,
     Stop,
 }
 
@@ -81,25 +82,26 @@ impl WalCheckpointer {
         }
     }
 
-    /// Lets SQLite tell after each commit of `connection` how long the log is.
+    /// Registers a hook that records the length of the log after each commit of `connection`.
     pub(crate) fn watch(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
-        let log = Arc::clone(self);
+        let checkpointer = Arc::clone(self);
         connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, frames| {
-            log.frames.store(frames, Ordering::Relaxed);
+            checkpointer.frames.store(frames, Ordering::Relaxed);
             Ok(())
         }))
     }
 
-    /// Copies until told to stop: the life of the keeper's thread.
+    /// Checkpoints on command until [`WalCheckpointer::stop`]; the body of the thread.
     pub(crate) fn run(&self, connection: &Connection) {
         while self.wait_for_command() {
-            let nearly = (0..ROUNDS_MAX).any(|_| {
+            let has_caught_up = (0..ROUNDS_MAX).any(|_| {
                 let _exclusive = self.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
-                // Another process copies, or something is wrong that the next try meets again.
+                // A failure is not reported: either another process checkpoints, or the cause
+                // persists and the next commit meets it, too.
                 let copied = connection.wal_checkpoint_v2(Some("main"), CheckpointMode::PASSIVE);
                 copied.is_ok_and(|(frames, copied)| frames - copied <= FRAMES_REMAINDER_MAX)
             });
-            if nearly {
+            if has_caught_up {
                 self.remainder_requested.store(true, Ordering::Relaxed);
             }
         }
@@ -117,19 +119,20 @@ impl WalCheckpointer {
 
     fn send(&self, command: Command) {
         let mut pending = self.command();
+        // A later checkpoint request must not overwrite the stop, or the thread would never end.
         if *pending != Command::Stop {
             *pending = command;
         }
         self.commanded.notify_one();
     }
 
-    /// Whether there is something to copy; false to stop.
+    /// Waits for a command; returns whether to checkpoint, `false` to stop.
     fn wait_for_command(&self) -> bool {
         let mut command = self.command();
         loop {
             match *command {
                 Command::Stop => return false,
-                Command::Copy => {
+                Command::Checkpoint => {
                     *command = Command::None;
                     return true;
                 }
@@ -145,55 +148,59 @@ impl WalCheckpointer {
     }
 }
 
-/// What the writer remembers of the log. Only whoever leads a group has it.
+/// The writer's side: when it requests a checkpoint and when it runs one. Only the leader of a
+/// group uses it.
 #[derive(Debug)]
 pub(crate) struct CheckpointSchedule {
-    log: Arc<WalCheckpointer>,
-    /// The length from which on the keeper is called next.
+    checkpointer: Arc<WalCheckpointer>,
+    /// The length from which on the next checkpoint is requested.
     next_request: i32,
-    /// The length from which on a group copies by itself.
+    /// The length from which on a group runs a checkpoint itself.
     next_forced: i32,
 }
 
 impl CheckpointSchedule {
-    pub(crate) const fn new(log: Arc<WalCheckpointer>) -> Self {
-        Self { log, next_request: FRAMES_SOFT, next_forced: FRAMES_HARD }
+    pub(crate) const fn new(checkpointer: Arc<WalCheckpointer>) -> Self {
+        Self { checkpointer, next_request: FRAMES_SOFT, next_forced: FRAMES_HARD }
     }
 
-    /// Copies on the writer's connection if it is asked for or overdue.
+    /// Checkpoints on the writer's connection if that is requested or overdue.
     pub(crate) fn before_group(&mut self, connection: &Connection) {
-        let frames = self.log.frames.load(Ordering::Relaxed);
+        let shared = &self.checkpointer;
+        let frames = shared.frames.load(Ordering::Relaxed);
         let is_overdue = frames >= self.next_forced;
         if is_overdue {
-            // Waiting for the keeper is what keeps the log from growing without end.
-            let _exclusive = self.log.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
+            // Commits wait for the checkpointer here, which bounds the length of the log.
+            let _exclusive = shared.checkpointing.lock().unwrap_or_else(PoisonError::into_inner);
             restart_wal(connection, READERS_TIMEOUT);
             self.next_forced = frames + FRAMES_STRIDE;
-        } else if self.log.remainder_requested.swap(false, Ordering::Relaxed)
-            && let Ok(_exclusive) = self.log.checkpointing.try_lock()
+        } else if shared.remainder_requested.swap(false, Ordering::Relaxed)
+            // Below the hard limit a commit never waits for the checkpointer.
+            && let Ok(_exclusive) = shared.checkpointing.try_lock()
         {
             restart_wal(connection, Duration::ZERO);
         }
     }
 
-    /// Calls the keeper if the log has grown enough.
+    /// Requests a checkpoint if the log has grown enough.
     pub(crate) fn after_group(&mut self) {
-        let frames = self.log.frames.load(Ordering::Relaxed);
+        let frames = self.checkpointer.frames.load(Ordering::Relaxed);
         if frames < FRAMES_SOFT {
+            // The log has restarted.
             (self.next_request, self.next_forced) = (FRAMES_SOFT, FRAMES_HARD);
         } else if frames >= self.next_request {
             self.next_request = frames + FRAMES_STRIDE;
-            self.log.send(Command::Copy);
+            self.checkpointer.send(Command::Checkpoint);
         }
     }
 }
 
-/// Copies everything and lets the log start over, unless readers are in the way for longer than
-/// `timeout`. Failing loses nothing, and the next turn comes.
+/// Copies the whole log and restarts it, unless readers use it for longer than `timeout`. A failure
+/// loses nothing; a later group retries.
 fn restart_wal(connection: &Connection, timeout: Duration) {
     if connection.busy_timeout(timeout).is_ok() {
         let _ = connection.wal_checkpoint_v2(Some("main"), CheckpointMode::RESTART);
     }
-    // The writer waits for the file's lock by itself.
+    // The writer polls for the write lock itself, in shorter steps than SQLite's busy handler.
     let _ = connection.busy_timeout(Duration::ZERO);
 }

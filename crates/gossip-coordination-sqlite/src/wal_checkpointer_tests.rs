@@ -1,8 +1,8 @@
-//! The log is copied back while commits go on, and starts over.
+//! The log is checkpointed concurrently with commits, and restarts.
 
 use std::fs;
 
-use crate::test_support::{Scratch, applied, put, stored, stranger};
+use crate::test_support::{Scratch, applied, put, raw_connection, stored};
 use crate::wal_checkpointer::{FRAMES_HARD, FRAMES_SOFT};
 
 /// Commits that fill the log several times over, each a frame or more.
@@ -15,7 +15,7 @@ fn a_log_under_commits_that_never_pause_starts_over() {
     let mut store = database.store();
     let mut started_over = 0;
     let mut before = 0;
-    // As long as it takes; a keeper that never came would be noticed at the hard limit.
+    // As long as it takes; a checkpointer that never ran would be noticed at the hard limit.
     for nth in 0..4 * FRAMES_HARD as u64 {
         applied(&mut store, put(nth % 50, &[7; 600]));
         let frames = database.core().log_frames();
@@ -34,7 +34,7 @@ fn a_reader_that_does_not_end_holds_the_log_back_and_breaks_nothing() {
     let database = scratch.database();
     let mut store = database.store();
     applied(&mut store, put(1, b"first"));
-    let reader = stranger(&database);
+    let reader = raw_connection(&database);
     reader.execute_batch("BEGIN; SELECT count(*) FROM kv").unwrap();
     for nth in 0..COMMITS / 4 {
         applied(&mut store, put(nth % 50, &nth.to_be_bytes()));

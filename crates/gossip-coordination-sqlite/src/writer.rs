@@ -1,15 +1,15 @@
-//! The one connection of a process that writes, and groups of transactions on it.
+//! The one writing connection of a process, and groups of transactions on it.
 //!
-//! A group is one `BEGIN IMMEDIATE … COMMIT`: one sync for everybody in it. Its transactions are
-//! applied in their order, each sees what those before it wrote, and each has its own outcome. A
-//! conflict writes nothing. If something else fails (a full disk, a damaged page, a value that is
-//! too large), the group is rolled back and its halves are tried, and theirs, until those that
-//! failed are alone: so nobody pays for a neighbour, no savepoints are needed, and one that cannot
-//! be costs its group no more commits than the group can be halved.
+//! A group is one `BEGIN IMMEDIATE … COMMIT`: one sync for all of its transactions. They are
+//! applied in order, each sees the writes of those before it, and each has its own outcome. A
+//! conflict writes nothing. If anything else fails (a full disk, a damaged page, a value that is
+//! too large), the group is rolled back and its halves are retried, recursively, until the failing
+//! transactions are alone. So no transaction fails because of another, no savepoints are needed,
+//! and one failing transaction costs its group a logarithmic number of commits.
 //!
 //! # Invariants
-//! - Outcomes are told only after the group's `COMMIT`: a conflict was decided on what the group
-//!   itself wrote, so it is no conflict if the group is not there.
+//! - Outcomes are returned only after the group's `COMMIT`. A conflict may be with a write of the
+//!   same group, so it is no conflict if the group is not committed.
 //! - Between two groups the connection is in no transaction.
 
 use std::sync::Arc;
@@ -25,66 +25,68 @@ use crate::failure::{certainly_did_not_happen, infra, is_busy};
 use crate::schema::Role;
 use crate::wal_checkpointer::{CheckpointSchedule, WalCheckpointer};
 
-/// What became of one transaction.
+/// The outcome of one transaction.
 pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
 
-/// The first pause before `BEGIN IMMEDIATE` is tried again: half a synced commit.
+/// The first pause before `BEGIN IMMEDIATE` is retried: half a synced commit.
 const BUSY_PAUSE_MIN: Duration = Duration::from_micros(50);
 
-/// The longest: as long as a synced commit of another process. Where several commit all the time
-/// the lock is free for moments only, and who looks once in a millisecond waits for ten of them
-/// and more; so a waiting process looks ten thousand times a second, while its patience lasts.
+/// The longest pause: one synced commit of another process. If several processes commit without a
+/// pause the lock is free for moments only, and a process that polls once per millisecond waits for
+/// ten commits and more. So a waiting process polls ten thousand times a second, up to the busy
+/// timeout.
 const BUSY_PAUSE_MAX: Duration = Duration::from_micros(100);
 
 const _: () = assert!(BUSY_PAUSE_MIN.as_nanos() < BUSY_PAUSE_MAX.as_nanos());
 
-/// The writing connection and what belongs to it.
+/// The writing connection and its state.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: Arc<DbFile>,
-    /// `None` during a group, and after one that left it in a transaction or panicked; then the
-    /// next group opens another.
+    /// `None` during a group, and after one that panicked or left a transaction open; the next
+    /// group then opens another connection.
     connection: Option<Connection>,
-    log: Arc<WalCheckpointer>,
+    checkpointer: Arc<WalCheckpointer>,
     schedule: CheckpointSchedule,
-    /// Whether a `COMMIT` failed in doubt and none succeeded since. The log then holds frames that
-    /// a later failure could leave whole, so that one is in doubt as well.
-    in_doubt: bool,
+    /// Whether a `COMMIT` is unresolved and none has succeeded since. The log then holds frames
+    /// that a later failed `COMMIT` may complete, so that one is unresolved as well.
+    is_unresolved: bool,
 }
 
-/// What became of a group.
+/// The result of a group.
 #[derive(Debug)]
 pub(crate) struct Committed {
-    /// One for each transaction.
+    /// One outcome per transaction.
     pub(crate) outcomes: Vec<Outcome>,
-    /// Why it was not begun, or the rest of it not, if so: somebody else holds the file. Whoever
-    /// waited meanwhile need not wait again.
-    pub(crate) not_begun: Option<InfraError>,
+    /// Why the group or the rest of it was not started, if so: another process holds the file.
+    /// Callers that waited for it need not wait again.
+    pub(crate) not_started: Option<InfraError>,
 }
 
-/// Why a group is not there.
+/// Why a group was not committed.
 #[derive(Debug)]
 pub(crate) enum GroupFailure {
-    /// It did not begin: somebody else holds the file.
-    NotBegun(InfraError),
-    /// A transaction failed, or the disk is full; nothing happened.
-    Spoiled(InfraError),
-    /// The `COMMIT` failed, and may have happened. These would be the outcomes.
-    Doubt(InfraError, Vec<CommitOutcome>),
+    /// It was not started: another process holds the file.
+    NotStarted(InfraError),
+    /// A transaction failed, or the disk is full; nothing was committed.
+    RolledBack(InfraError),
+    /// The `COMMIT` failed and may have been applied. These would be the outcomes.
+    Unresolved(InfraError, Vec<CommitOutcome>),
 }
 
 impl Writer {
     pub(crate) fn new(
         file: Arc<DbFile>,
         mut connection: Connection,
-        log: Arc<WalCheckpointer>,
+        checkpointer: Arc<WalCheckpointer>,
     ) -> rusqlite::Result<Self> {
-        log.watch(&mut connection)?;
-        let schedule = CheckpointSchedule::new(Arc::clone(&log));
-        Ok(Self { file, connection: Some(connection), log, schedule, in_doubt: false })
+        checkpointer.watch(&mut connection)?;
+        let schedule = CheckpointSchedule::new(Arc::clone(&checkpointer));
+        let connection = Some(connection);
+        Ok(Self { file, connection, checkpointer, schedule, is_unresolved: false })
     }
 
-    /// Commits `txns` as one group, and answers for each.
+    /// Commits `txns` as one group and returns one outcome per transaction.
     pub(crate) fn commit(&mut self, txns: &[&Txn]) -> Committed {
         let committed = self.commit_parts(txns);
         self.schedule.after_group();
@@ -92,8 +94,8 @@ impl Writer {
     }
 
     #[cfg(test)]
-    pub(crate) fn log(&self) -> &WalCheckpointer {
-        &self.log
+    pub(crate) fn checkpointer(&self) -> &WalCheckpointer {
+        &self.checkpointer
     }
 
     #[cfg(test)]
@@ -101,113 +103,120 @@ impl Writer {
         &mut self.connection
     }
 
-    /// Commits `txns`, together or in halves. If one part waits for the file in vain, those behind
-    /// it do not wait again, or a large group would take as many times as long as it has parts.
+    /// Commits `txns`, together or in halves.
     fn commit_parts(&mut self, txns: &[&Txn]) -> Committed {
         let mut outcomes = Vec::with_capacity(txns.len());
-        // What is still to be tried, the next one last.
+        // A stack of parts still to try, so that outcomes are produced in order.
         let mut parts = vec![txns];
         while let Some(part) = parts.pop() {
             match self.try_group(part) {
                 Ok(done) => outcomes.extend(done.into_iter().map(Ok)),
-                Err(GroupFailure::Spoiled(_)) if part.len() > 1 => {
+                Err(GroupFailure::RolledBack(_)) if part.len() > 1 => {
                     let (first, second) = part.split_at(part.len() / 2);
                     parts.extend([second, first]);
                 }
-                Err(GroupFailure::NotBegun(error)) => {
+                Err(GroupFailure::NotStarted(error)) => {
+                    // The remaining parts fail without waiting: otherwise a large group would wait
+                    // for the busy timeout once per part.
                     outcomes.resize(txns.len(), Err(error.clone()));
-                    return Committed { outcomes, not_begun: Some(error) };
+                    return Committed { outcomes, not_started: Some(error) };
                 }
-                Err(failure @ (GroupFailure::Spoiled(_) | GroupFailure::Doubt(..))) => {
+                Err(failure @ (GroupFailure::RolledBack(_) | GroupFailure::Unresolved(..))) => {
                     outcomes.extend(failed(failure, part.len()));
                 }
             }
         }
-        Committed { outcomes, not_begun: None }
+        Committed { outcomes, not_started: None }
     }
 
     fn try_group(&mut self, txns: &[&Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
+        // Taken out, so that a panic drops the connection and its open transaction with it.
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.reconnect().map_err(|error| not_begun(&error))?,
+            None => self.reconnect().map_err(|error| not_started(&error))?,
         };
         let outcomes = self.group_on(&connection, txns);
-        // One that cannot even roll back is closed, which does it too. So does a panic.
+        // A connection that cannot roll back is closed instead, which rolls back as well.
         if connection.is_autocommit() || run(&connection, "ROLLBACK").is_ok() {
             self.connection = Some(connection);
         }
         outcomes
     }
 
-    /// May leave a transaction open when it fails.
+    /// Commits `txns` on `connection`. May leave a transaction open on failure.
     fn group_on(
         &mut self,
         connection: &Connection,
         txns: &[&Txn],
     ) -> Result<Vec<CommitOutcome>, GroupFailure> {
-        self.file.check().map_err(|error| not_begun(&error))?;
+        self.file.check().map_err(|error| not_started(&error))?;
+        // Before `BEGIN`: SQLite refuses to checkpoint inside a write transaction.
         self.schedule.before_group(connection);
-        let patience = self.file.options().busy_timeout;
-        begin(connection, patience).map_err(|error| not_begun(&error))?;
+        let busy_timeout = self.file.options().busy_timeout;
+        begin(connection, busy_timeout).map_err(|error| not_started(&error))?;
         let mut group = Group::new(connection);
         let applied = txns.iter().map(|txn| group.apply(txn));
-        let outcomes: Vec<_> = applied.collect::<Result<_, _>>().map_err(GroupFailure::Spoiled)?;
+        let outcomes: Vec<_> =
+            applied.collect::<Result<_, _>>().map_err(GroupFailure::RolledBack)?;
+        // Returns its statement to the connection's cache.
         drop(group);
         let Err(error) = run(connection, "COMMIT") else {
-            self.in_doubt = false;
+            self.is_unresolved = false;
             return Ok(outcomes);
         };
-        let is_certain = certainly_did_not_happen(&error) && !self.in_doubt;
-        self.in_doubt = !is_certain;
+        let is_certain = certainly_did_not_happen(&error) && !self.is_unresolved;
+        self.is_unresolved = !is_certain;
         let error = infra(COMMIT, &error);
         Err(if is_certain {
-            GroupFailure::Spoiled(error)
+            GroupFailure::RolledBack(error)
         } else {
-            GroupFailure::Doubt(error, outcomes)
+            GroupFailure::Unresolved(error, outcomes)
         })
     }
 
     fn reconnect(&self) -> rusqlite::Result<Connection> {
+        // Unlike `Role::Write` this does not create a file: the database must still be there.
         let mut connection = self.file.connect(Role::Checkpoint)?;
         connection.busy_timeout(Duration::ZERO)?;
-        self.log.watch(&mut connection)?;
+        self.checkpointer.watch(&mut connection)?;
         Ok(connection)
     }
 }
 
-fn not_begun(error: &rusqlite::Error) -> GroupFailure {
-    GroupFailure::NotBegun(infra(COMMIT, error))
+fn not_started(error: &rusqlite::Error) -> GroupFailure {
+    GroupFailure::NotStarted(infra(COMMIT, error))
 }
 
-/// What the callers of a group that is not there are told.
+/// Returns the outcomes of the `count` transactions of a group that failed.
 pub(crate) fn failed(failure: GroupFailure, count: usize) -> Vec<Outcome> {
     match failure {
-        GroupFailure::NotBegun(error) | GroupFailure::Spoiled(error) => {
+        GroupFailure::NotStarted(error) | GroupFailure::RolledBack(error) => {
             vec![Err(error); count]
         }
-        GroupFailure::Doubt(error, outcomes) => outcomes
+        GroupFailure::Unresolved(error, outcomes) => outcomes
             .into_iter()
             .map(|outcome| match outcome {
                 CommitOutcome::Applied { .. } | CommitOutcome::Unknown => {
                     Ok(CommitOutcome::Unknown)
                 }
-                // It wrote nothing, so it did not happen; what it met may not be there either.
+                // A conflict wrote nothing, so this transaction was certainly not applied. But the
+                // record it conflicted with may be uncommitted, so the conflict is not returned.
                 CommitOutcome::Conflict(_) => Err(error.clone()),
             })
             .collect(),
     }
 }
 
-/// Takes the file's write lock. SQLite's own waiting sleeps up to a tenth of a second at a time; a
-/// commit of another process takes a thousandth of that.
-fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+/// Takes the file's write lock, and waits for it up to `busy_timeout`. SQLite's busy handler sleeps
+/// up to 100 ms at a time; a commit of another process takes a thousandth of that.
+fn begin(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
     let mut pause = BUSY_PAUSE_MIN;
     let mut deadline = None;
     loop {
         match run(connection, "BEGIN IMMEDIATE") {
             Err(error) if is_busy(&error) => {
-                // The clock is not looked at unless there is something to wait for.
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + patience);
+                // The clock is read only if the lock is held: a free lock is the usual case.
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + busy_timeout);
                 if Instant::now() >= deadline {
                     return Err(error);
                 }

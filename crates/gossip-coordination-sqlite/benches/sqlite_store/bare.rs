@@ -1,5 +1,5 @@
 //! The engine alone: a record compared and written by one statement in one `BEGIN IMMEDIATE …
-//! COMMIT`, as whoever uses SQLite for a compare-and-swap would write it. The caller remembers the
+//! COMMIT`, as a direct compare-and-swap on SQLite would be written. The caller remembers the
 //! revision of its record, as ours does. No protocol, no codec, no checksum.
 //!
 //! Table, page size, cache and syncs are those of ours. What ours adds for safety and has to pay
@@ -30,7 +30,7 @@ const SWAP: &str = "UPDATE kv SET revision = ?2, value = ?3 WHERE key = ?1 AND r
 #[derive(Clone, Copy, Debug)]
 pub enum Custom {
     /// As one would without us. The commit that finds a thousand pages in the log copies it, as
-    /// SQLite does unless told otherwise; a thread commits what several callers hand it, all that
+    /// SQLite does by default; a thread commits what several callers hand it, all that
     /// waits as one transaction, and wakes them.
     Usual,
     /// The same with a thread of its own that copies the log, as ours has.
@@ -39,7 +39,7 @@ pub enum Custom {
     Alike,
 }
 
-/// The bare engine. One caller commits by itself.
+/// The bare engine. A single caller commits its own transactions.
 pub struct Bare {
     way: Way,
     callers: Vec<Mutex<Record>>,
@@ -102,7 +102,7 @@ impl Bare {
     /// What one caller repeats: it changes its record, durably.
     pub fn caller(&self, caller: usize) -> impl FnMut() + Send + '_ {
         let record = &self.callers[caller];
-        // Nobody else locks it, so this costs nothing that counts beside a commit.
+        // Uncontended, so its cost is negligible beside a commit.
         move || self.way.change(&mut record.lock().unwrap())
     }
 }
@@ -112,7 +112,7 @@ impl Record {
         Self { key: key(row), revision: 0, done: Arc::default() }
     }
 
-    /// The next change of the record, which is known to succeed: nobody else changes it.
+    /// The next change of the record, which always succeeds: no other caller changes it.
     fn next(&mut self) -> Swap {
         let mut value = [0; VALUE_LEN];
         value[..8].copy_from_slice(&self.revision.to_be_bytes());
@@ -175,7 +175,7 @@ impl Writer {
         Self { connection, aside }
     }
 
-    /// Commits whatever waits, until nobody can ask any more.
+    /// Commits queued requests until all senders are dropped.
     fn write_groups(mut self, waiting: &mpsc::Receiver<Request>) {
         while let Ok(first) = waiting.recv() {
             let group: Vec<Request> = std::iter::once(first).chain(waiting.try_iter()).collect();

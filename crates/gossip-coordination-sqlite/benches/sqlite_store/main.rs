@@ -94,7 +94,7 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    // Beside what was built, which is on a disk; a directory for temporary files may be in memory.
+    // In the build directory, which is on a disk; a temporary directory may be in memory.
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(std::process::id().to_string());
     std::fs::create_dir_all(&directory).unwrap();
     let mut disk = RawFile::new(&directory);

@@ -47,7 +47,7 @@ impl Ours {
     /// What one caller repeats.
     pub fn caller(&self, caller: usize) -> impl FnMut() + Send + '_ {
         let caller = &self.callers[caller];
-        // Nobody else locks it, so this costs nothing that counts beside a commit.
+        // Uncontended, so its cost is negligible beside a commit.
         move || caller.lock().unwrap().checkpoint()
     }
 }
