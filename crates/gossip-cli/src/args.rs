@@ -186,7 +186,7 @@ pub(crate) struct WorkArgs {
         value_parser = positive::<NonZeroUsize>
     )]
     pub(crate) batch: NonZeroUsize,
-    /// Kill a command after this time, or with --stream after this time without a reply; 0s: never
+    /// Time limit of a command, with --stream of each reply; 0s: no limit
     #[arg(long, env = "GOSSIP_TIMEOUT", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) timeout: Duration,
     /// Attempts per item before it fails
@@ -305,16 +305,16 @@ pub(crate) struct VerifyArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) key: KeyArg,
-    /// List this source again and compare every key; give the options of the run, too
+    /// List this source again and compare every key; give the expected options, too
     #[arg(long, env = "GOSSIP_SOURCE", value_name = "SOURCE")]
     pub(crate) source: Option<OsString>,
-    /// The run used --ignore
+    /// Expect a certificate of a run with --ignore
     #[arg(long, env = "GOSSIP_IGNORE", value_parser = flag())]
     pub(crate) ignore: bool,
-    /// The run used --follow-links
+    /// Expect a certificate of a run with --follow-links
     #[arg(long, env = "GOSSIP_FOLLOW_LINKS", value_parser = flag())]
     pub(crate) follow_links: bool,
-    /// The run used --no-header
+    /// Expect a certificate of a run with --no-header
     #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
     pub(crate) no_header: bool,
 }

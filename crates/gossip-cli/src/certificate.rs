@@ -205,7 +205,7 @@ fn check_finished(run: RunStatus, rows: &[ShardSummary]) -> Result<(), Failure> 
 fn not_finished(is_worked_on: bool) -> Failure {
     Failure::new(Code::Usage, "the run is not finished").next(match is_worked_on {
         true => "wait for its workers, then run the same command again",
-        false => "no worker is active: run its command again, or gossip worker RUN",
+        false => "no worker is active: repeat its command, or run gossip worker RUN",
     })
 }
 

@@ -192,7 +192,7 @@ impl Worker<'_> {
                 let parked = runs::rows(&mut coordinator, self.tenant, run, filter)?;
                 let text = format!(
                     "incomplete: {}. List: `gossip shard list {id} --parked`. \
-                     Retry: `gossip shard unpark {id} --all`, then the same command",
+                     Retry: `gossip shard unpark {id} --all`, then repeat the command",
                     not_done(&parked, &totals)
                 );
                 (Code::Incomplete, text)
@@ -340,7 +340,7 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
         RunWorkerError::TooManyParked { .. } => {
             Failure::new(Code::Incomplete, "stopped because of too many failures").why(error).next(
                 format!(
-                    "fix the command, run gossip shard unpark {id} --all, then the same command; \
+                    "fix the command, run gossip shard unpark {id} --all, then repeat the command; \
                      or raise --max-parked"
                 ),
             )

@@ -178,7 +178,7 @@ fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<
         let id = format!("{:016x}", run.as_raw());
         console.note(&format!(
             "{} parked. List: `gossip shard list {id} --parked`. \
-             Retry: `gossip shard unpark {id} --all`, then the command of the run",
+             Retry: `gossip shard unpark {id} --all`, then repeat the command of the run",
             output::count(progress.shards_parked, "shard")
         ));
     }
@@ -357,8 +357,8 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
             let failure = Failure::new(Code::Usage, format!("the run was not {done}"))
                 .why(format!("it is already {}", status_word(*status)));
             failure.next(match status {
-                RunStatus::Done => "start a new run: its command with --restart",
-                _ => "start a new run: its command again",
+                RunStatus::Done => "start a new run: repeat its command with --restart",
+                _ => "start a new run: repeat its command",
             })
         }
         error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),

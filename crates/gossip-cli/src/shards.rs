@@ -98,7 +98,7 @@ impl Control<'_> {
             return Ok(());
         }
         self.console.note(&format!(
-            "{} unparked. Process: the command of the run again, or `gossip worker {:016x}`",
+            "{} unparked. Next: repeat the command of the run, or `gossip worker {:016x}`",
             output::count(shards.len() as u64, "shard"),
             run.as_raw()
         ));

@@ -24,9 +24,7 @@ pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
     {
         return Err(Failure::new(Code::Store, "cannot open the store")
             .why(format!("{}: no such file", path.display()))
-            .next(
-                "check --store and GOSSIP_STORE; gossip exec and gossip run create create a store",
-            ));
+            .next("check --store and GOSSIP_STORE; gossip exec creates a new store"));
     }
     open_url(&url)
 }
