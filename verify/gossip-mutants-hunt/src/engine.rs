@@ -83,7 +83,7 @@ fn first_failure(seeds: u64, plan: impl Fn(u64) -> Plan) -> Option<Finding> {
 /// Runs worlds of the worker's loop.
 pub(crate) fn worker_simulator() -> Option<Finding> {
     (0..WORKER_WORLDS).find_map(|seed| {
-        let violation = worker_sim::play(worker_sim::Plan::of_seed(seed)).broken?;
+        let violation = worker_sim::run(worker_sim::Plan::of_seed(seed)).broken?;
         Some(Finding::new(format!("{:?}", violation.rule), format!("{} worlds", seed + 1)))
     })
 }

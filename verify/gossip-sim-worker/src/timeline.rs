@@ -1,9 +1,9 @@
-//! A queue of who does something when, for workers in virtual time.
+//! The event queue of workers in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who acts when. Those of one instant act in their own order.
+/// Participants by the time of their next step. Participants with equal times run in their order.
 #[derive(Debug)]
 pub(crate) struct Timeline<A>(BinaryHeap<Reverse<(u64, A)>>);
 
@@ -12,12 +12,12 @@ impl<A: Ord> Timeline<A> {
         Self(BinaryHeap::new())
     }
 
-    /// Lets `who` act at `at`.
+    /// Schedules `who` at `at`.
     pub(crate) fn push(&mut self, at: u64, who: A) {
         self.0.push(Reverse((at, who)));
     }
 
-    /// Who acts next, and when.
+    /// Returns the next participant and its time.
     pub(crate) fn pop(&mut self) -> Option<(u64, A)> {
         self.0.pop().map(|Reverse(next)| next)
     }

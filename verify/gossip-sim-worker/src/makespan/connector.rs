@@ -1,4 +1,4 @@
-//! The source of a case: keys in memory, and three ways to look at them.
+//! The source of a case: keys in memory, with three ways to sample them.
 
 use gossip_contracts::connector::{
     Capabilities, Connector, ConnectorError, Enumeration, ItemBody, MemoryConnector, OpenError,
@@ -6,15 +6,15 @@ use gossip_contracts::connector::{
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
-/// A range of no more directories than this is looked at file by file.
+/// Up to this number of directories, a range is sampled by file.
 const FEW_DIRECTORIES: usize = 3;
 
-/// What a look at the source shows.
+/// The result of sampling the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// Keys, evenly drawn.
     Keys,
-    /// Names of directories, each standing for whatever it holds; files only within a few of them.
+    /// Names of directories, each representing its contents; files only within a few of them.
     Directories,
     /// Nothing.
     Nothing,
@@ -30,7 +30,7 @@ pub(super) struct UnevenSource {
 }
 
 impl UnevenSource {
-    /// The same source, of which a look shows nothing.
+    /// Returns the same source without samples.
     pub(super) fn unseen(&self) -> Self {
         Self { look: Look::Nothing, ..self.clone() }
     }
@@ -72,7 +72,7 @@ impl Connector for UnevenSource {
                     return self.keys.sample_keys(range, sample);
                 }
                 for name in inside {
-                    // The page keeps what it refuses, and a full one ends the look.
+                    // A full page ends the sampling.
                     if sample.push(PageItem::new(name)).is_err() {
                         break;
                     }

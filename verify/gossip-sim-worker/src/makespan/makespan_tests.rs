@@ -1,6 +1,6 @@
 use rstest::rstest;
 
-use super::{Case, Shape, Way, play};
+use super::{Case, Shape, Way, run};
 
 /// Few enough keys for a debug build; the table has ten times as many.
 const KEYS: usize = 1_600;
@@ -18,17 +18,17 @@ fn auto_split_keeps_every_worker_busy(
     shape: Shape,
 ) {
     let workers = 4;
-    let outcome = play(Case { shape, keys: KEYS, workers, way: Way::Auto });
+    let outcome = run(Case { shape, keys: KEYS, workers, way: Way::Auto });
     let ratio = outcome.ratio(workers);
     assert!(ratio <= 1.10, "{ratio:.3} {outcome:?}");
     let allowed = outcome.splits_allowed(workers);
     assert!(outcome.splits <= allowed, "{} splits of {allowed}: {outcome:?}", outcome.splits);
 }
 
-/// The yardsticks show that the cases are hard.
+/// The static and naive divisions show that the cases are hard.
 #[test]
 fn a_hot_directory_keeps_static_shards_waiting() {
-    let case = |way| play(Case { shape: Shape::HotDirectory, keys: KEYS, workers: 8, way });
+    let case = |way| run(Case { shape: Shape::HotDirectory, keys: KEYS, workers: 8, way });
     assert!(case(Way::Static(1)).ratio(8) > 2.0);
     assert!(case(Way::Auto).ratio(8) < case(Way::Static(4)).ratio(8));
 }
@@ -36,5 +36,5 @@ fn a_hot_directory_keeps_static_shards_waiting() {
 #[test]
 fn the_same_case_is_played_alike() {
     let case = Case { shape: Shape::Paths, keys: 1000, workers: 5, way: Way::Auto };
-    assert_eq!(play(case), play(case));
+    assert_eq!(run(case), run(case));
 }

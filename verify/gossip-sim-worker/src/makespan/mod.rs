@@ -1,13 +1,12 @@
-//! How evenly uneven work is spread, in virtual time.
+//! Measures how evenly uneven work is spread, in virtual time.
 //!
-//! A [`Case`] is a source, a number of workers and a way to cut. [`play`] runs it: the worker's own
-//! slots and renewers, its split policy and its tasks, on the production coordinator over a store
-//! in memory; only threads are replaced by a queue of times, and processing by waiting. Nothing of
-//! the runtime is modelled a second time.
+//! A [`Case`] is a source, a number of workers and a way to divide the work. [`run`] executes it
+//! with the production slots, renewers, split policy and tasks, on the production coordinator over
+//! an in-memory store; only threads are replaced by an event queue, and processing by waiting.
+//! Nothing of the runtime is modelled separately.
 //!
-//! Every worker is a process of one slot. What it costs to poll, to ask, to wait for the owner's
-//! next checkpoint and to claim is in the figures, because those waits are the runtime's own; the
-//! time that a store takes to answer is not.
+//! Every worker is a process with one slot. The figures include the runtime's waits for polling,
+//! requests, the owner's next checkpoint and claims; they do not include store latency.
 //!
 //! The same case gives the same outcome, to the tick.
 
@@ -21,21 +20,21 @@ mod makespan_tests;
 
 pub use self::sources::Shape;
 pub use self::table::{Plan, table};
-pub use self::virtual_time::play;
+pub use self::virtual_time::run;
 
 /// How work is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// So many shards for each worker, cut by a look at the source; never split.
+    /// This number of shards per worker, divided by a sample of the source; never split.
     Static(usize),
-    /// Four for each worker, cut evenly by bytes; busy ones are split at the middle of their bytes.
+    /// Four shards per worker, divided evenly by bytes; busy ones are split at their middle bytes.
     Bytes,
-    /// Four for each worker, cut by a look at the source; busy ones are split as the runtime does.
+    /// Four shards per worker, divided by a sample; busy ones are split by the runtime's policy.
     Auto,
 }
 
-/// What is played.
+/// A case of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Where the keys are and what each costs.
@@ -48,30 +47,30 @@ pub struct Case {
     pub way: Way,
 }
 
-/// How it went.
+/// Result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Ticks until the last key was done.
+    /// Ticks until the last key was processed.
     pub makespan: u64,
     /// Ticks of all keys together.
     pub work: u64,
-    /// How many shards the run began with.
+    /// Number of initial shards.
     pub initial: usize,
-    /// How often a shard was split.
+    /// Number of splits.
     pub splits: usize,
-    /// The work of the heaviest of the first shards.
+    /// Work of the heaviest initial shard.
     pub heaviest: u64,
 }
 
 impl Outcome {
-    /// The makespan as a multiple of what perfectly divided work would take.
+    /// Returns the makespan relative to perfectly divided work.
     #[must_use]
     pub fn ratio(&self, workers: usize) -> f64 {
         self.makespan as f64 * workers as f64 / self.work as f64
     }
 
-    /// How many splits are allowed: 4 · workers · log₂ (heaviest ÷ mean first shard), the logarithm
-    /// taken as one at least, since shards that begin equal do not end so.
+    /// Returns the allowed number of splits: 4 · workers · log₂ (heaviest ÷ mean initial shard), with
+    /// a logarithm of at least one, since equal initial shards do not stay equal.
     #[must_use]
     pub fn splits_allowed(&self, workers: usize) -> usize {
         let mean = self.work as f64 / self.initial as f64;

@@ -1,13 +1,13 @@
-//! Sources that are hard to divide: where keys are, and what each costs.
+//! Sources that are hard to divide: the distribution of keys and their costs.
 
 /// The mean cost of a key, in ticks, before the dearest are made cheaper.
 const MEAN_TICKS: u64 = 2_500;
 
-/// No key costs more than this part of what all keys would cost without this bound: it cannot be
-/// divided, so a dearer one would decide the makespan of 64 workers by itself.
+/// Maximum cost of a key, as a fraction of the unbounded total: a key cannot be divided, so a more
+/// expensive one alone would determine the makespan of 64 workers.
 const DEAREST: u64 = 64 * 40;
 
-/// Where the keys are and what each costs.
+/// Distribution of the keys and their costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
@@ -17,10 +17,10 @@ pub enum Shape {
     Clustered,
     /// Random identifiers; equal costs.
     Uuids,
-    /// Directories of a few to some hundred files with costs over three orders of magnitude. A look
-    /// sees directories, not files.
+    /// Directories of a few to some hundred files with costs over three orders of magnitude. A
+    /// sample contains directories, not files.
     Paths,
-    /// Two hundred directories, half of all files in one of them; equal costs. A look sees
+    /// Two hundred directories, half of all files in one of them; equal costs. A sample contains
     /// directories, not files.
     HotDirectory,
     /// Evenly spread keys, of which a twentieth in a row takes more than a third of all work.
@@ -51,7 +51,7 @@ impl Shape {
         }
     }
 
-    /// Whether a look at the source sees directories instead of keys.
+    /// Returns whether a sample contains directories instead of keys.
     pub(super) const fn looks_at_directories(self) -> bool {
         matches!(self, Self::Paths | Self::HotDirectory)
     }

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{iter, thread};
 
-use super::{Case, Outcome, Shape, Way, play};
+use super::{Case, Outcome, Shape, Way, run};
 
-/// What a table is of.
+/// Contents of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// How many keys each source has.
@@ -16,23 +16,23 @@ pub struct Plan {
     pub shapes: Vec<Shape>,
     /// How many workers, one row each for every source.
     pub workers: Vec<usize>,
-    /// Whether only the runtime's own way is played, not the yardsticks.
+    /// Whether to run only the runtime's own policy, without the comparisons.
     pub only_auto: bool,
-    /// How many cases are played at a time.
+    /// Number of concurrent cases.
     pub threads: usize,
 }
 
-/// Plays every shape with each number of workers in every way, and writes a table of makespan ÷
-/// (work / workers), with the splits of the last way and how many were allowed.
+/// Runs every shape with each number of workers in every way, and writes a table of makespan ÷
+/// (work / workers), with the splits of the last way and the allowed number.
 ///
-/// How many threads play makes no difference to what is written.
+/// The number of threads does not affect the table.
 ///
 /// # Errors
 ///
-/// When `out` does not take it.
+/// If writing to `out` fails.
 pub fn table(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let cases = plan.cases();
-    let outcomes = play_all(&cases, plan.threads);
+    let outcomes = run_all(&cases, plan.threads);
     out.write_all(HEAD.as_bytes())?;
     let ways = plan.ways().len();
     for (cases, outcomes) in cases.chunks(ways).zip(outcomes.chunks(ways)) {
@@ -72,15 +72,19 @@ impl Plan {
 
 /// The outcomes in the order of the cases. Those with the most workers take longest and come first,
 /// so that the threads end together.
-fn play_all(cases: &[Case], threads: usize) -> Vec<Outcome> {
+fn run_all(cases: &[Case], threads: usize) -> Vec<Outcome> {
     let mut order: Vec<usize> = (0..cases.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(cases[*index].workers));
-    let (next, played) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(cases.len())));
+    let (next, outcomes_by_case) =
+        (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(cases.len())));
     let work = || {
         let turns = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
         for index in turns.map_while(|turn| order.get(turn)) {
-            let outcome = play(cases[*index]);
-            played.lock().expect("nobody panics with the list in hand").push((*index, outcome));
+            let outcome = run(cases[*index]);
+            outcomes_by_case
+                .lock()
+                .expect("no thread panics while it holds the lock")
+                .push((*index, outcome));
         }
     };
     thread::scope(|scope| {
@@ -88,9 +92,10 @@ fn play_all(cases: &[Case], threads: usize) -> Vec<Outcome> {
             scope.spawn(work);
         }
     });
-    let mut played = played.into_inner().expect("a thread that panics ends the scope");
-    played.sort_by_key(|(index, _)| *index);
-    played.into_iter().map(|(_, outcome)| outcome).collect()
+    let mut outcomes_by_case =
+        outcomes_by_case.into_inner().expect("a thread that panics ends the scope");
+    outcomes_by_case.sort_by_key(|(index, _)| *index);
+    outcomes_by_case.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 fn row(case: Case, outcomes: &[Outcome]) -> String {
@@ -106,7 +111,7 @@ fn row(case: Case, outcomes: &[Outcome]) -> String {
         ),
         _ => "– | – | – | –".to_owned(),
     };
-    let auto = outcomes.last().expect("the runtime's own way is always played");
+    let auto = outcomes.last().expect("the runtime's own policy is always run");
     format!(
         "| {} | {} | {cell} | **{}** | {} | {} |\n",
         case.shape.name(),

@@ -1,4 +1,4 @@
-//! Workers in virtual time: a queue of who does something when.
+//! Workers in virtual time, driven by an event queue.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,21 +29,21 @@ const RUN: RunId = RunId::from_raw(1);
 const ROOT: (&[u8], &[u8]) = (b"!", b"~");
 /// The lease of a run as users have it, in ticks.
 const LEASE: u64 = 15_000;
-/// A worker that has had nothing to do for so long goes home if nothing is ever split: leases are
-/// renewed, so there will be nothing for it. Its polling would take most of the time of a table.
+/// Without splits, a worker that was idle for this time shuts down: leases are renewed, so no shard
+/// becomes free. Its polling would dominate the time of a table.
 const GOES_HOME_AFTER: u64 = 60_000;
 /// First shards for each worker, where they are split later.
 const SHARDS_PER_WORKER: usize = 4;
 
 type Coordinator = StoreCoordinator<MapStore>;
 
-/// Plays a case to its end.
+/// Runs a case to its end.
 ///
 /// # Panics
 ///
-/// If a key was done twice or not at all: then figures mean nothing.
+/// If a key was processed twice or not at all, which invalidates the figures.
 #[must_use]
-pub fn play(case: Case) -> Outcome {
+pub fn run(case: Case) -> Outcome {
     let items = case.shape.items(case.keys);
     let costs: BTreeMap<Vec<u8>, u64> = items.into_iter().collect();
     let source = source(case, &costs);
@@ -76,7 +76,7 @@ fn source(case: Case, costs: &BTreeMap<Vec<u8>, u64>) -> UnevenSource {
     UnevenSource { keys: keys.expect("keys are in order and short"), directories, look }
 }
 
-/// The directory of a path, with the slash behind it.
+/// Returns the directory of a path, with a trailing slash.
 fn directory(path: &[u8]) -> Option<Vec<u8>> {
     let slash = path.iter().rposition(|byte| *byte == b'/')?;
     Some(path[..=slash].to_vec())
@@ -130,7 +130,7 @@ impl World {
     fn register(&self, shards: &[ShardSpec]) {
         let mut admin = self.handle();
         let config = RunConfig::try_new(CursorSemantics::Completed, LEASE, Some(3));
-        let config = config.expect("constants make a run");
+        let config = config.expect("valid constants");
         admin.create_run(self.now(), TENANT, RUN, config).expect("a new store");
         let inputs: Vec<_> = shards
             .iter()
@@ -150,11 +150,11 @@ impl World {
         let filter = ShardFilter::all();
         self.handle()
             .list_shards_into(self.now(), TENANT, RUN, filter, &mut rows)
-            .expect("the run is there");
+            .expect("the run exists");
         rows.len()
     }
 
-    /// Lets all workers work until each has ended.
+    /// Runs all workers until each has ended.
     fn run(&self, case: Case, source: &UnevenSource, desks: &[Desk<'_>]) {
         let (coordinator, drain) = (|| self.handle(), Drain::new());
         let processors: Vec<_> = desks
@@ -212,7 +212,7 @@ impl World {
 }
 
 impl Case {
-    /// Whether a worker has had nothing to do for so long that there is nothing for it any more.
+    /// Returns whether a worker was idle for so long that no shard can become free for it.
     fn goes_home(self, time: u64, desk: &Desk<'_>) -> bool {
         let ready_at = desk.ready_at.load(Ordering::Relaxed);
         matches!(self.way, Way::Static(_)) && time >= ready_at + GOES_HOME_AFTER
@@ -246,13 +246,12 @@ fn config(case: Case, number: usize) -> WorkerConfig {
 struct Desk<'w> {
     world: &'w World,
     costs: &'w BTreeMap<Vec<u8>, u64>,
-    /// When the key under way is done, or the last one was.
+    /// End of the in-flight key, or of the last one.
     ready_at: AtomicU64,
-    /// Until when the task waits for it: not longer than its patience, because it may be asked
-    /// something meanwhile.
+    /// End of the task's wait for it, bounded because requests may arrive meanwhile.
     wakes_at: AtomicU64,
     done: AtomicU64,
-    /// The ticket of the key under way, plus one; zero if there is none.
+    /// The ticket of the in-flight key, plus one; zero if there is none.
     under_way: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! Somebody who asks things of the workers, and to whom nothing happens.
+//! The administrator of a world, who is not affected by faults.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, WorkerId};
 use gossip_coordination::{
@@ -7,35 +7,35 @@ use gossip_coordination::{
 use gossip_sim::{Stream, mix};
 
 use super::settle::rows;
-use super::stage::{ADMIN, Coordinator, RUN, Stage, TENANT};
+use super::shared_state::{ADMIN, Coordinator, RUN, SharedState, TENANT};
 
-/// How long a request waits for the owner, in ticks.
+/// Lifetime of a request in ticks.
 const REQUEST_TICKS: u64 = 4_000;
 
 /// An administrator of the run.
 pub(super) struct Admin<'w> {
-    stage: &'w Stage,
+    shared: &'w SharedState,
     handle: Coordinator,
     luck: Stream,
     operations: u64,
     is_paused: bool,
-    /// What was asked of owners.
+    /// Number of requests to owners.
     pub(super) requests: u64,
 }
 
 impl<'w> Admin<'w> {
-    pub(super) fn new(stage: &'w Stage) -> Self {
+    pub(super) fn new(shared: &'w SharedState) -> Self {
         Self {
-            stage,
-            handle: stage.admin(),
-            luck: Stream::named(stage.setting.nature.seed, "admin", 0),
+            shared,
+            handle: shared.admin(),
+            luck: Stream::named(shared.setting.nature.seed, "admin", 0),
             operations: 0,
             is_paused: false,
             requests: 0,
         }
     }
 
-    /// Asks for something; answers whether a process is to be told to drain.
+    /// Runs one action; returns whether a process must drain.
     pub(super) fn act(&mut self, workers: &[WorkerId]) -> bool {
         if self.is_paused {
             self.resume();
@@ -62,18 +62,18 @@ impl<'w> Admin<'w> {
         false
     }
 
-    /// Lets shards be started again.
+    /// Resumes the run.
     pub(super) fn resume(&mut self) {
         let (now, op_id) = (self.now(), self.op_id());
         self.is_paused = false;
-        self.stage.say(|| "the run is resumed".to_owned());
-        // A run that has ended meanwhile is not resumed.
+        self.shared.record(|| "the run is resumed".to_owned());
+        // Fails if the run has ended meanwhile.
         drop(self.handle.resume_run(now, TENANT, RUN, op_id));
     }
 
-    /// Gives shards that were set aside another chance, if `wants` it; how many.
+    /// Unparks the shards that `wants` selects; returns their number.
     pub(super) fn unpark(&mut self, wants: impl Fn(&ShardSummary) -> bool) -> usize {
-        let rows = rows(self.stage, self.now());
+        let rows = rows(self.shared, self.now());
         let parked = rows.iter().filter(|row| row.status == ShardStatus::Parked && wants(row));
         let parked: Vec<ShardKey> = parked.map(|row| ShardKey::new(RUN, row.shard)).collect();
         for key in &parked {
@@ -83,10 +83,10 @@ impl<'w> Admin<'w> {
         parked.len()
     }
 
-    /// Whether a shard was set aside because its owners died, and nothing is wrong with what is
-    /// left of it, or with a part of that.
+    /// Returns whether a shard was parked because its owners died although some of its remaining
+    /// keys are good.
     pub(super) fn is_innocent(&self, row: &ShardSummary) -> bool {
-        let source = &self.stage.source;
+        let source = &self.shared.source;
         let from = match row.last_key.as_deref() {
             Some(key) => source.behind(key),
             None => source.lower(&row.start),
@@ -97,7 +97,7 @@ impl<'w> Admin<'w> {
     }
 
     fn now(&self) -> LogicalTime {
-        self.stage.disk.clock(ADMIN)
+        self.shared.disk.clock(ADMIN)
     }
 
     fn op_id(&mut self) -> OpId {
@@ -111,13 +111,13 @@ impl<'w> Admin<'w> {
     }
 
     fn split_somewhere(&mut self) -> ShardAction {
-        let stage = self.stage;
-        let key = self.pick(&stage.source.entries).map(|entry| entry.key.as_slice());
+        let shared = self.shared;
+        let key = self.pick(&shared.source.entries).map(|entry| entry.key.as_slice());
         ShardAction::Split(key.and_then(SplitKey::try_new))
     }
 
     fn leased(&mut self) -> Option<ShardKey> {
-        let rows = rows(self.stage, self.now());
+        let rows = rows(self.shared, self.now());
         let leased: Vec<_> = rows.iter().filter(|row| row.leased).collect();
         self.pick(&leased).map(|row| ShardKey::new(RUN, row.shard))
     }
@@ -126,22 +126,22 @@ impl<'w> Admin<'w> {
         let Some(key) = self.leased() else { return };
         let (now, op_id) = (self.now(), self.op_id());
         self.requests += 1;
-        self.stage.say(|| format!("asks {} of {:x}", action.label(), key.shard().as_raw()));
+        self.shared.record(|| format!("asks {} of {:x}", action.label(), key.shard().as_raw()));
         let until = now.saturating_add(REQUEST_TICKS);
-        // Another request may stand; then this one is not heard.
+        // Fails if another request is pending.
         drop(self.handle.request_action(now, TENANT, key, action, until, op_id));
     }
 
     fn pause(&mut self) {
         let (now, op_id) = (self.now(), self.op_id());
         self.is_paused = self.handle.pause_run(now, TENANT, RUN, op_id).is_ok();
-        self.stage.say(|| "the run is paused".to_owned());
+        self.shared.record(|| "the run is paused".to_owned());
     }
 
     fn revoke(&mut self) {
         let Some(key) = self.leased() else { return };
         let (now, op_id) = (self.now(), self.op_id());
-        self.stage.say(|| format!("revokes {:x}", key.shard().as_raw()));
+        self.shared.record(|| format!("revokes {:x}", key.shard().as_raw()));
         drop(self.handle.revoke_lease(now, TENANT, key, op_id));
     }
 }

@@ -1,34 +1,34 @@
-//! The worker's own loop on a bad day, and the same again from the same seed.
+//! Deterministic simulation of the worker's loop under faults.
 //!
 //! ```text
-//!  seed ─► world: who acts next, when ─► slots, renewers and porters of the worker
-//!            │                                │ production coordinator and records of moves
-//!            │       rough disk: faults ◄─────┘
-//!            └─► desk: a result under a fence ─► oracle: was that allowed?
+//!  seed ─► world: event queue ─► slots, renewers and handoff threads of the worker
+//!            │                                │ production coordinator and handoff records
+//!            │      faulty disk: faults ◄─────┘
+//!            └─► processing: a result under a fence ─► oracle: checks the rules
 //! ```
 //!
 //! A world has one to eight slots in one to eight processes, a source of up to 160 keys, and an
-//! administrator. The processes are those of the product: slots, renewer and porter are stepped by
-//! a queue of times instead of threads, and everything beneath them, down to the bytes on the disk,
-//! is what runs in production. The disk is the simulator's
+//! administrator. The processes run production code: slots, renewer and handoff thread are stepped
+//! by an event queue instead of threads, and the layers below them are those of production, down to
+//! the bytes on the disk. The disk is the simulator's
 //! ([`FaultyDisk`](gossip_sim::FaultyDisk)), with its faults; processing is waiting,
 //! and some keys fail, fail once, or kill the process.
 //!
 //! After a while faults stop. Then the run must settle within [`CALM_TICKS_MAX`], exactly the bad
-//! keys must be set aside, and the certificate must verify against the source.
+//! keys must be failed or parked, and the certificate must verify against the source.
 //!
 //! # Limits
-//! - A step of a process is not interrupted by another process; what comes between its read and its
-//!   commit is a late message. `cargo xtask sim` plays flights that overlap.
-//! - A process that stops does so before a step, with the time that it had read, or after one.
+//! - A step of a process is not interrupted by another process; only a late message can arrive
+//!   between its read and its commit. `cargo xtask sim` covers overlapping flights.
+//! - A process stops only before a step, with the time that it had read, or after a step.
 
 mod admin;
 mod oracle;
 mod plan;
 mod report;
 mod settle;
+mod shared_state;
 mod source;
-mod stage;
 mod world;
 
 use gossip_sim::FaultTally;
@@ -40,39 +40,39 @@ pub use self::world::CALM_TICKS_MAX;
 #[cfg(test)]
 mod sim_tests;
 
-/// One world to play.
+/// Parameters of one world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "everything that decides about a world")]
+#[expect(clippy::exhaustive_structs, reason = "the parameters of a world")]
 pub struct Plan {
-    /// Everything follows from it.
+    /// Determines the world.
     pub seed: u64,
-    /// Whether what happens is written down.
-    pub tells: bool,
+    /// Whether to record events.
+    pub is_traced: bool,
 }
 
 impl Plan {
-    /// The world of a seed, with nothing written down.
+    /// Returns the world of a seed, without a record of events.
     #[must_use]
     pub const fn of_seed(seed: u64) -> Self {
-        Self { seed, tells: false }
+        Self { seed, is_traced: false }
     }
 
-    /// The command that plays this world again.
+    /// Returns the command that reproduces this world.
     #[must_use]
     pub fn command(&self) -> String {
         format!("cargo xtask sim-worker --seed {}", self.seed)
     }
 }
 
-/// What a world came to.
+/// Result of a world.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "figures of a report")]
 pub struct Outcome {
     /// Of the world.
     pub seed: u64,
-    /// What was broken first, if anything.
+    /// The first violation, if any.
     pub broken: Option<Violation>,
-    /// Of everything that happened. Two worlds with the same were the same.
+    /// Hash of all events. Equal hashes mean equal worlds.
     pub trace: u64,
     /// Steps of slots, renewers and porters.
     pub steps: u64,
@@ -84,29 +84,29 @@ pub struct Outcome {
     pub started: u64,
     /// Processes that died.
     pub deaths: u64,
-    /// Processes that were told to drain.
+    /// Processes that were requested to drain.
     pub drains: u64,
-    /// What administrators asked for.
+    /// Requests of the administrator.
     pub requests: u64,
-    /// Whether every key was done: none was bad.
+    /// Whether every key was processed: none was bad.
     pub is_complete: bool,
-    /// What the oracle saw.
+    /// Counters of the oracle.
     pub seen: Seen,
-    /// What went wrong.
+    /// Injected faults.
     pub faults: FaultTally,
-    /// What happened, if it was written down.
-    pub story: Vec<String>,
+    /// The events, if they were recorded.
+    pub events: Vec<String>,
 }
 
-/// Plays a world to its end.
+/// Runs a world to its end.
 #[must_use]
-pub fn play(plan: Plan) -> Outcome {
-    world::play(plan)
+pub fn run(plan: Plan) -> Outcome {
+    world::run(plan)
 }
 
-/// Plays the worlds of the first `worlds` seeds until a rule is broken. Returns the seed and the
+/// Runs the worlds of the first `worlds` seeds until a rule is violated. Returns the seed and the
 /// violation.
 #[must_use]
 pub fn first_violation(worlds: u64) -> Option<(u64, Violation)> {
-    (0..worlds).find_map(|seed| Some((seed, play(Plan::of_seed(seed)).broken?)))
+    (0..worlds).find_map(|seed| Some((seed, run(Plan::of_seed(seed)).broken?)))
 }

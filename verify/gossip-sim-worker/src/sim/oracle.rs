@@ -1,8 +1,8 @@
-//! What was allowed, judged by effects: what the sink took, and what the disk took.
+//! Checks the rules by effects: the results in the sink and the transactions on the disk.
 //!
-//! The oracle knows no worker. It hears of every transaction at the instant at which it is applied,
-//! of every key that is begun, and of every result; it keeps the fence of the last accepted result
-//! of each key and refuses a lower one, as a sink of a user does (DESIGN 7).
+//! The oracle does not inspect workers. It observes every transaction when it is applied, every key
+//! that is started, and every result. It keeps the fence of the last accepted result of each key
+//! and refuses a lower one, as a user's sink does (DESIGN 7).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,70 +14,70 @@ use gossip_sim::mix;
 
 use super::source::WorldSource;
 
-/// What was broken.
+/// A rule of the worlds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::exhaustive_enums, reason = "the rules of the worlds")]
 pub enum Rule {
-    /// A cursor moved past a key whose result nobody has.
+    /// A cursor covers a key without a result.
     LostKey,
-    /// A shard is done, and a key of its range is not.
+    /// A shard is done although a key of its range is not.
     DoneUncovered,
-    /// A cursor went back.
+    /// A cursor regressed.
     CursorFell,
-    /// A key was begun when the lease had ended by the worker's own time.
+    /// A key was started after the lease had expired by the worker's own clock.
     WorkedWithoutLease,
-    /// More was finished and not recorded than a checkpoint interval and what is under way.
+    /// More finished keys are unrecorded than a checkpoint interval and the in-flight keys.
     RedoneTooMuch,
-    /// A planned move or a release left something finished that was not recorded.
+    /// A handoff or a release left finished keys unrecorded.
     MoveRedoes,
-    /// A result came under a fence that its owner had given away, or while it was being given away.
+    /// A result arrived under a fence that was handed off, or during the handoff.
     WorkedAfterGivingAway,
-    /// The coordinator refused what only a mistake of the worker can have asked.
+    /// The coordinator refused a request that only a bug of the worker can send.
     Nonsense,
-    /// A key was set aside that nothing is wrong with, or one was done that cannot be.
+    /// A good key was failed or parked, or a bad key was done.
     WronglyParked,
     /// After the last fault the run did not settle in time.
     NeverSettles,
-    /// The certificate of the run does not verify, or says something else than happened.
+    /// The certificate of the run does not verify, or differs from the results.
     Certificate,
 }
 
-/// A rule that was broken, and what is known of it: numbers only.
+/// A violated rule with details, which are numbers only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "there is no more to say")]
+#[expect(clippy::exhaustive_structs, reason = "a rule and its details")]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// What happened.
+    /// The details.
     pub why: String,
 }
 
-/// What was seen in a world.
+/// Counters of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "figures of a report")]
 pub struct Seen {
-    /// Results that the sink took.
+    /// Accepted results.
     pub accepted: u64,
-    /// Results of keys that it had.
+    /// Accepted results of keys that already had one.
     pub redone: u64,
-    /// Results that it refused because of their fence.
+    /// Results refused because of their fence.
     pub refused: u64,
-    /// Transactions that the disk took.
+    /// Applied transactions.
     pub commits: u64,
     /// Grants of shards.
     pub grants: u64,
-    /// Of them by planned moves.
+    /// Grants by handoffs.
     pub moves: u64,
-    /// Shards that were given back with their progress.
+    /// Released shards.
     pub releases: u64,
     /// Shards that were split off.
     pub splits: u64,
-    /// Shards that were set aside.
+    /// Parked shards.
     pub parks: u64,
 }
 
 impl Seen {
-    /// Adds what was seen elsewhere.
+    /// Adds the counters of another world.
     pub(super) const fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.redone += other.redone;
@@ -91,7 +91,7 @@ impl Seen {
     }
 }
 
-/// A shard as the disk has it.
+/// The stored state of a shard.
 #[derive(Clone, Debug, Default)]
 struct Shard {
     /// Numbers of its keys.
@@ -106,13 +106,13 @@ struct Shard {
     last_handoff: Option<u64>,
 }
 
-/// What was done under one fence of one shard.
+/// Results under one fence of one shard.
 #[derive(Clone, Debug, Default)]
 struct Grant {
     deadline: u64,
-    /// Keys that were done and lie behind the cursor.
+    /// Finished keys that the cursor does not cover.
     unsaved: BTreeSet<usize>,
-    /// Whether its owner gave the shard away.
+    /// Whether its owner handed the shard off.
     is_given_away: bool,
 }
 
@@ -122,7 +122,7 @@ struct Cell {
     fence: u64,
 }
 
-/// Listens, and keeps its own account.
+/// State of the oracle.
 #[derive(Debug)]
 pub(super) struct Oracle {
     source: Arc<WorldSource>,
@@ -133,7 +133,7 @@ pub(super) struct Oracle {
     unsaved_max: usize,
     pub(super) seen: Seen,
     pub(super) broken: Option<Violation>,
-    /// Of everything that was heard.
+    /// Hash of all observations.
     pub(super) trace: u64,
 }
 
@@ -152,24 +152,24 @@ impl Oracle {
         }
     }
 
-    /// Mixes something into the trace.
+    /// Adds a value to the trace hash.
     pub(super) const fn note(&mut self, one: u64, other: u64) {
         self.trace = mix(self.trace ^ mix(one).wrapping_add(other));
     }
 
-    /// The first broken rule stands.
+    /// Records a violation; the first one is kept.
     pub(super) fn require(&mut self, holds: bool, rule: Rule, why: impl FnOnce() -> String) {
         if !holds && self.broken.is_none() {
             self.broken = Some(Violation { rule, why: why() });
         }
     }
 
-    /// Whether the sink has a result of the key with this number.
+    /// Returns whether the sink has a result of the key with this number.
     pub(super) fn is_done(&self, number: usize) -> bool {
         self.cells[number].fence > 0
     }
 
-    /// A key is begun at `now` by the clock of whoever does.
+    /// Observes the start of a key at `now` by the worker's clock.
     pub(super) fn begun(&mut self, shard: u64, fence: u64, key: usize, now: LogicalTime) {
         self.note(shard ^ 0xB0, fence << 32 | key as u64);
         let deadline = self.grants.get(&(shard, fence)).map_or(0, |grant| grant.deadline);
@@ -179,7 +179,7 @@ impl Oracle {
         });
     }
 
-    /// The result of a key arrives; whether it is taken.
+    /// Observes the result of a key; returns whether the sink accepts it.
     pub(super) fn result(&mut self, shard: u64, fence: u64, key: usize) -> bool {
         let grant = self.grants.entry((shard, fence)).or_default();
         let offered = self.shards.get(&shard).is_some_and(|it| it.fence == fence && it.is_offered);
@@ -208,11 +208,11 @@ impl Oracle {
         taken
     }
 
-    /// The disk has taken a transaction.
+    /// Observes an applied transaction.
     pub(super) fn applied(&mut self, txn: &Txn) {
         self.seen.commits += 1;
         self.note(0xD0, txn.writes().len() as u64);
-        // Ranges first: a cursor is held against them.
+        // Ranges first: cursors are checked against them.
         for write in txn.writes() {
             if let Write::Put(Key::ShardCold { tenant, shard }, value) = write
                 && let Ok(cold) = decode_cold(*tenant, *shard, value)
@@ -258,8 +258,8 @@ impl Oracle {
         self.status_changed(id, &before, &now, hot.park_reason);
     }
 
-    /// The first number that a cursor does not cover. A shard without items ends at its start,
-    /// which covers nothing.
+    /// Returns the first number that a cursor does not cover. A shard without items completes at its
+    /// start, which covers nothing.
     fn behind_cursor(&self, key: Option<&[u8]>, range: (usize, usize)) -> usize {
         key.map_or(range.0, |key| self.source.behind(key))
     }
@@ -276,7 +276,7 @@ impl Oracle {
             format!("the cursor of shard {id:x} is at {} and key {lost:?} is not done", now.next)
         });
         if let Some(grant) = self.grants.get_mut(&(id, before.fence)) {
-            // What was split off is another shard's.
+            // The keys of a residual belong to another shard.
             grant.unsaved.retain(|key| *key >= now.next && *key < now.range.1);
         }
     }
@@ -292,7 +292,7 @@ impl Oracle {
         if !(bumped && by_move || released) {
             return;
         }
-        // What lies behind a key that cannot be done is not recorded before that is set aside.
+        // Keys after a bad key are not recorded before the bad key is failed or parked.
         let mut left = now.next..self.source.entries.len();
         let bad = left.find(|number| self.source.entries[*number].temper.is_bad());
         let grant = self.grants.entry((id, before.fence)).or_default();

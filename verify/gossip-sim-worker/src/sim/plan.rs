@@ -1,4 +1,4 @@
-//! What a world is made of, all of it from one seed.
+//! The layout of a world, derived from a seed.
 
 use gossip_sim::{FaultKind, FaultSet, FaultyDisk, Nature, Stream};
 
@@ -12,7 +12,7 @@ const WORKERS_MAX: u64 = 8;
 /// The most slots of one process.
 const SLOTS_MAX: u64 = 3;
 
-/// How a world is laid out.
+/// Layout of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) nature: Nature,
@@ -27,20 +27,20 @@ pub(super) struct Setting {
     pub(super) capacity: usize,
     /// Ticks of an ordinary key, at most.
     pub(super) cost: u64,
-    /// Keys that always fail, and keys that kill whoever works on them.
+    /// Keys that always fail, and keys that kill their process.
     pub(super) failing: usize,
     pub(super) killing: usize,
     pub(super) task: TaskConfig,
     pub(super) auto_split: bool,
-    /// Whether shards are moved between workers; otherwise a drain releases them.
+    /// Whether shards are handed off between workers; otherwise a drain releases them.
     pub(super) moves: bool,
     /// When faults and administrators stop.
     pub(super) rough_ticks: u64,
 }
 
 impl Setting {
-    /// The world of a plan. Worlds differ in everything, so that what one setting hides is seen in
-    /// another.
+    /// Returns the layout of a plan. All parameters vary, so that one layout reveals bugs that
+    /// another hides.
     pub(super) fn of(plan: &Plan) -> Self {
         let mut stream = Stream::named(plan.seed, "setting", 0);
         let draw = &mut stream;

@@ -1,4 +1,4 @@
-//! What many worlds came to, as a table.
+//! The totals of many worlds as a table.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Totals {
     complete: u64,
     steps: u64,
     ticks: u64,
-    /// The longest time after the last fault, and the seed of that world.
+    /// The longest settling time after the last fault, with its seed.
     slowest: (u64, u64),
     started: u64,
     deaths: u64,
@@ -24,7 +24,7 @@ pub struct Totals {
     requests: u64,
     seen: Seen,
     faults: FaultTally,
-    /// Of all worlds, in their order.
+    /// Trace hash of all worlds, in their order.
     trace: u64,
 }
 
@@ -46,13 +46,13 @@ impl Totals {
         self.trace = gossip_sim::mix(self.trace ^ outcome.trace);
     }
 
-    /// How often a fault happened.
+    /// Returns the number of occurrences of a fault.
     #[must_use]
     pub fn faults(&self, kind: FaultKind) -> u64 {
         self.faults.of(kind)
     }
 
-    /// The table of a campaign that took so long.
+    /// Returns the table of a campaign with its duration.
     #[must_use]
     pub fn table(&self, took: Duration) -> String {
         let seen = &self.seen;
@@ -62,17 +62,17 @@ impl Totals {
             ("worlds with a broken rule", self.broken.to_string()),
             ("worlds a second", format!("{rate:.0}")),
             ("hours of virtual time", format!("{:.1}", self.ticks as f64 / 3_600_000.0)),
-            ("steps of slots, renewers and porters", self.steps.to_string()),
+            ("steps of slots, renewers and handoff threads", self.steps.to_string()),
             ("transactions", seen.commits.to_string()),
             ("processes started", self.started.to_string()),
             ("… killed", self.deaths.to_string()),
-            ("… told to drain", self.drains.to_string()),
+            ("… requested to drain", self.drains.to_string()),
             ("requests of administrators", self.requests.to_string()),
             ("grants of shards", seen.grants.to_string()),
-            ("… by planned moves", seen.moves.to_string()),
+            ("… by handoffs", seen.moves.to_string()),
             ("releases", seen.releases.to_string()),
             ("splits", seen.splits.to_string()),
-            ("shards set aside", seen.parks.to_string()),
+            ("parked shards", seen.parks.to_string()),
             ("results taken", seen.accepted.to_string()),
             ("… of keys that had one", seen.redone.to_string()),
             ("results refused by their fence", seen.refused.to_string()),

@@ -1,4 +1,4 @@
-//! A world is over: what must be true of the run now.
+//! Checks the run at the end of a world.
 
 use std::io::Cursor;
 
@@ -6,23 +6,26 @@ use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{ParkReason, RunManagement as _, ShardFilter, ShardStatus, ShardSummary};
 
 use super::oracle::{Rule, Violation};
+use super::shared_state::{RUN, SharedState, TENANT};
 use super::source::ROOT;
-use super::stage::{RUN, Stage, TENANT};
 use gossip_scanner_runtime::RuntimeToken;
 use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, Verification, verify,
 };
 
-/// Holds the end of a run to what it must be; whether every key was done.
-pub(super) fn judge(stage: &Stage, now: LogicalTime) -> Result<bool, Violation> {
-    let rows = rows(stage, now);
+/// Checks the end of a run; returns whether every key was processed.
+pub(super) fn judge(shared: &SharedState, now: LogicalTime) -> Result<bool, Violation> {
+    let rows = rows(shared, now);
     let broken = |rule: Rule, why: String| Err(Violation { rule, why });
     if let Some(row) = rows.iter().find(|row| row.status == ShardStatus::Active) {
         let shard = row.shard.as_raw();
-        return broken(Rule::NeverSettles, format!("everybody left, and shard {shard:x} waits"));
+        return broken(
+            Rule::NeverSettles,
+            format!("all workers have ended, and shard {shard:x} is unfinished"),
+        );
     }
-    let oracle = stage.oracle();
-    for (number, entry) in stage.source.entries.iter().enumerate() {
+    let oracle = shared.oracle();
+    for (number, entry) in shared.source.entries.iter().enumerate() {
         if oracle.is_done(number) == entry.temper.is_bad() {
             let (done, temper) = (oracle.is_done(number), entry.temper);
             return broken(
@@ -32,11 +35,11 @@ pub(super) fn judge(stage: &Stage, now: LogicalTime) -> Result<bool, Violation> 
         }
     }
     drop(oracle);
-    let verification = match certificate(&rows, stage) {
+    let verification = match certificate(&rows, shared) {
         Ok(verification) => verification,
         Err(why) => return broken(Rule::Certificate, why),
     };
-    let (keys, bad) = counts(stage);
+    let (keys, bad) = counts(shared);
     let complete = bad == 0;
     let stated = (verification.keys, verification.is_complete());
     if stated != (keys - bad, complete) {
@@ -46,24 +49,24 @@ pub(super) fn judge(stage: &Stage, now: LogicalTime) -> Result<bool, Violation> 
     Ok(complete)
 }
 
-fn counts(stage: &Stage) -> (u64, u64) {
-    let entries = &stage.source.entries;
+fn counts(shared: &SharedState) -> (u64, u64) {
+    let entries = &shared.source.entries;
     let bad = entries.iter().filter(|entry| entry.temper.is_bad()).count();
     (entries.len() as u64, bad as u64)
 }
 
-/// All shards, as an operator sees them.
-pub(super) fn rows(stage: &Stage, now: LogicalTime) -> Vec<ShardSummary> {
+/// Lists all shards.
+pub(super) fn rows(shared: &SharedState, now: LogicalTime) -> Vec<ShardSummary> {
     let mut rows = Vec::new();
-    let mut admin = stage.admin();
+    let mut admin = shared.admin();
     admin
         .list_shards_into(now, TENANT, RUN, ShardFilter::all(), &mut rows)
-        .expect("nothing happens to the line of an administrator");
+        .expect("the administrator has no faults");
     rows
 }
 
-/// Writes a certificate as the command line does, and checks it by the means of a stranger.
-fn certificate(rows: &[ShardSummary], stage: &Stage) -> Result<Verification, String> {
+/// Writes a certificate as the CLI does, and verifies it without access to the store.
+fn certificate(rows: &[ShardSummary], shared: &SharedState) -> Result<Verification, String> {
     let request = Request::for_range(RUN, "a world", ROOT.0, ROOT.1);
     let leaves = rows.iter().filter(|row| row.status != ShardStatus::Split);
     let mut leaves: Vec<&ShardSummary> = leaves.collect();
@@ -74,7 +77,7 @@ fn certificate(rows: &[ShardSummary], stage: &Stage) -> Result<Verification, Str
         writer.leaf(&leaf(row)?).map_err(failed)?;
     }
     let file = writer.finish(None).map_err(failed)?;
-    let against = Against::ITSELF.with_source(&request, stage.source.plain());
+    let against = Against::ITSELF.with_source(&request, shared.source.plain());
     verify(Cursor::new(file), against).map_err(|refusal| refusal.to_string())
 }
 

@@ -2,7 +2,7 @@
 
 use gossip_sim::FaultyDisk;
 
-use super::{Plan, Totals, play};
+use super::{Plan, Totals, run};
 
 /// Worlds of the short form.
 const WORLDS: u64 = 120;
@@ -11,7 +11,7 @@ const WORLDS: u64 = 120;
 fn no_world_breaks_a_rule() {
     let mut totals = Totals::default();
     for seed in 0..WORLDS {
-        let outcome = play(Plan::of_seed(seed));
+        let outcome = run(Plan::of_seed(seed));
         assert_eq!(outcome.broken, None, "{}", Plan::of_seed(seed).command());
         totals.add(&outcome);
     }
@@ -22,8 +22,8 @@ fn no_world_breaks_a_rule() {
 #[test]
 fn the_same_seed_is_the_same_world() {
     for seed in 0..20 {
-        let (one, other) = (play(Plan::of_seed(seed)), play(Plan::of_seed(seed)));
+        let (one, other) = (run(Plan::of_seed(seed)), run(Plan::of_seed(seed)));
         assert_eq!((one.trace, one.steps), (other.trace, other.steps), "seed {seed}");
     }
-    assert_ne!(play(Plan::of_seed(1)).trace, play(Plan::of_seed(2)).trace);
+    assert_ne!(run(Plan::of_seed(1)).trace, run(Plan::of_seed(2)).trace);
 }

@@ -1,4 +1,4 @@
-//! The source of a world: keys in order, and what becomes of whoever works on them.
+//! The source of a world: keys in order, and the effect of processing each.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,13 +14,13 @@ use super::plan::Setting;
 /// Every key lies in it.
 pub(super) const ROOT: (&[u8], &[u8]) = (b"!", b"~");
 
-/// Bytes of a page of few short keys: as few as a page may have.
+/// Minimum page size in bytes, for a page of few short keys.
 const PAGE_BYTES: usize = gossip_contracts::connector::MIN_PAGE_BYTES;
 
 /// One listing of so many fails.
 const LISTING_FAILS: u64 = 24;
 
-/// What happens when a key is processed.
+/// The effect of processing a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Temper {
     /// It is done.
@@ -36,7 +36,7 @@ pub(super) enum Temper {
 }
 
 impl Temper {
-    /// Whether the key must be set aside in the end.
+    /// Returns whether the key must be failed or parked in the end.
     pub(super) const fn is_bad(self) -> bool {
         match self {
             Self::Good | Self::Fails(_) => false,
@@ -103,7 +103,7 @@ impl WorldSource {
         self.entries.partition_point(|entry| entry.key.as_slice() <= key)
     }
 
-    /// The same keys, listed without failures: what a verifier compares with.
+    /// Returns the same keys without listing failures, for the verifier.
     pub(super) const fn plain(&self) -> &MemoryConnector {
         &self.memory
     }
@@ -154,7 +154,7 @@ impl Connector for WorldSource {
     }
 }
 
-/// A listing in pages that are smaller than the caller's.
+/// Lists in smaller pages than the caller's.
 struct SmallPages {
     inner: Box<dyn Enumeration>,
     small: Page,
@@ -165,7 +165,7 @@ impl Enumeration for SmallPages {
         self.small.clear();
         self.inner.next_page(&mut self.small)?;
         for item in self.small.items() {
-            // A page of the caller's holds whatever a smaller one does; a fault stays in it.
+            // The caller's page holds the contents of a smaller one, including a fault.
             if page.push(item).is_err() {
                 return Ok(());
             }

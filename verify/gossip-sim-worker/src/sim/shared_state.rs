@@ -1,4 +1,4 @@
-//! What all processes of a world share, and the door of each to it.
+//! State that all processes of a world share, and the context of each process.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +19,14 @@ use super::source::{Temper, WorldSource};
 pub(super) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
 pub(super) const RUN: RunId = RunId::from_raw(1);
 
-/// The number of the administrator, whom nothing happens to.
+/// The number of the administrator, who is not affected by faults.
 pub(super) const ADMIN: u32 = u32::MAX;
 
 /// The coordinator of every process.
 pub(super) type Coordinator = StoreCoordinator<FaultyStore>;
 
-/// What all processes of a world share.
-pub(super) struct Stage {
+/// State that all processes of a world share.
+pub(super) struct SharedState {
     pub(super) setting: Setting,
     pub(super) source: Arc<WorldSource>,
     pub(super) disk: FaultyDisk,
@@ -36,15 +36,15 @@ pub(super) struct Stage {
     /// How often each key was tried.
     tries: Vec<AtomicU32>,
     nonces: AtomicU64,
-    /// What happened, if somebody wants to read it.
-    story: Option<Mutex<Vec<String>>>,
+    /// The events, if they are recorded.
+    events: Option<Mutex<Vec<String>>>,
 }
 
-impl Stage {
-    pub(super) fn new(setting: Setting, tells: bool) -> Self {
+impl SharedState {
+    pub(super) fn new(setting: Setting, is_traced: bool) -> Self {
         let source = Arc::new(WorldSource::of(&setting));
-        // What is finished and not recorded: an interval, and the items that were under way when it
-        // was full and when its checkpoint was sent.
+        // Finished and unrecorded keys: an interval, the items in flight when it was full, and those
+        // in flight when its checkpoint was sent.
         let unsaved_max = setting.task.checkpoint_items as usize + 2 * setting.capacity;
         let oracle = Oracle::new(Arc::clone(&source), unsaved_max, setting.nature.seed);
         let (disk, oracle) = (FaultyDisk::new(setting.nature), Arc::new(Mutex::new(oracle)));
@@ -61,11 +61,11 @@ impl Stage {
             oracle,
             now: AtomicU64::new(0),
             nonces: AtomicU64::new(0),
-            story: tells.then(Mutex::default),
+            events: is_traced.then(Mutex::default),
         }
     }
 
-    /// A coordinator of the administrator's.
+    /// Returns a coordinator of the administrator.
     pub(super) fn admin(&self) -> Coordinator {
         self.coordinator(ADMIN, &RecordCache::default())
     }
@@ -81,18 +81,18 @@ impl Stage {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line to the story.
-    pub(super) fn say(&self, line: impl FnOnce() -> String) {
-        if let Some(story) = &self.story {
+    /// Records an event.
+    pub(super) fn record(&self, line: impl FnOnce() -> String) {
+        if let Some(events) = &self.events {
             let line = format!("{:>7}  {}", self.now.load(Ordering::Relaxed), line());
-            story.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            events.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
     }
 
     pub(super) fn take_story(&self) -> Vec<String> {
-        let story = self.story.as_ref();
-        story.map_or_else(Vec::new, |story| {
-            std::mem::take(&mut *story.lock().unwrap_or_else(PoisonError::into_inner))
+        let events = self.events.as_ref();
+        events.map_or_else(Vec::new, |events| {
+            std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner))
         })
     }
 
@@ -106,24 +106,24 @@ fn setting_tries(source: &WorldSource) -> Vec<AtomicU32> {
     source.entries.iter().map(|_| AtomicU32::new(0)).collect()
 }
 
-/// What one process has of the stage: its clock, its ears, and how it is told to drain.
-pub(super) struct Door<'w> {
-    pub(super) stage: &'w Stage,
+/// The context of one process: its clock, its event sink and its drain request.
+pub(super) struct ProcessContext<'w> {
+    pub(super) shared: &'w SharedState,
     pub(super) process: u32,
-    /// Of all handles of the process.
+    /// Record cache of all handles of the process.
     memory: RecordCache,
     pub(super) drain: Drain,
-    /// The time by its own clock that the step under way was given.
+    /// The time of the current step by the process's clock.
     pub(super) stepping_at: AtomicU64,
-    /// When the first item of each slot is finished; the largest number if none is under way.
+    /// End of the first in-flight item of each slot; the largest number if there is none.
     pub(super) ready: Vec<AtomicU64>,
 }
 
-impl<'w> Door<'w> {
-    pub(super) fn new(stage: &'w Stage, process: u32) -> Self {
-        let slots = stage.setting.processes.iter().max().copied().unwrap_or(1);
+impl<'w> ProcessContext<'w> {
+    pub(super) fn new(shared: &'w SharedState, process: u32) -> Self {
+        let slots = shared.setting.processes.iter().max().copied().unwrap_or(1);
         Self {
-            stage,
+            shared,
             process,
             memory: RecordCache::default(),
             drain: Drain::new(),
@@ -133,52 +133,52 @@ impl<'w> Door<'w> {
     }
 
     pub(super) fn coordinator(&self) -> Coordinator {
-        self.stage.coordinator(self.process, &self.memory)
+        self.shared.coordinator(self.process, &self.memory)
     }
 
     pub(super) fn desk(&'w self, slot: usize) -> Box<dyn Processor + 'w> {
         let number = u64::from(self.process) << 8 | slot as u64;
-        let luck = Stream::named(self.stage.setting.nature.seed, "desk", number);
-        Box::new(Desk { door: self, slot, luck, under_way: Vec::new() })
+        let luck = Stream::named(self.shared.setting.nature.seed, "desk", number);
+        Box::new(Desk { context: self, slot, luck, under_way: Vec::new() })
     }
 
     pub(super) fn records(&self) -> Box<dyn Repository> {
-        let store = self.stage.disk.store(self.process);
-        Box::new(StoreRepository::new(store, TENANT, self.stage.nonce()))
+        let store = self.shared.disk.store(self.process);
+        Box::new(StoreRepository::new(store, TENANT, self.shared.nonce()))
     }
 }
 
-impl Clock for Door<'_> {
+impl Clock for ProcessContext<'_> {
     fn now(&self) -> LogicalTime {
-        self.stage.disk.clock(self.process)
+        self.shared.disk.clock(self.process)
     }
 }
 
-impl Observer for Door<'_> {
+impl Observer for ProcessContext<'_> {
     fn observe(&self, event: Event<'_>) {
         let process = self.process;
         match event {
             Event::Refused { shard, error } => {
                 let shard = shard.shard().as_raw();
-                self.stage.oracle().require(false, Rule::Nonsense, || {
-                    format!("process {process} was told of shard {shard:x}: {error}")
+                self.shared.oracle().require(false, Rule::Nonsense, || {
+                    format!("process {process} received an error for shard {shard:x}: {error}")
                 });
             }
-            Event::Claimed { shard, attempts } => self.stage.say(|| {
+            Event::Claimed { shard, attempts } => self.shared.record(|| {
                 format!("p{process} claims {:x}, attempt {attempts}", shard.shard().as_raw())
             }),
             Event::Arrived { shard } => {
-                self.stage.say(|| format!("p{process} gets {:x}", shard.shard().as_raw()));
+                self.shared.record(|| format!("p{process} gets {:x}", shard.shard().as_raw()));
             }
-            Event::Ended { shard, outcome } => self.stage.say(|| {
+            Event::Ended { shard, outcome } => self.shared.record(|| {
                 format!("p{process} is done with {:x}: {outcome:?}", shard.shard().as_raw())
             }),
-            Event::Split { shard, residual } => self.stage.say(|| {
+            Event::Split { shard, residual } => self.shared.record(|| {
                 let (shard, residual) = (shard.shard().as_raw(), residual.as_raw());
                 format!("p{process} splits {residual:x} off {shard:x}")
             }),
             Event::Checkpointed { shard } => {
-                self.stage.say(|| format!("p{process} records {:x}", shard.shard().as_raw()));
+                self.shared.record(|| format!("p{process} records {:x}", shard.shard().as_raw()));
             }
             _ => {}
         }
@@ -197,43 +197,43 @@ struct Item {
 
 /// Where a slot processes its items: processing is waiting, and a result at the end of it.
 struct Desk<'w> {
-    door: &'w Door<'w>,
+    context: &'w ProcessContext<'w>,
     slot: usize,
     luck: Stream,
     under_way: Vec<Item>,
 }
 
 impl Desk<'_> {
-    /// The item is finished: what becomes of it, or nothing if that killed the process.
+    /// Returns the result of a finished item, or nothing if it killed the process.
     fn finish(&self, item: &Item) -> Option<ItemResult> {
-        let stage = self.door.stage;
-        let tries = stage.tries[item.number].fetch_add(1, Ordering::Relaxed);
-        match stage.source.entries[item.number].temper {
+        let shared = self.context.shared;
+        let tries = shared.tries[item.number].fetch_add(1, Ordering::Relaxed);
+        match shared.source.entries[item.number].temper {
             Temper::Kills => {
-                stage.say(|| format!("key {} kills p{}", item.number, self.door.process));
-                stage.disk.kill(self.door.process);
+                shared.record(|| format!("key {} kills p{}", item.number, self.context.process));
+                shared.disk.kill(self.context.process);
                 None
             }
-            Temper::AlwaysFails => Some(ItemResult::Failed("it always does".into())),
-            Temper::Hopeless => Some(ItemResult::Hopeless("it always does".into())),
+            Temper::AlwaysFails => Some(ItemResult::Failed("this key always fails".into())),
+            Temper::Hopeless => Some(ItemResult::Hopeless("this key always fails".into())),
             Temper::Fails(times) if tries < times => Some(ItemResult::Failed("this time".into())),
             Temper::Good | Temper::Fails(_) => {
-                match stage.oracle().result(item.shard, item.fence, item.number) {
+                match shared.oracle().result(item.shard, item.fence, item.number) {
                     true => Some(ItemResult::Done),
-                    // Somebody newer is at work.
+                    // The sink has a result of a newer owner.
                     false => Some(ItemResult::Failed("stale".into())),
                 }
             }
         }
     }
 
-    /// Nobody waits for what is under way. Some results arrive all the same.
+    /// Abandons the in-flight items. Some results arrive all the same.
     fn forget(&mut self) {
-        let stage = self.door.stage;
+        let shared = self.context.shared;
         for item in self.under_way.drain(..) {
-            let good = stage.source.entries[item.number].temper == Temper::Good;
+            let good = shared.source.entries[item.number].temper == Temper::Good;
             if good && self.luck.one_in(2) {
-                stage.oracle().result(item.shard, item.fence, item.number);
+                shared.oracle().result(item.shard, item.fence, item.number);
             }
         }
         self.tell_ready();
@@ -241,34 +241,34 @@ impl Desk<'_> {
 
     fn tell_ready(&self) {
         let first = self.under_way.iter().map(|item| item.ready_at).min();
-        self.door.ready[self.slot].store(first.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.context.ready[self.slot].store(first.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
 impl Processor for Desk<'_> {
     fn capacity(&self) -> usize {
-        self.door.stage.setting.capacity
+        self.context.shared.setting.capacity
     }
 
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
-        let stage = self.door.stage;
-        let number = stage.source.number(work.key()).expect("a listing shows keys of the source");
+        let shared = self.context.shared;
+        let number = shared.source.number(work.key()).expect("the key is from the source");
         let (shard, fence) = (work.shard.shard().as_raw(), work.fence.as_raw());
-        let now = LogicalTime::from_raw(self.door.stepping_at.load(Ordering::Relaxed));
-        if stage.disk.is_dead(self.door.process) {
+        let now = LogicalTime::from_raw(self.context.stepping_at.load(Ordering::Relaxed));
+        if shared.disk.is_dead(self.context.process) {
             return Ok(());
         }
-        stage.oracle().begun(shard, fence, number, now);
-        let ready_at = stage.now.load(Ordering::Relaxed) + stage.source.entries[number].cost;
+        shared.oracle().begun(shard, fence, number, now);
+        let ready_at = shared.now.load(Ordering::Relaxed) + shared.source.entries[number].cost;
         self.under_way.push(Item { ticket: work.ticket, number, shard, fence, ready_at });
         self.tell_ready();
         Ok(())
     }
 
     fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
-        let now = self.door.stage.now.load(Ordering::Relaxed);
+        let now = self.context.shared.now.load(Ordering::Relaxed);
         while let Some(place) = self.under_way.iter().position(|item| item.ready_at <= now) {
-            if self.door.stage.disk.is_dead(self.door.process) {
+            if self.context.shared.disk.is_dead(self.context.process) {
                 break;
             }
             let item = self.under_way.remove(place);
@@ -285,7 +285,7 @@ impl Processor for Desk<'_> {
     }
 }
 
-/// A process that dies may have written results that it never reported.
+/// A process that dies may have written results that it did not report.
 impl Drop for Desk<'_> {
     fn drop(&mut self) {
         self.forget();
@@ -293,10 +293,10 @@ impl Drop for Desk<'_> {
 }
 
 /// Whether the kinds of a death are on: the world asks before it names a process anew.
-pub(super) fn keeps_name(stage: &Stage, luck: &mut Stream) -> bool {
-    let same = luck.one_in(2) && stage.disk.allows(FaultKind::SameName);
+pub(super) fn keeps_name(shared: &SharedState, luck: &mut Stream) -> bool {
+    let same = luck.one_in(2) && shared.disk.allows(FaultKind::SameName);
     if same {
-        stage.disk.felt(FaultKind::SameName);
+        shared.disk.felt(FaultKind::SameName);
     }
     same
 }
