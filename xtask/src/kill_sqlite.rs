@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn a_summary_becomes_a_row_with_commas() {
-        let table = table("20261115", "2000 cycles: 6120 killed\n", "8 processes, 11676 told\n");
+        let table = table("20261115", "2000 cycles: 6120 killed\n", "8 processes, 11676 asked\n");
         let expected = "Seed 20261115.\n\n| processes are | figures |\n|---|---|\n\
                         | killed | 2,000 cycles: 6,120 killed |\n\
-                        | raced | 8 processes, 11,676 told |\n";
+                        | raced | 8 processes, 11,676 asked |\n";
         assert_eq!(table, expected);
     }
 }

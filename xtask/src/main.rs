@@ -124,9 +124,9 @@ const COMMANDS: [Command; 23] = [
                     --same [--save] | --pairs N [--seed N] [--threads N] [--save] | \
                     --campaign [--seeds N] [--threads N] [--progress FILE] \
                     [--any-build] [--so-far] [--save]",
-        purpose: "play simulated worlds with faults, or look for mutants of the store; --campaign plays \
-                  very many and goes on where it was stopped; --pairs compares what a tenant is \
-                  answered with and without another; \
+        purpose: "run simulated worlds with faults, or search for mutants of the store; --campaign runs \
+                  very many and resumes where it was stopped; --pairs compares a tenant's answers \
+                  with and without another tenant; \
                   --save writes the tables of docs/reliability-simulation.md",
         run: sim::run,
     },

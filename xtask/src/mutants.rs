@@ -112,8 +112,8 @@ fn build_tests(
     let mut command = cargo_in(copy, workspace);
     command.args(["test", "--quiet", "--no-run", "--lib", "--message-format", "json"]);
     command.args(packages.iter().flat_map(|package| ["--package", package]));
-    let told = process::capture(&mut command, "see what rustc named above")?;
-    let programs: Vec<TestProgram> = told.lines().filter_map(test_program).collect();
+    let output = process::capture(&mut command, "fix the compile errors above")?;
+    let programs: Vec<TestProgram> = output.lines().filter_map(test_program).collect();
     if programs.len() == packages.len() {
         return Ok(programs);
     }

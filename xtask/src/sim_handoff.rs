@@ -15,7 +15,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let mut command = process::cargo();
     command.args(["run", "--quiet", "--release", "--package", "gossip-sim-handoff"]);
     command.args(["--bin", "sim-handoff", "--"]).args(&words);
-    let next = "a line that is BROKEN tells how to play its schedule again";
+    let next = "reproduce a BROKEN schedule with the command on its line";
     let output = process::show(&mut command, next)?;
     if words.len() < arguments.len() {
         let section = |title| saved::section(&output, title).map(grouped_in);

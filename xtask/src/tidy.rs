@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: rules of the house that neither the compiler nor clippy can check.
+//! `cargo xtask tidy`: rules of the project that neither the compiler nor clippy checks.
 //!
-//! Also an ordinary test of xtask, so that `cargo test` is enough to be told. Each check takes what
-//! it looks at as plain values and returns its findings; none of them reads a file or stops at the
-//! first finding, so one run shows everything there is to mend.
+//! Also a test of xtask, so that `cargo test` reports findings. Each check takes its input as plain
+//! values and returns its findings; none of them reads a file or stops at the first finding, so one
+//! run shows all problems.
 
 mod boundaries;
 mod figures;
@@ -75,9 +75,9 @@ pub(crate) fn check() -> Result<(), Failure> {
         println!("{finding}");
     }
     Err(Failure::new(
-        format!("tidy found {} thing(s) to mend", findings.len()),
+        format!("tidy found {} problem(s)", findings.len()),
         "each line above names a place and the rule it breaks",
-        "mend them, then `cargo xtask tidy`",
+        "fix them, then run `cargo xtask tidy`",
     ))
 }
 

@@ -70,7 +70,7 @@ const POISON: Trial = Trial {
     words: &[],
     numbers: &[("--keys", "100000"), ("--killers", "8"), ("--seed", "20261115"), ("--jobs", "1")],
     each: &["1", "4"],
-    table: "| keys | killers | threads | crashes | allowed, k · (log₂ n + 8) | set aside | \
+    table: "| keys | killers | threads | crashes | allowed, k · (log₂ n + 8) | parked | \
             everything else | time |\n|---:|---:|---:|---:|---:|---|---|---:|\n",
     block: saved::POISON,
     usage: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",

@@ -1,4 +1,4 @@
-//! The validator of manifests agrees with a naive checker: on what is accepted, and on the rule
+//! The validator of manifests agrees with a naive checker: on acceptance, and on the rule
 //! that refuses the rest.
 #![no_main]
 

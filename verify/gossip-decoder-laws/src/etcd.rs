@@ -1,7 +1,7 @@
-//! What a store makes of the answers of an etcd server, whatever those are.
+//! The etcd store with arbitrary answers of a server.
 //!
-//! The server here is made of the input: its answers are messages decoded from those bytes, the
-//! last one again and again. The store over it is the real one.
+//! The server is derived from the input: its answers are messages decoded from those bytes, with
+//! the last one repeated. The store is the production one.
 
 use std::future::Future;
 use std::pin::pin;
@@ -38,7 +38,7 @@ struct Scripted(Arc<Mutex<Script>>);
 
 #[derive(Default)]
 struct Script {
-    /// What is left: length and bytes of each answer.
+    /// The rest of the input: length and bytes of each answer.
     rest: Vec<u8>,
     /// Where the next answer begins; the last one is given again.
     next: usize,
@@ -125,11 +125,11 @@ impl EtcdKv for Scripted {
     async fn sleep(&self, _: u64) {}
 }
 
-/// Whatever a server answers, the store gives a typed error or an answer of the right shape, after
-/// a bounded number of requests. A page has keys of its range, in order, and not more than were
-/// asked for; a conflict names keys that were compared.
+/// For any server answers, the store returns a typed error or a well-formed answer, after a bounded
+/// number of requests. A page has keys of its range, in order, and at most the requested number; a
+/// conflict names compared keys.
 ///
-/// The first byte chooses what is asked.
+/// The first byte selects the request.
 pub(crate) fn answers(data: &[u8]) -> bool {
     thread_local! {
         /// Made once, because that takes longer than a script. Of the thread: tests play several
@@ -182,7 +182,7 @@ fn check_page(page: &gossip_coordination::store::Page, ranges: &[KeyRange], limi
         let (start, end) = (range.start().as_bytes(), range.end().as_bytes());
         bytes.iter().all(|key| start <= key.as_bytes() && key.as_bytes() < end)
     };
-    assert!(ranges.iter().any(holds), "keys that nobody asked for");
+    assert!(ranges.iter().any(holds), "unrequested keys");
 }
 
 fn check_commits(store: &mut EtcdStore<Scripted>, txns: Vec<Txn>) -> bool {
@@ -197,7 +197,7 @@ fn check_commits(store: &mut EtcdStore<Scripted>, txns: Vec<Txn>) -> bool {
                 assert_eq!(
                     conflict.found().is_empty(),
                     txn.is_without_read_back(),
-                    "who asked is told"
+                    "each request has an outcome"
                 );
             }
             Ok(CommitOutcome::Unknown) | Err(_) => {}
@@ -211,7 +211,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("a store without tasks waits for nobody"),
+        Poll::Pending => panic!("a store without tasks never waits"),
     }
 }
 
@@ -234,7 +234,7 @@ fn compares_and_puts(shard: u64) -> Txn {
     txn
 }
 
-/// Wants to be told nothing of what is there.
+/// Requests no values of existing keys.
 fn terse() -> Txn {
     let mut txn = compares_and_puts(2);
     txn.skip_read_back();

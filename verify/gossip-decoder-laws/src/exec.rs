@@ -18,7 +18,7 @@ pub(crate) fn command_template(data: &[u8]) -> bool {
     true
 }
 
-/// The lines of a program are told apart as a naive reader does it, a line that is understood says
+/// The lines of a program are split as a naive reader does it, a line that is understood says
 /// what its JSON says, and no message is kept that is longer than allowed.
 pub(crate) fn stream_answer(data: &[u8]) -> bool {
     let answers = parse_answers(data);
@@ -26,7 +26,7 @@ pub(crate) fn stream_answer(data: &[u8]) -> bool {
     assert_eq!(answers.len(), lines.len(), "another number of lines");
     for (answer, line) in answers.iter().zip(lines) {
         let Some((id, result)) = answer else { continue };
-        let said: Value = serde_json::from_slice(line).expect("what was understood is JSON");
+        let said: Value = serde_json::from_slice(line).expect("a parsed line is JSON");
         assert_eq!(said["id"].as_u64(), Some(*id), "an answer for another item");
         check_verdict(result, &said);
     }
@@ -56,7 +56,7 @@ fn check_verdict(result: &ItemResult, said: &Value) {
     assert!(whole.len() - message.len() < 4 || message.len() > MAX_MESSAGE_BYTES - 4);
 }
 
-/// What was done says how much was found: a number, no more of which is kept than fits.
+/// A `done` line reports the number of findings; a number that is too large saturates.
 fn check_findings(findings: u32, said: &Value) {
     assert_eq!(said["type"], json!("done"));
     let whole = said.get("findings").map_or(Some(0), Value::as_u64).expect("a number");

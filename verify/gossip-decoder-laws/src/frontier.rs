@@ -21,7 +21,7 @@ pub(crate) fn hint(data: &[u8]) -> bool {
     };
     assert!(consumed <= data.len(), "consumed more than there was");
     let frame = &data[..consumed];
-    // Trailing bytes are none of its business.
+    // Trailing bytes are ignored.
     assert_eq!(ShardHint::decode(frame), Ok((hint, consumed)));
     // Every proper prefix of a frame is cut short, so no frame is the beginning of another.
     assert!(ShardHint::decode(&frame[..consumed - 1]).is_err());
@@ -64,10 +64,10 @@ pub(crate) fn metadata(data: &[u8]) -> bool {
     true
 }
 
-/// Keys of a fixed width decode from exactly as many bytes, to what is written so again, and their
-/// order is that of their bytes.
+/// Keys of a fixed width decode from exactly that many bytes, encode to the same bytes, and are
+/// ordered as their bytes.
 ///
-/// Taken is what has two keys of every width.
+/// An input is accepted if it has two keys of every width.
 pub(crate) fn integer_keys(data: &[u8]) -> bool {
     let taken = [
         fixed_width::<U64Key>(data),
@@ -101,7 +101,7 @@ const PARTS_MAX: usize = 9;
 
 /// The laws of successor, midpoint and split points, on any two keys.
 ///
-/// Taken is what is a range with room for a point.
+/// An input is accepted if it is a range with space for a point.
 pub(crate) fn key_arithmetic(data: &[u8]) -> bool {
     let mut reader = Reader::new(data);
     let (a, b) = (reader.key(), reader.key());

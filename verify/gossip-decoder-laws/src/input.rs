@@ -1,16 +1,16 @@
-//! Making values out of bytes.
+//! Derives values from input bytes.
 
 use gossip_contracts::coordination::MAX_KEY_SIZE;
 
-/// One input in so many has bytes around a limit: those cost a hundred times as much, and what is
-/// wrong with them is soon found.
+/// One in this many inputs has values around a limit: those cost a hundred times as much, and few
+/// of them suffice.
 const LONG_ONE_IN: usize = 256;
 
 /// Reads values from the front of an input. A spent input gives zeros, so every input is valid.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    /// Whether this is one of those inputs. Depends on all bytes, so that nothing that is like it
-    /// is long as well.
+    /// Whether this is one of those inputs. Depends on all bytes, so that similar inputs are not
+    /// also long.
     is_long: bool,
 }
 
@@ -40,15 +40,15 @@ impl<'a> Reader<'a> {
         byte
     }
 
-    /// The next so many bytes, or what is left.
+    /// Returns the next bytes, or the rest of the input if it is shorter.
     pub(crate) fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (bytes, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;
         bytes
     }
 
-    /// Bytes of a length around nothing, around a few, or around `limit`: where mistakes live. Long
-    /// ones repeat one byte between their own start and end, so that small inputs reach them.
+    /// Returns bytes of a length around zero, around a few, or around `limit`. Long values repeat one
+    /// byte between their own start and end, so that small inputs reach them.
     pub(crate) fn sized(&mut self, limit: usize) -> Vec<u8> {
         let choice = self.byte();
         let len = usize::from(choice & 0x0F);

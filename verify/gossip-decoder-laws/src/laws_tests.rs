@@ -1,4 +1,4 @@
-//! Every law, on its seeds and on what is near them.
+//! Checks every law on its seeds and on inputs near them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ fn every_law_holds_of_its_seeds_and_of_what_is_near_them() {
         let seeds = (law.seeds)();
         assert!(!seeds.is_empty(), "{} has no seeds", law.name);
         (law.check)(&[]);
-        // A law that nothing gets past would hold of whatever is behind the decoder.
+        // If a decoder refused all seeds, its law would check nothing.
         let taken = seeds.iter().filter(|seed| (law.check)(seed)).count();
         assert!(taken > 0, "{}: no seed is taken", law.name);
         let count = if law.name == "operation_sequences" { NEAR_SLOW_SEEDS } else { NEAR_SEEDS };
@@ -61,8 +61,7 @@ fn every_fuzz_target_is_one_line_on_its_law() {
     }
 }
 
-/// What libFuzzer found worth keeping, and what once failed: a directory for each law, and none
-/// without a law.
+/// Kept inputs of libFuzzer and former failures: a directory for each law, and none without a law.
 #[test]
 fn every_law_holds_of_the_inputs_that_were_kept() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/kept");
@@ -137,7 +136,7 @@ fn a_job_is_read_up_to_the_length_that_is_written() {
     assert!(!runtime::job(&of_size(MAX_METADATA_SIZE + 1)));
 }
 
-/// A law that cannot fail would be no law: what is not canonical is noticed.
+/// The laws can fail: a non-canonical encoding is detected.
 #[test]
 #[should_panic(expected = "not canonical")]
 fn a_decoder_that_is_not_canonical_breaks_the_law() {

@@ -1,18 +1,32 @@
-//! What must hold of every decoder of bytes that come from outside, whatever the bytes.
+//! Properties of every decoder of external bytes, for any input.
 //!
-//! A [`Law`] takes any bytes and panics if the decoder does something wrong with them. That the
-//! decoder itself never panics is the least; where more can be said it is: what decodes is written
-//! the same again, what is refused leaves nothing behind, a second way gives the same answer. It
-//! tells whether the decoder took the bytes, because a law about what is taken says nothing where
-//! nothing is.
+//! A [`Law`] takes any bytes and panics if the decoder violates it. The minimal law is that the
+//! decoder never panics. Most laws state more: a decoded value encodes to the same bytes, a refused
+//! input leaves no state behind, a second implementation gives the same result. A law returns
+//! whether the decoder accepted the bytes, because it checks little for refused inputs.
 //!
 //! The laws are checked in two ways. The targets of `verify/fuzz` run them on inputs that libFuzzer
 //! generates, hundreds of millions of them. The tests of this crate run them on their own
 //! [seeds](Law::seeds), on inputs near those, and on every input in `verify/fuzz/kept`, in seconds
 //! and without any tool.
 //!
-//! Laws never write files or read clocks, so that an input found once fails again. Nobody depends
-//! on this crate but the fuzz targets.
+//! Laws never write files or read clocks, so that a failing input is reproducible. Only the fuzz
+//! targets depend on this crate.
+//!
+//! # Running it
+//!
+//! `cargo test -p gossip-decoder-laws` checks all laws; `cargo xtask fuzz` runs libFuzzer.
+//!
+//! # Example
+//!
+//! ```
+//! use gossip_decoder_laws::LAWS;
+//!
+//! for law in LAWS {
+//!     // Returns whether the decoder accepted the bytes; panics if the law is violated.
+//!     let _accepted = (law.check)(b"any bytes");
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
 mod connectors;
@@ -32,14 +46,14 @@ mod typed;
 #[cfg(test)]
 mod laws_tests;
 
-/// What must hold of one decoder.
+/// A property of one decoder.
 pub struct Law {
-    /// As the fuzz target is called.
+    /// Name of the fuzz target.
     pub name: &'static str,
-    /// Shows the decoder these bytes, and tells whether it took them; panics if it does something
-    /// wrong.
+    /// Runs the decoder on these bytes and returns whether it accepted them; panics if it violates
+    /// the law.
     pub check: fn(&[u8]) -> bool,
-    /// Inputs that get far, to begin with. At least one of them is taken.
+    /// Returns seed inputs. At least one of them is accepted.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

@@ -23,7 +23,7 @@ struct Row {
     token: Vec<u8>,
 }
 
-/// The validator of manifests agrees with a naive checker: on what is accepted, and on the rule
+/// The validator of manifests agrees with a naive checker: on acceptance, and on the rule
 /// that refuses the rest.
 pub(crate) fn validation(data: &[u8]) -> bool {
     let mut reader = Reader::new(data);

@@ -1,4 +1,4 @@
-//! What the runtime reads back: certificates, jobs, tokens of cursors, keys of numbers.
+//! Decoders of the runtime: certificates, jobs, cursor tokens, number keys.
 
 use gossip_scanner_runtime::certificate::{Against, verify, verify_seal};
 use gossip_scanner_runtime::connectors::{number_key as key_of, parse_number_key};
@@ -8,14 +8,14 @@ use gossip_scanner_runtime::{Job, RuntimeToken};
 pub(crate) fn certificate(data: &[u8]) -> bool {
     let sealed = verify_seal(data, None).is_ok();
     let verified = verify(data, Against::ITSELF).is_ok();
-    assert!(sealed || !verified, "what was verified has the right seal");
+    assert!(sealed || !verified, "a verified certificate has a valid seal");
     verified
 }
 
 /// Decoding the job of a run never panics, and what decodes is written the same again.
 pub(crate) fn job(data: &[u8]) -> bool {
     let Ok(job) = Job::decode(data) else { return false };
-    assert_eq!(job.encode().expect("what was read can be written"), data);
+    assert_eq!(job.encode().expect("a decoded value can be encoded"), data);
     true
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn job(data: &[u8]) -> bool {
 pub(crate) fn token(data: &[u8]) -> bool {
     let Ok(token) = RuntimeToken::decode(data) else { return false };
     let mut again = Vec::new();
-    token.encode_into(&mut again).expect("what was read can be written");
+    token.encode_into(&mut again).expect("a decoded value can be encoded");
     assert_eq!(again, data);
     true
 }

@@ -36,9 +36,9 @@ pub(crate) fn seal(key: Key, payload: &[u8], sealed: &mut Vec<u8>) {
     sealed.extend_from_slice(&hasher.finalize_64().to_le_bytes());
 }
 
-/// Shows `data` to a decoder that writes what it has read again: raw, and sealed under `key`. What
-/// decodes must come out as it went in; tells whether one of the two does. Raw bytes of a version
-/// far away are not shown: a decoder looks no further than at those.
+/// Runs a decoder and its encoder on `data`, raw and sealed under `key`. A decoded value must encode
+/// to the same bytes; returns whether one of the two decodes. Raw bytes with a distant version are
+/// skipped, because a decoder reads only the version of those.
 pub(crate) fn same_again(
     key: Key,
     data: &[u8],

@@ -1,4 +1,4 @@
-//! Inputs to begin with: what the encoders write, and what users type.
+//! Seed inputs: outputs of the encoders, and user input.
 //!
 //! Seeds of stored values are payloads, because the laws seal them.
 
@@ -58,9 +58,10 @@ pub(crate) fn certificates() -> Vec<Vec<u8>> {
         vec![leaf(b"a", b"z", LeafStatus::Parked(ParkedFor::Poisoned))],
     ];
     let written = |leaves: &Vec<LeafRecord>| {
-        let mut writer = CertificateWriter::new(Vec::new(), &request).expect("memory takes it");
-        leaves.iter().for_each(|leaf| writer.leaf(leaf).expect("memory takes it"));
-        writer.finish(None).expect("memory takes it")
+        let mut writer =
+            CertificateWriter::new(Vec::new(), &request).expect("writing to memory does not fail");
+        leaves.iter().for_each(|leaf| writer.leaf(leaf).expect("writing to memory does not fail"));
+        writer.finish(None).expect("writing to memory does not fail")
     };
     leaves.iter().map(written).collect()
 }
@@ -348,7 +349,7 @@ const fn root(id: u64) -> ShardKey {
 }
 
 /// A run of four roots: one that was split, moved on and is offered; one that is parked; one that
-/// is done; one that nobody has touched.
+/// is done; one that is untouched.
 fn shards_in_every_state() -> InMemoryCoordinator {
     let mut coordinator = InMemoryCoordinator::new(CoordinatorRuntimeConfig::default());
     let bounds: [&[u8]; 5] = [b"a", b"g", b"m", b"s", b"z"];

@@ -12,7 +12,7 @@ use gossip_coordination::store::{
 
 use crate::seal::{RUN, TENANT, same_again, shard};
 
-/// Reading a key never panics, and what is a key has no other spelling.
+/// Parsing a key never panics, and a valid key has no other encoding.
 pub(crate) fn key(data: &[u8]) -> bool {
     let Ok(key) = Key::parse(data) else { return false };
     assert_eq!(key.to_bytes().as_bytes(), data);
@@ -61,7 +61,7 @@ pub(crate) fn move_value(data: &[u8]) -> bool {
     let (tenant, handoff) = (TENANT, HandoffId::from_raw(6));
     same_again(Key::Handoff { tenant, handoff }, data, |value, again| {
         let Ok(read) = decode_handoff(tenant, handoff, value) else { return false };
-        encode_handoff(tenant, handoff, read, again).expect("what was read can be written");
+        encode_handoff(tenant, handoff, read, again).expect("a decoded value can be encoded");
         true
     })
 }

@@ -1,4 +1,4 @@
-//! What users type, and records that name what they are about.
+//! Parsers of user input and of handoff records.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,8 +10,8 @@ use gossip_handoff::lease_handoff::{MoveTerms, worker_name};
 use gossip_handoff::{Phase, Record, RecordId};
 use gossip_scanner_runtime::connectors::{Source, SourceOptions};
 
-/// Reading the record of a planned move, with its snapshot, never panics, and what is one has no
-/// other spelling.
+/// Parsing a handoff record, with its snapshot, never panics, and a valid record has no other
+/// encoding.
 pub(crate) fn move_record(data: &[u8]) -> bool {
     let Ok(record) = Record::from_bytes(data) else { return false };
     assert_eq!(record.to_bytes(), data);
@@ -51,21 +51,20 @@ pub(crate) fn source_range(data: &[u8]) -> bool {
     let typed = [b"range:", data].concat();
     let options = SourceOptions::default();
     let Ok(source) = Source::parse(OsStr::from_bytes(&typed), options) else { return false };
-    let again = Source::parse(&source.text(), options).expect("what we type is understood");
+    let again = Source::parse(&source.text(), options).expect("a printed range can be parsed");
     assert_eq!(again.canonical(), source.canonical(), "another source");
     let root = source.root();
     assert!(root.as_spec_ref().start < root.as_spec_ref().end, "a root without keys");
     true
 }
 
-/// Reading the URL of a store never panics, and neither what was understood nor what was wrong
-/// shows a password.
+/// Parsing the URL of a store never panics, and neither the result nor an error shows a password.
 pub(crate) fn store_url(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     match StoreUrl::from_str(text) {
         Ok(url) => {
             if let StoreUrl::Etcd(mut config) = url {
-                assert!(config.validate().is_ok(), "what cannot work was understood");
+                assert!(config.validate().is_ok(), "an invalid configuration was accepted");
                 let shown = format!("{config:?}");
                 if let Some(credentials) = &mut config.credentials {
                     let len = credentials.password.len();
@@ -82,5 +81,5 @@ pub(crate) fn store_url(data: &[u8]) -> bool {
     }
 }
 
-/// The longest text of an error about a URL: it says where and what was expected.
+/// Maximum length of an error message about a URL: it has the position and the expectation.
 const SHOWN_LEN_MAX: usize = 256;

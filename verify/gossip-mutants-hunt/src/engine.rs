@@ -23,10 +23,10 @@ const OPERATIONS: u64 = 2_500;
 /// Worlds of the worker's loop: small ones, of which `RetriesAnew` needs more than three hundred.
 const WORKER_WORLDS: u64 = 1_000;
 
-/// Enough for the search of planned moves.
+/// Enough states for the handoff search.
 const HANDOFF_STATES_MAX: u64 = 20_000_000;
 
-/// The limits of the search of planned moves.
+/// Limits of the handoff search.
 const HANDOFF_BUDGET: Budget =
     Budget { faults: 0, crashes: 1, renewals: 0, takeovers: 1, ticks: 5 };
 
@@ -35,7 +35,7 @@ const HANDOFF_BUDGET: Budget =
 pub(crate) struct Finding {
     /// The rule that was broken, or the check that failed.
     pub(crate) rule: String,
-    /// What it took.
+    /// The effort.
     pub(crate) after: String,
 }
 
@@ -45,8 +45,8 @@ impl Finding {
     }
 }
 
-/// Searches a configuration of the model twice: with the records compared with what was
-/// acknowledged, and by effects alone. Both must find the mutant; the rule is that of the second.
+/// Searches a configuration of the model twice: with the records compared with the acknowledged
+/// operations, and by effects alone. Both must find the mutant; the rule is that of the second.
 pub(crate) fn model(name: &str) -> Result<Option<Finding>, String> {
     let config =
         || configuration(name, Scale::Short).ok_or_else(|| format!("no configuration `{name}`"));
@@ -128,20 +128,20 @@ pub(crate) fn store_mutants() -> Vec<(String, &'static str, &'static str)> {
     sim::Bug::ALL.iter().map(|bug| (format!("{bug:?}"), what(*bug), story(*bug))).collect()
 }
 
-/// Looks for a mutant of the simulated store.
+/// Searches for a mutant of the simulated store.
 pub(crate) fn store_mutant(name: &str, seeds: u64) -> Result<Option<Finding>, String> {
     let known = sim::Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
     let bug = Some(*known.ok_or_else(|| format!("no mutant `{name}` of the store"))?);
     Ok(first_failure(seeds, |seed| Plan { bug, ..Plan::of_seed(seed, OPERATIONS, None) }))
 }
 
-/// A mutant of the participants of a planned move, which needs no switch: `(name, what, story)`.
+/// A mutant of a handoff participant, which needs no switch: `(name, what, story)`.
 pub(crate) fn handoff_mutants() -> Vec<(String, &'static str, &'static str)> {
     let row = |bug: &handoff::Bug| (format!("{bug:?}"), bug.what(), handoff_story(*bug));
     handoff::Bug::ALL.iter().map(row).collect()
 }
 
-/// Looks for a mutant of the participants of a planned move.
+/// Searches for a mutant of a handoff participant.
 pub(crate) fn handoff_mutant(name: &str) -> Result<Option<Finding>, String> {
     let known = handoff::Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
     let bug = *known.ok_or_else(|| format!("no mutant `{name}` of a planned move"))?;

@@ -1,4 +1,4 @@
-//! The hunt: which layers are tried on which mutants, and whether the results are as they must be.
+//! The hunt: runs layers on mutants and checks the results.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -26,7 +26,7 @@ const ENGINE: [&str; 3] = [KERNEL, "store", "codec"];
 /// The package of the engine's own tests.
 const ENGINE_TESTS: &str = "gossip-coordination";
 
-/// What is hunted.
+/// Options of a hunt.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Whether only the first layer of each mutant is tried.
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     pub(crate) programs: Vec<TestProgram>,
 }
 
-/// What is to be looked for, and how that went.
+/// A mutant with the results of its layers.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -58,12 +58,12 @@ pub(crate) struct Try {
     pub(crate) outcome: Option<Outcome>,
 }
 
-/// What a try must come to.
+/// Expected result of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expectation {
     Found,
     Hidden,
-    /// It is tried to see whether it finds the mutant.
+    /// The layer may find the mutant or not.
     Any,
 }
 
@@ -247,7 +247,7 @@ impl Try {
         found.is_some_and(|finding| finding.after.ends_with(&format!(", {steps} steps")))
     }
 
-    /// What is wrong with how it went.
+    /// Returns the deviations from the expected results.
     fn problem(&self) -> Option<String> {
         let task = &self.task;
         match (self.expectation, self.rule(), task.expected_rule()) {
@@ -273,7 +273,7 @@ impl Row {
 }
 
 impl Hunt {
-    /// Everything that is not as it must be, one line each, with the name of the mutant first.
+    /// Returns all deviations, one line each, with the name of the mutant first.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.false_alarms.clone();
         for row in &self.rows {

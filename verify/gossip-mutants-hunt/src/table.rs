@@ -14,7 +14,7 @@ pub(crate) fn markdown(hunt: &Hunt) -> String {
     if hunt.is_short {
         return totals(hunt);
     }
-    let mut text = String::from("| mutant | part | what is wrong | seen in | ");
+    let mut text = String::from("| mutant | part | bug | seen in | ");
     writeln!(text, "{} | guard |", KINDS.join(" | ")).expect("a string takes everything");
     writeln!(text, "|{}", "---|".repeat(4 + KINDS.len() + 1)).expect("a string takes everything");
     for row in &hunt.rows {

@@ -44,7 +44,7 @@ const ORDINARY: [(&str, &[&str]); 1] = [(
     ],
 )];
 
-/// What is run.
+/// A task of a hunt.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
     /// A layer that looks for a mutant of the catalog.
@@ -237,7 +237,7 @@ fn run_limited(command: &mut Command) -> Result<Ended, String> {
     let mut stdout = child.stdout.take().expect("it is piped");
     let reader = thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before a failure is what there is.
+        // On a read error the output so far is used.
         drop(stdout.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     });

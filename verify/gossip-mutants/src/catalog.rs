@@ -34,7 +34,7 @@ pub struct Mutant {
     pub name: &'static str,
     /// The part of the workspace that it is in; the name of its file.
     pub part: &'static str,
-    /// What is wrong.
+    /// Description of the bug.
     pub what: &'static str,
     /// Where such a bug was seen.
     pub story: &'static str,

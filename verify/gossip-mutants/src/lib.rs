@@ -6,15 +6,16 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `mutants/*.txt` | each mutant with what is wrong, where such a bug was seen, which layers must find it, and its edits |
+//! | `mutants/*.txt` | each mutant: a description, where such a bug was seen, the layers that must find it, and its edits |
 //! | `parse` | the format of those files |
 //! | [`catalog`] | the parsed files |
 //! | [`edit`] | applying edits to a file |
 //! | [`copy`] | making the copy |
 //! | `switch` | the run-time switch, which only the copy calls |
 //!
-//! To add a mutant: add an entry to the file of its part and run
-//! `cargo xtask mutants --mutant NAME`.
+//! To add a mutant, add an entry to the file of its part and run
+//! `cargo xtask mutants --mutant NAME`. `cargo test -p gossip-mutants` lists the edits that no
+//! longer fit the workspace.
 //!
 //! This crate depends on no other crate, because crates of the copy depend on it.
 #![forbid(unsafe_code)]

@@ -21,7 +21,7 @@ pub(super) fn run() -> Result<(), Failure> {
         println!("\n## {package}\n");
         let mut command = process::cargo();
         command.args(["bench", "--package", package, "--bench", bench]);
-        process::run(&mut command, "mend the benchmark named above")?;
+        process::run(&mut command, "fix the benchmark named above")?;
     }
     Ok(())
 }

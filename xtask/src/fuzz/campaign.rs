@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &[String], targets: &[String]) -> Result<(), Failur
     Err(Failure::new(
         what,
         "an input is in verify/fuzz/artifacts",
-        "keep it as a seed, then mend it",
+        "keep the input as a seed, then fix the decoder",
     ))
 }
 
@@ -211,7 +211,7 @@ fn build(root: &Path) -> Result<(), Failure> {
     let mut seeds = process::cargo();
     seeds.args(["run", "--quiet", "--package", "gossip-decoder-laws"]);
     seeds.args(["--example", "write_seeds", "--", super::CORPUS]).current_dir(root);
-    process::run(&mut seeds, "mend what rustc named above")
+    process::run(&mut seeds, "fix the compile errors above")
 }
 
 /// Runs one target; of libFuzzer's output only the parts for the row are kept.

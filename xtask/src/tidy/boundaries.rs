@@ -109,7 +109,7 @@ impl Edges {
         let name = dependency.name.as_str();
         match (is_internal, self.external) {
             (true, _) => self.internal.contains(&name),
-            // What only tests and benchmarks use is in nobody's binary.
+            // Dependencies of tests and benchmarks are in no shipped binary.
             (false, Some(external)) => external.contains(&name) || !dependency.is_normal,
             (false, None) => true,
         }
@@ -119,8 +119,7 @@ impl Edges {
 /// A store knows the protocol it stores for, and no other store.
 const STORE_EDGES: &[&str] = &["gossip-contracts", "gossip-coordination", "gossip-stdx"];
 
-/// Libraries that only one crate may use, in any kind of dependency: a store's engine is nobody
-/// else's business.
+/// Libraries that only one crate may use, in any kind of dependency: a store hides its engine.
 const ENGINES: [(&str, &str); 4] = [
     ("rusqlite", "gossip-coordination-sqlite"),
     ("etcd-client", "gossip-coordination-etcd"),
@@ -282,7 +281,7 @@ fn check_roots(package: &Package, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Whether the attribute stands in the code; in a comment it would be masked.
+/// Returns whether the code has the attribute; comments are masked.
 fn forbids_unsafe(tokens: &[Token<'_>]) -> bool {
     const ATTRIBUTE: [&str; 8] = ["#", "!", "[", "forbid", "(", "unsafe_code", ")", "]"];
     let mut windows = tokens.windows(ATTRIBUTE.len());

@@ -1,8 +1,8 @@
 //! Figures in the documentation say where they come from.
 //!
-//! Every block of figures in a page is one that a command writes, and says by which command, when
-//! and from which commit it was made, or that it was not run yet. Every block that a command
-//! writes stands in its page, once.
+//! Every block of figures in a page is written by a command, and names the command, the date and
+//! the commit, or says that it was not run yet. Every block that a command writes occurs exactly
+//! once in its page.
 
 use super::Finding;
 use crate::saved::{BLOCKS, found};
@@ -56,22 +56,22 @@ mod tests {
         files
     }
 
-    fn told(files: &[File]) -> Vec<String> {
+    fn findings_of(files: &[File]) -> Vec<String> {
         check(files).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn pages_that_say_where_figures_come_from_are_tidy() {
-        assert_eq!(told(&pages("Not run yet.")), [""; 0]);
+        assert_eq!(findings_of(&pages("Not run yet.")), [""; 0]);
         let made = "| 1 |\n\nMade by `cargo xtask x`, 2026-11-15, commit 0123456789ab.";
-        assert_eq!(told(&pages(made)), [""; 0]);
+        assert_eq!(findings_of(&pages(made)), [""; 0]);
     }
 
     #[test]
     fn every_block_without_date_or_commit_is_found() {
-        assert_eq!(told(&pages("| 1 |")).len(), BLOCKS.len());
+        assert_eq!(findings_of(&pages("| 1 |")).len(), BLOCKS.len());
         let no_commit = "| 1 |\n\nMade by `cargo xtask x`, 2026-11-15.";
-        assert_eq!(told(&pages(no_commit)).len(), BLOCKS.len());
+        assert_eq!(findings_of(&pages(no_commit)).len(), BLOCKS.len());
     }
 
     #[test]
@@ -79,15 +79,15 @@ mod tests {
         let mut files = pages("Not run yet.");
         let lost = files.pop().unwrap();
         let of_page = BLOCKS.iter().filter(|block| block.page == lost.path).count();
-        assert_eq!(told(&files).len(), of_page);
-        assert!(told(&files)[0].ends_with("is missing"), "{:?}", told(&files));
+        assert_eq!(findings_of(&files).len(), of_page);
+        assert!(findings_of(&files)[0].ends_with("is missing"), "{:?}", findings_of(&files));
         let stray =
             File::new("docs/x.md", "<!-- mutants: begin -->\nNot run yet\n<!-- mutants: end -->\n");
         let text = lost.text.repeat(2);
         files.extend([stray, File::new(lost.path, text)]);
-        let told = told(&files);
-        assert_eq!(told[0], "docs/x.md:1: no command writes the block `mutants`");
-        assert_eq!(told.len(), 1 + of_page);
-        assert!(told[1].ends_with("is there twice"), "{told:?}");
+        let findings = findings_of(&files);
+        assert_eq!(findings[0], "docs/x.md:1: no command writes the block `mutants`");
+        assert_eq!(findings.len(), 1 + of_page);
+        assert!(findings[1].ends_with("is there twice"), "{findings:?}");
     }
 }

@@ -65,7 +65,7 @@ fn check_list(list: &File, declared: &Declared) -> Vec<Finding> {
     findings
 }
 
-/// Everything a crate declares, with the file it stands in.
+/// Everything a crate declares, with its file.
 struct Declared {
     /// Paths relative to the crate.
     files: Vec<String>,
@@ -91,7 +91,7 @@ impl Declared {
         declared
     }
 
-    /// Private modules count: what is in them is exported under other paths.
+    /// Includes private modules, whose items are exported under other paths.
     fn has_module(&self, name: &str) -> bool {
         let mut items = self.items.iter().map(|(_, item)| item);
         items.any(|item| item.kind == Kind::Module && item.name == name)
@@ -171,7 +171,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// What is wrong, if the crate does not declare what is wanted.
+    /// Returns the finding, if the crate does not declare the item.
     fn problem(&self, declared: &Declared) -> Option<String> {
         match *self {
             Self::Item { kind, owner, name } => item_problem(kind, owner, name, declared),
@@ -211,7 +211,7 @@ fn item_problem(
     (!exists && !is_row).then(|| format!("there is no public {word} `{path}`"))
 }
 
-/// The file is part of what is asked: the specification tells people to run tests by file.
+/// Compares the file as well, because the specification runs tests by file.
 fn test_problem(name: &str, file: &str, cases: usize, declared: &Declared) -> Option<String> {
     let test = declared.items.iter().find(|(path, item)| {
         path == file && item.kind == Kind::Function && item.name == name && item.is_test

@@ -1,22 +1,22 @@
-//! Files and functions keep their size.
+//! Limits the size of files and functions.
 //!
-//! A file has at most [`FILE_LINES_MAX`] lines, tests or not: a reader has to hold it in mind. A
-//! function has at most [`FUNCTION_LINES_MAX`], tests excepted. What is longer stands in
-//! `xtask/size_exceptions.txt` with its present length and a reason:
+//! A file has at most [`FILE_LINES_MAX`] lines, including tests. A function has at most
+//! [`FUNCTION_LINES_MAX`], except in tests. Longer ones are listed in `xtask/size_exceptions.txt`
+//! with their present length and a reason:
 //!
 //! ```text
 //! crates/a/src/b.rs 950 one table, cut nowhere
 //! crates/a/src/b.rs::decide 84 the ladder of rules reads best in one piece
 //! ```
 //!
-//! The list is a ratchet. Growing past an entry fails, and so does an entry that is larger than it
-//! has to be: whoever makes something shorter keeps it so.
+//! The list is a ratchet: a file or function longer than its entry fails, and so does an entry that
+//! is larger than necessary.
 
 use super::Finding;
 use crate::items::{Kind, items};
 use crate::workspace::File;
 
-/// Our largest file should not be where everything happens.
+/// Maximum number of lines of a file.
 const FILE_LINES_MAX: usize = 800;
 /// A screen.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -75,7 +75,7 @@ fn measure(file: &File) -> Vec<Measured> {
     measured
 }
 
-/// Reads one line of the list: nothing, an exception, or what is wrong with it.
+/// Parses one line of the list: nothing, an exception, or an error.
 fn parse(line: &str) -> Result<Option<Exception<'_>>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -92,8 +92,8 @@ fn parse(line: &str) -> Result<Option<Exception<'_>>, String> {
     }
 }
 
-/// What is wrong with an exception: it must be needed, and fit exactly. Of several functions of one
-/// name the longest counts.
+/// Returns the problem with an exception, which must be needed and fit exactly. Of several functions
+/// with one name the longest counts.
 fn ratchet(exception: &Exception<'_>, measured: &[Measured]) -> Option<String> {
     let same_place = measured.iter().filter(|it| it.place == exception.place);
     let Some(longest) = same_place.max_by_key(|it| it.lines) else {
