@@ -245,7 +245,9 @@ fn outcome_text(outcome: &TaskOutcome) -> String {
         TaskOutcome::Released => "released".to_owned(),
         TaskOutcome::Moved => "handed over to another worker".to_owned(),
         TaskOutcome::Lost => "lost the lease, or the shard is finished".to_owned(),
-        TaskOutcome::RunOver(status) => format!("stopped, the run is {}", runs::status_word(*status)),
+        TaskOutcome::RunOver(status) => {
+            format!("stopped, the run is {}", runs::status_word(*status))
+        }
         TaskOutcome::StoreFailed(error) => format!("stopped, store error: {error}"),
         TaskOutcome::Broken(broken) => format!("released: {broken}"),
         // The runtime's enum may grow.
