@@ -10,8 +10,8 @@ use super::Cli;
 const OTHER_VARIABLES: [(&str, &str, &str); 2] =
     [("run verify", "source", "GOSSIP_COMPARE"), ("handoff start", "to", "GOSSIP_TO_WORKER")];
 
-/// Flags without a variable: one left set in a shell or a unit file would disable the check for every
-/// deletion.
+/// Flags without a variable: one left set in a shell or a unit file would disable the check for
+/// every deletion.
 const WITHOUT_VARIABLE: [(&str, &str); 1] = [("run rm", "damaged")];
 
 /// Collects every flag of every command: path of the command, name, variable.

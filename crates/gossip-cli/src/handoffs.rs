@@ -27,8 +27,8 @@ use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
 use crate::{runs, shards, store};
 
-/// Maximum steps to close the record of a handoff that can no longer happen: it has six phases, each
-/// of which is loaded and saved.
+/// Maximum steps to close the record of a handoff that can no longer happen: it has six phases,
+/// each of which is loaded and saved.
 const MAX_STEPS: usize = 32;
 
 pub(crate) fn run(

@@ -1,4 +1,5 @@
-//! Progress of a worker: one line that is updated on a terminal, elsewhere a line every ten seconds.
+//! Progress of a worker: one line that is updated on a terminal, elsewhere a line every ten
+//! seconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -14,8 +14,8 @@ pub(crate) fn open(global: &Global) -> Result<Backend, Failure> {
     open_url(&url(global)?)
 }
 
-/// Opens the store of a command that creates no run. A missing file is an error if it was named: its
-/// name is probably mistyped, and an empty store would hide that.
+/// Opens the store of a command that creates no run. A missing file is an error if it was named:
+/// its name is probably mistyped, and an empty store would hide that.
 pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
     let url = url(global)?;
     if let StoreUrl::Sqlite { path, .. } = &url

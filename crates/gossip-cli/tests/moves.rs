@@ -173,7 +173,8 @@ fn withdrawn_handoff_leaves_the_shard_with_its_owner() {
     pair.finish();
 }
 
-/// The destination does not answer and the offer is not withdrawn: it expires, and the owner resumes.
+/// The destination does not answer and the offer is not withdrawn: it expires, and the owner
+/// resumes.
 #[test]
 fn expired_handoff_leaves_the_shard_with_its_owner() {
     let pair = Pair::start("1s", 200, "0.05");

@@ -1,5 +1,5 @@
-//! Messages are accurate: unread items are not done, JSON output is only JSON, and mistyped arguments
-//! are reported before anything is created.
+//! Messages are accurate: unread items are not done, JSON output is only JSON, and mistyped
+//! arguments are reported before anything is created.
 
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 

@@ -1,12 +1,11 @@
-//! A worker's hold on one shard, asynchronous: the twin of [`WorkerSession`].
+//! A shard leased by a worker, asynchronous: the counterpart of [`WorkerSession`].
 //!
-//! What it holds, how that goes stale and what a failed last operation gives back is written once,
-//! in [`session`](crate::WorkerSession); here are only the calls. A test compares the two lists of
-//! methods.
+//! State, stale values and failures are documented in [`session`](crate::WorkerSession); this file
+//! has only the calls. A test compares the methods of the two.
 //!
-//! A future that is dropped before it is done leaves the session as it was, or takes it along if
-//! the operation would have ended it. Whether the backend committed is then unknown: the same
-//! operation id tells, and a lease that nobody renews runs out.
+//! A future that is dropped before it is ready leaves the session unchanged, or drops it if the
+//! operation would have ended it. Whether the backend committed is then unknown: repeating the call
+//! with the same operation id shows it, and an abandoned lease expires.
 
 use gossip_contracts::coordination::{
     CursorUpdate, ShardSpecRef, SplitReplacePlan, SplitResidualPlan,
@@ -30,7 +29,7 @@ use crate::session::{Held, SessionError, session_accessors};
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::AsyncCoordinationBackend;
 
-/// A worker's hold on one shard, asynchronous. See [`WorkerSession`].
+/// A shard leased by a worker, asynchronous. See [`WorkerSession`].
 ///
 /// ```
 /// use gossip_contracts::coordination::CursorUpdate;
@@ -48,7 +47,7 @@ use crate::traits::AsyncCoordinationBackend;
 ///     session.checkpoint(at(3), CursorUpdate::with_last_key(b"g"), OpId::from_raw(2)).await?;
 ///     let end = CursorUpdate::with_last_key(b"y");
 ///     if let Err(failed) = session.complete(at(60), end, OpId::from_raw(3)).await {
-///         // The session came back: the same operation id makes trying again safe.
+///         // The session is returned: the same operation id makes a retry safe.
 ///         let (session, _) = failed.into_parts();
 ///         session.complete(at(61), end, OpId::from_raw(3)).await.map_err(|failed| failed.error)?;
 ///     }

@@ -1,7 +1,7 @@
-//! The whole face of a backend, and claiming on top of it.
+//! Claiming, and the traits that combine all operations of a backend.
 //!
-//! A claim finds a worker something to do. It is coarser than an acquire: lost races are absorbed
-//! by trying the next candidate, and only "nothing left" reaches the worker.
+//! A claim picks a free shard and acquires it. If another worker acquires the shard first, the
+//! claim tries the next candidate; the caller gets an error only if no candidate is left.
 
 use std::future::Future;
 
@@ -20,15 +20,15 @@ use crate::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
 
-/// Why a worker got nothing to do.
+/// Why a claim returned no shard.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// Everything is taken or finished.
+    /// Every shard is leased or terminal.
     #[error("no shard can be claimed now")]
     NoneAvailable {
-        /// When looking again makes sense: when the next lease runs out, or at once if the claim
-        /// gave up with candidates left.
+        /// When to try again: when the next lease expires, or immediately if the claim stopped
+        /// with candidates left.
         earliest_deadline: Option<LogicalTime>,
     },
     /// The tenant has no such run.
@@ -40,19 +40,19 @@ pub enum ClaimError {
         /// The caller's own tenant.
         expected: TenantId,
     },
-    /// The worker claimed a moment ago.
+    /// The worker's claim cooldown has not passed.
     #[error("claiming again is allowed from {retry_after} on")]
     Throttled {
-        /// When to come back.
+        /// When the worker may claim again.
         retry_after: LogicalTime,
     },
     /// The store failed.
     #[error("the store failed: {0}")]
     BackendError(#[from] InfraError),
-    /// Added (DESIGN Q5): the run is over.
+    /// Added (DESIGN Q5): the run is terminal.
     #[error("the run is already {status:?}")]
     RunTerminal {
-        /// How it ended.
+        /// Its status.
         status: RunStatus,
     },
     /// Added (FACTS 4.9): the run is paused.
@@ -70,12 +70,12 @@ impl From<GetRunError> for ClaimError {
     }
 }
 
-/// Finding work, blocking.
+/// Claiming, blocking.
 pub trait ShardClaiming: CoordinationBackend + RunManagement {
-    /// How many candidates to look up at once: more where looking is expensive and others race.
+    /// Candidates per query: more where a query is expensive and other workers race.
     const CANDIDATES_PER_LOOK: usize = CLAIM_CANDIDATES_MAX;
 
-    /// Until when `worker` must wait since its last claim, if it must.
+    /// Returns when the cooldown of `worker` ends, if it has not ended.
     fn claim_throttled_until(
         &mut self,
         now: LogicalTime,
@@ -83,12 +83,12 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         worker: WorkerId,
     ) -> Option<LogicalTime>;
 
-    /// Remembers that `worker` claimed a shard at `now`.
+    /// Starts the cooldown of `worker` at `now`.
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId);
 
-    /// As [`RunManagement::collect_claim_candidates_into`], and may find fewer shards and no
-    /// deadline, where finding all is expensive. If it finds no shard there is none, and the
-    /// deadline is told.
+    /// As [`RunManagement::collect_claim_candidates_into`], but may return fewer shards and no
+    /// deadline where a complete search is expensive. An empty result is complete, with its
+    /// deadline.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         self.collect_claim_candidates_into(now, tenant, run, worker, limit, out)
     }
 
-    /// Gets `worker` the first shard of `run` that nobody else takes meanwhile.
+    /// Acquires the first candidate of `run` that no other worker acquires first.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
     }
 }
 
-/// Finding work, asynchronous. See [`ShardClaiming`].
+/// Claiming, asynchronous. See [`ShardClaiming`].
 pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
     /// See [`ShardClaiming::CANDIDATES_PER_LOOK`].
     const CANDIDATES_PER_LOOK: usize = CLAIM_CANDIDATES_MAX;
@@ -230,12 +230,12 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
     }
 }
 
-/// Everything a backend offers, blocking.
+/// All operations of a backend, blocking.
 pub trait CoordinationFacade: CoordinationBackend + RunManagement + ShardClaiming {}
 
 impl<B: CoordinationBackend + RunManagement + ShardClaiming> CoordinationFacade for B {}
 
-/// Everything a backend offers, asynchronous.
+/// All operations of a backend, asynchronous.
 pub trait AsyncCoordinationFacade:
     AsyncCoordinationBackend + AsyncRunManagement + AsyncShardClaiming
 {
@@ -246,10 +246,10 @@ impl<B: AsyncCoordinationBackend + AsyncRunManagement + AsyncShardClaiming> Asyn
 {
 }
 
-/// What a successful acquire said, without its borrow of the scratch.
+/// The result of a successful acquire, without its borrow of the scratch.
 ///
-/// A loop that may acquire again cannot keep the view of an earlier turn, so the view is shown
-/// anew once the loop has ended.
+/// The borrow checker does not let a loop that may acquire again return the view of one iteration,
+/// so the view is built again after the loop.
 struct Claimed {
     lease: Lease,
     capacity: CapacityHint,

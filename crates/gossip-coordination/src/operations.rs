@@ -19,7 +19,7 @@
 //! | kind | arguments | meaning |
 //! |---|---|---|
 //! | `under_lease` | `now, lease, command` | a kernel command on a shard by its lease holder |
-//! | `split` | `now, lease, \|children_max\| command` | the same, bounded by the backend's limit on children |
+//! | `split` | `now, lease, \|children_max\| command` | the same, with the limit of children |
 //! | `grant` | `now, worker, scratch, \|token\| command` | a kernel command that grants a lease |
 //! | `on_shard` | `now, command` | a kernel command on a shard by an administrator |
 //! | `on_run` | `now, command` | a kernel command on a run |

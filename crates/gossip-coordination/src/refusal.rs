@@ -4,8 +4,8 @@
 //! operation's error that has those variants, and into nothing else. So the kernel cannot produce a
 //! variant that its operation does not have (DESIGN Q18).
 //!
-//! The narrowing conversions from [`CoordError`] that the seeds require are at the end. They are for
-//! callers of the public checks; a refusal that an operation cannot have is a caller's bug.
+//! The narrowing conversions from [`CoordError`] that the seeds require are at the end. They are
+//! for callers of the public checks; a refusal that an operation cannot have is a caller's bug.
 
 use gossip_contracts::coordination::SplitValidationError;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, Redacted, ShardKey, TenantId};

@@ -1,11 +1,11 @@
-//! A worker's hold on one shard: backend, lease and snapshot in one value.
+//! A leased shard as one value: backend, lease and snapshot.
 //!
-//! Here is the blocking [`WorkerSession`], and what it shares with its asynchronous twin: what a
-//! session holds, what it knows without asking, and the error that gives it back.
+//! This file has the blocking [`WorkerSession`] and the parts it shares with the asynchronous one:
+//! state, accessors, and the error that returns the session.
 //!
-//! A session never renews by itself, never reads a clock and decides no rule: the caller passes
-//! `now`, and whether a call is allowed is known only to the backend. What it holds only grows
-//! (the lease's deadline) or narrows (the range), whatever the order of the replies.
+//! A session never renews automatically, never reads a clock and has no protocol rules: the caller
+//! passes `now`, and the backend decides whether a call is allowed. In any order of replies, the
+//! lease's deadline only grows and the range only narrows.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
-/// A worker's hold on one shard, blocking.
+/// A shard leased by a worker, blocking.
 ///
 /// It passes its own tenant and lease to every call, so they cannot be mixed up. It is generic over
 /// the backend and borrows it exclusively.
@@ -45,26 +45,26 @@ use crate::traits::CoordinationBackend;
 ///  complete · park · split_replace · release      the session is consumed
 /// ```
 ///
-/// It never renews by itself. Dropping it does nothing: the lease runs out.
+/// It never renews automatically. Dropping it does nothing: the lease expires.
 ///
-/// # What goes stale
+/// # Stale values
 ///
 /// [`initial_snapshot`](Self::initial_snapshot) and [`cursor`](Self::cursor) show the shard as it
 /// was acquired; checkpoints do not change them. A residual split narrows [`spec`](Self::spec) and
-/// the snapshot with it. The lease's deadline follows every renewal and never falls, so replies
-/// that overtake each other are harmless (DESIGN Q7).
+/// the snapshot with it. Every renewal advances the lease's deadline, which never falls, so replies
+/// that arrive out of order are harmless (DESIGN Q7).
 ///
-/// # When a last operation fails
+/// # Failure of an operation that ends the session
 ///
-/// An operation that ends a session takes it by value. If it fails the shard may still be held, so
-/// the session comes back inside the [`SessionError`]: a caller can try again with the same
-/// operation id, or go on. Whoever does not want it uses `?` in a function that answers the
-/// operation's own error; that drops the session.
+/// An operation that ends a session takes it by value. If it fails the shard may still be leased,
+/// so the session is returned inside the [`SessionError`]: a caller can retry with the same
+/// operation id, or continue. `?` in a function that returns the operation's own error drops the
+/// session.
 ///
 /// # Plans
 ///
-/// A plan made from [`spec`](Self::spec) borrows the session, and splitting needs the session
-/// whole: copy the range first (`ShardSpec::try_from(session.spec())`).
+/// A plan made from [`spec`](Self::spec) borrows the session, and a split needs exclusive access to
+/// it: copy the range first (`ShardSpec::try_from(session.spec())`).
 ///
 /// # Example
 ///
@@ -99,7 +99,7 @@ use crate::traits::CoordinationBackend;
 /// # }
 /// ```
 ///
-/// A session that was completed is gone, and the compiler says so:
+/// A completed session cannot be used; the compiler rejects it:
 ///
 /// ```compile_fail,E0382
 /// use gossip_contracts::coordination::CursorUpdate;
@@ -119,10 +119,10 @@ pub struct WorkerSession<'b, B> {
 
 #[expect(clippy::missing_errors_doc, reason = "every method's error type documents its refusals")]
 impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
-    /// Acquires a shard and holds it.
+    /// Acquires a shard.
     ///
-    /// It allocates a scratch for the reply. A worker that goes through many shards keeps one
-    /// scratch and uses [`from_acquire_result`](Self::from_acquire_result).
+    /// Allocates a scratch for the reply. A worker that processes many shards keeps one scratch
+    /// and uses [`from_acquire_result`](Self::from_acquire_result).
     pub fn new(
         backend: &'b mut B,
         now: LogicalTime,
@@ -135,7 +135,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(Self { held: Held::new(acquired), backend })
     }
 
-    /// Added: takes an offered shard over and holds it.
+    /// Added: accepts an offered shard.
     pub fn accept(
         backend: &'b mut B,
         now: LogicalTime,
@@ -149,20 +149,21 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(Self { held: Held::new(accepted), backend })
     }
 
-    /// Holds a shard that was acquired, claimed or accepted before. The scratch is free again.
+    /// Creates a session for a shard that was acquired, claimed or accepted. The scratch can be
+    /// reused.
     #[must_use]
     pub fn from_acquire_result(backend: &'b mut B, acquired: AcquireResultView<'_>) -> Self {
         Self { backend, held: Held::new(acquired) }
     }
 
-    /// Extends the lease. The deadline and the capacity hint follow.
+    /// Extends the lease, and updates the deadline and the capacity hint.
     pub fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
         let renewed = self.backend.renew(now, self.held.tenant(), &self.held.lease)?;
         self.held.renewed(&renewed);
         Ok(renewed)
     }
 
-    /// Records progress. The snapshot stays as it was.
+    /// Advances the cursor durably. The snapshot does not change.
     pub fn checkpoint(
         &mut self,
         now: LogicalTime,
@@ -172,7 +173,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.backend.checkpoint(now, self.held.tenant(), &self.held.lease, cursor, op_id)
     }
 
-    /// Gives the right part of the shard to a new one, and narrows the session's range.
+    /// Moves the right part of the shard's range into a new shard, and narrows the session's range.
     pub fn split_residual(
         &mut self,
         now: LogicalTime,
@@ -185,8 +186,8 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(split)
     }
 
-    /// Added: offers the shard to another worker. Until it is withdrawn only renewing is possible;
-    /// once it is accepted this session's fence is stale.
+    /// Added: offers the shard to another worker. Until the offer is withdrawn the session can only
+    /// renew; once it is accepted this session's fence is stale.
     pub fn offer(
         &mut self,
         now: LogicalTime,
@@ -197,7 +198,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.backend.offer(now, self.held.tenant(), &self.held.lease, terms, cursor, op_id)
     }
 
-    /// Added: takes an offer back.
+    /// Added: withdraws an offer.
     pub fn withdraw(
         &mut self,
         now: LogicalTime,
@@ -207,7 +208,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.backend.withdraw(now, self.held.tenant(), &self.held.lease, handoff, op_id)
     }
 
-    /// Ends a shard that was done.
+    /// Ends a shard whose keys are all processed.
     pub fn complete(
         self,
         now: LogicalTime,
@@ -219,7 +220,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         answer.map_err(|error| SessionError::new(self, error))
     }
 
-    /// Sets the shard aside.
+    /// Parks the shard: it is not processed further until it is unparked.
     pub fn park(
         self,
         now: LogicalTime,
@@ -231,7 +232,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         answer.map_err(|error| SessionError::new(self, error))
     }
 
-    /// Replaces the shard by children.
+    /// Replaces the shard by children that cover its range.
     pub fn split_replace(
         self,
         now: LogicalTime,
@@ -243,7 +244,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         answer.map_err(|error| SessionError::new(self, error))
     }
 
-    /// Added: gives the shard back before it is done.
+    /// Added: releases the shard before it is complete.
     pub fn release(
         self,
         now: LogicalTime,
@@ -256,66 +257,66 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
     }
 }
 
-/// What a session knows without asking, the same for both kinds.
+/// Defines the accessors that both kinds of session have.
 macro_rules! session_accessors {
     ($session:ident) => {
         impl<B> $session<'_, B> {
-            /// The lease; its deadline follows every renewal.
+            /// Returns the lease. Every renewal advances its deadline.
             #[must_use]
             pub const fn lease(&self) -> &Lease {
                 &self.held.lease
             }
 
-            /// The shard as it was acquired, narrowed by residual splits.
+            /// Returns the shard as it was acquired, narrowed by residual splits.
             #[must_use]
             pub fn initial_snapshot(&self) -> ShardSnapshotView<'_> {
                 self.held.snapshot()
             }
 
-            /// The range and its metadata, narrowed by residual splits.
+            /// Returns the range and its metadata, narrowed by residual splits.
             #[must_use]
             pub fn spec(&self) -> ShardSpecRef<'_> {
                 self.held.spec.as_spec_ref()
             }
 
-            /// Where the shard stood when it was acquired; checkpoints do not change it.
+            /// Returns the cursor with which the shard was acquired; checkpoints do not change it.
             #[must_use]
             pub fn cursor(&self) -> CursorUpdate<'_> {
                 self.held.cursor.as_update()
             }
 
-            /// The tenant the shard belongs to.
+            /// Returns the tenant of the shard.
             #[must_use]
             pub const fn tenant(&self) -> TenantId {
                 self.held.tenant()
             }
 
-            /// The worker that holds the shard.
+            /// Returns the lease holder.
             #[must_use]
             pub const fn worker(&self) -> WorkerId {
                 self.held.lease.owner()
             }
 
-            /// The shard.
+            /// Returns the key of the shard.
             #[must_use]
             pub const fn shard_key(&self) -> ShardKey {
                 self.held.lease.key()
             }
 
-            /// How much more work was waiting, as told by the last grant or renewal.
+            /// Returns the capacity hint of the last grant or renewal.
             #[must_use]
             pub const fn capacity(&self) -> CapacityHint {
                 self.held.capacity
             }
 
-            /// Added: grants since the last progress when the shard was acquired.
+            /// Added: returns the number of grants without progress when the shard was acquired.
             #[must_use]
             pub const fn attempts(&self) -> u32 {
                 self.held.attempts
             }
         }
 
-        /// Shows what is held; the backend holds the shards of others too.
+        /// Shows the session without its backend, which has records of other workers.
         impl<B> std::fmt::Debug for $session<'_, B> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($session))
@@ -329,11 +330,11 @@ macro_rules! session_accessors {
 pub(crate) use session_accessors;
 session_accessors!(WorkerSession);
 
-/// A last operation that failed, with the session it would have ended.
+/// The failure of an operation that would have ended a session, with the session.
 ///
-/// The session is in a box, so that the good path does not pay for carrying it.
+/// The session is boxed, so that a successful result stays small.
 pub struct SessionError<S, E> {
-    /// The session, as it was before.
+    /// The unchanged session.
     pub session: Box<S>,
     /// Why the operation failed.
     pub error: E,
@@ -344,7 +345,7 @@ impl<S, E> SessionError<S, E> {
         Self { session: Box::new(session), error }
     }
 
-    /// The session to go on with, and why it is still there.
+    /// Returns the session and the error.
     #[must_use]
     pub fn into_parts(self) -> (S, E) {
         (*self.session, self.error)
@@ -363,7 +364,7 @@ impl<S, E: fmt::Display> fmt::Display for SessionError<S, E> {
     }
 }
 
-/// It speaks for the operation's own error, so it adds no link to the chain of sources.
+/// Displays the operation's own error, so it adds no link to the chain of sources.
 impl<S, E: std::error::Error> std::error::Error for SessionError<S, E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
@@ -383,11 +384,11 @@ macro_rules! drops_its_session {
 
 drops_its_session!(CompleteError, ParkError, SplitReplaceError, ReleaseError);
 
-/// What a session holds besides its backend.
+/// The state of a session without its backend.
 ///
 /// The snapshot is owned and exactly as large as the shard's bytes. Keeping the scratch instead
-/// would save a few small allocations for each grant and cost 52 KiB for each held shard, and a
-/// worker that claimed with its own scratch could not use that again.
+/// would save a few small allocations for each grant and cost 52 KiB for each leased shard, and a
+/// worker that claimed with its own scratch could not reuse it.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// Its deadline only grows.
@@ -395,7 +396,7 @@ pub(crate) struct Held {
     /// Only narrows.
     pub(crate) spec: ShardSpec,
     pub(crate) cursor: Cursor,
-    /// In the order in which the session learned of them.
+    /// In the order in which the session received them.
     spawned: Vec<ShardId>,
     status: ShardStatus,
     cursor_semantics: CursorSemantics,
@@ -435,7 +436,7 @@ impl Held {
         )
     }
 
-    /// A reply that was overtaken by a later one must not shorten the lease.
+    /// A reply that arrives after a later one must not shorten the lease.
     pub(crate) fn renewed(&mut self, renewed: &RenewResult) {
         self.lease.set_deadline(self.lease.deadline().max(renewed.new_deadline));
         self.capacity = renewed.capacity;

@@ -25,8 +25,8 @@
 //! use gossip_coordination::{
 //!     AcquireScratch, CoordinationBackend, InMemoryCoordinator, RunConfig, RunManagement,
 //! };
-//! use gossip_scanner_runtime::stepping::{TaskOutcome, TaskContext, ShardTask, TaskConfig, Throttle, TaskStep};
-//! use gossip_scanner_runtime::{Inline, ItemResult};
+//! use gossip_scanner_runtime::stepping::{TaskOutcome, TaskContext, ShardTask, TaskConfig,
+//! Throttle, TaskStep}; use gossip_scanner_runtime::{Inline, ItemResult};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut coordinator = InMemoryCoordinator::default();

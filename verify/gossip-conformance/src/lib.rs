@@ -52,8 +52,8 @@
 //!
 //! # Several handles
 //!
-//! [`round_robin`] makes several handles act as one, each operation by the next of them, and [`remote`]
-//! lets their stores stand in processes of their own.
+//! [`round_robin`] makes several handles act as one, each operation by the next of them, and
+//! [`remote`] lets their stores stand in processes of their own.
 //!
 //! The suite reads no clock, starts no thread and does not sleep. Time is an argument; a target
 //! that can run its handles concurrently implements [`ConformanceTarget::race`].
@@ -218,8 +218,8 @@ pub trait ConformanceTarget {
         jobs.into_iter().for_each(|job| job());
     }
 
-    /// Loses the reply of the next commit of `backend`, which is applied. Returns whether the target
-    /// can do this.
+    /// Loses the reply of the next commit of `backend`, which is applied. Returns whether the
+    /// target can do this.
     fn lose_next_reply(&self, _backend: &mut Self::Backend) -> bool {
         false
     }

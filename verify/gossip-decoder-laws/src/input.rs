@@ -47,8 +47,8 @@ impl<'a> Reader<'a> {
         bytes
     }
 
-    /// Returns bytes of a length around zero, around a few, or around `limit`. Long values repeat one
-    /// byte between their own start and end, so that small inputs reach them.
+    /// Returns bytes of a length around zero, around a few, or around `limit`. Long values repeat
+    /// one byte between their own start and end, so that small inputs reach them.
     pub(crate) fn sized(&mut self, limit: usize) -> Vec<u8> {
         let choice = self.byte();
         let len = usize::from(choice & 0x0F);

@@ -36,9 +36,9 @@ pub(crate) fn seal(key: Key, payload: &[u8], sealed: &mut Vec<u8>) {
     sealed.extend_from_slice(&hasher.finalize_64().to_le_bytes());
 }
 
-/// Runs a decoder and its encoder on `data`, raw and sealed under `key`. A decoded value must encode
-/// to the same bytes; returns whether one of the two decodes. Raw bytes with a distant version are
-/// skipped, because a decoder reads only the version of those.
+/// Runs a decoder and its encoder on `data`, raw and sealed under `key`. A decoded value must
+/// encode to the same bytes; returns whether one of the two decodes. Raw bytes with a distant
+/// version are skipped, because a decoder reads only the version of those.
 pub(crate) fn same_again(
     key: Key,
     data: &[u8],

@@ -181,8 +181,8 @@ impl Simulator {
         Self { keys, trial: None, command }
     }
 
-    /// Returns a simulator of user workers. Reproductions begin with `command`: a program that takes
-    /// the arguments of [`command::Options`].
+    /// Returns a simulator of user workers. Reproductions begin with `command`: a program that
+    /// takes the arguments of [`command::Options`].
     #[must_use]
     pub fn of(trial: Trial, command: &str) -> Self {
         Self { trial: Some(trial), command: command.to_owned(), ..Self::new() }

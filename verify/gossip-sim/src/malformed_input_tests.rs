@@ -27,7 +27,7 @@ fn only_a_malformed_cursor_is_rejected_as_malformed(
         let verdict = history.ended(&op, Ending::Refused, name);
         let found = verdict.err().map(|violation| violation.rule);
         // The flaw of the input does not depend on the state of the shard.
-        let of_input = Flaw::is_told_by(name);
+        let of_input = Flaw::is_named_by(name);
         assert_eq!(found, expected.filter(|_| of_input || changed_at == 0));
     }
 }

@@ -1,7 +1,7 @@
-//! One operation of a simulated process: what was asked, and what is known to have come of it.
+//! One operation of a simulated process: its parameters, and its known results.
 //!
-//! An [`Op`] lives as long as anybody may still speak for it: the process that waits for the
-//! answer, and every message of it on the wire, which may arrive long after the process is dead.
+//! An [`Op`] exists as long as anything refers to it: the process that waits for the result, and
+//! every message of it on the wire, which may arrive long after the process is dead.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug, Write as _};
@@ -114,7 +114,7 @@ impl LeaseRef {
     }
 }
 
-/// A planned move as its source describes it.
+/// A planned handoff as its source describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) handoff: u64,
@@ -122,37 +122,37 @@ pub(super) struct Terms {
     pub(super) until: u64,
 }
 
-/// What an operation says beside whom it is about.
+/// The parameters of an operation beside its subject.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
-    /// The position that a checkpoint, the end or an offer claims; keys before it are done.
+    /// The cursor of a checkpoint, a completion or an offer; keys before it are done.
     pub(super) to: Option<u32>,
     /// Where a split cuts.
     pub(super) cuts: Vec<u32>,
     pub(super) terms: Option<Terms>,
-    /// What an administrator asks of an owner, and until when that stands.
+    /// The request of an administrator to a lease holder, and when it expires.
     pub(super) asked: Option<(ShardAction, u64)>,
     pub(super) clean: bool,
     /// Why a shard is parked.
     pub(super) reason: Option<ParkReason>,
-    /// What a worker says that it is doing.
+    /// The state that a worker reports.
     pub(super) state: Option<WorkerState>,
-    /// Whether tokens and metadata are a guest's own, and unknown.
+    /// Whether tokens and metadata come from a user's worker, and are unknown.
     pub(super) foreign: bool,
     /// Whether a lease is presented to another tenant.
     pub(super) stranger: bool,
-    /// What is wrong with it, on purpose.
+    /// The deliberate error in it.
     pub(super) flaw: Option<Flaw>,
 }
 
-/// Something that nobody may present. Whoever does is refused, and the refusal says why.
+/// A deliberate error in a request. The request is refused, and the error names the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// A position without a key.
+    /// A cursor without a key.
     NoKey,
-    /// A position whose key is a byte too long.
+    /// A cursor whose key is a byte too long.
     LongKey,
-    /// A position whose token is a byte too long.
+    /// A cursor whose token is a byte too long.
     LongToken,
     /// A manifest without roots.
     NoRoots,
@@ -169,7 +169,7 @@ pub(super) enum Flaw {
 }
 
 impl Flaw {
-    /// Those of a position.
+    /// Those of a cursor.
     pub(super) const OF_CURSORS: [Self; 3] = [Self::NoKey, Self::LongKey, Self::LongToken];
 
     /// Those of a manifest.
@@ -182,7 +182,7 @@ impl Flaw {
         Self::LongMetadata,
     ];
 
-    /// The refusal that says so.
+    /// Returns the name of the error that reports it.
     pub(super) const fn refusal(self) -> &'static str {
         match self {
             Self::NoKey => "CheckpointMissingKey",
@@ -197,8 +197,8 @@ impl Flaw {
         }
     }
 
-    /// Whether a refusal of that name is about what was presented, and nothing that is stored.
-    pub(super) fn is_told_by(name: &str) -> bool {
+    /// Returns whether an error of that name is about the request alone, and not about a record.
+    pub(super) fn is_named_by(name: &str) -> bool {
         let mut all = Self::OF_CURSORS.iter().chain(&Self::OF_MANIFESTS);
         all.any(|flaw| flaw.refusal() == name)
     }
@@ -208,19 +208,19 @@ impl Flaw {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) lease: LeaseRef,
-    /// Until when it was good when the operation began; zero if it was not.
+    /// Its deadline when the operation began; zero if it was not live.
     pub(super) good_until: u64,
     /// Whether a commit renewed it.
     pub(super) applied: bool,
-    /// Whether its holder was told that it is not renewed.
+    /// Whether its holder got an error.
     pub(super) refused: bool,
-    /// Until when it was renewed.
+    /// Its deadline after the renewal.
     pub(super) until: Option<u64>,
-    /// The request that stood when it was.
+    /// The pending request at that time.
     pub(super) shown: Option<PendingRequest>,
 }
 
-/// What a grant must tell its worker.
+/// The expected contents of a grant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted {
     pub(super) shard: u32,
@@ -242,7 +242,7 @@ pub(super) enum Ending {
     Executed,
     Replayed,
     Refused,
-    /// The store failed; `doubtful` if the operation may have happened all the same.
+    /// The store failed; `doubtful` if the operation may have happened nevertheless.
     Failed {
         doubtful: bool,
         corrupt: bool,
@@ -262,36 +262,36 @@ pub(super) struct Op {
     pub(super) run: Option<u32>,
     pub(super) worker: u64,
     pub(super) lease: Option<LeaseRef>,
-    /// Which shard an operation without a lease is about; its grant means nothing.
+    /// The shard of an operation without a lease; its grant has no meaning.
     pub(super) target: Option<LeaseRef>,
     pub(super) op_id: OpId,
-    /// A fingerprint of what is asked.
+    /// A fingerprint of the parameters.
     pub(super) payload: u64,
     pub(super) said: Said,
     /// How many commits there were when it began.
     pub(super) begun_at: u64,
-    /// Until when its lease was good when it began; zero if it was not.
+    /// The deadline of its lease when it began; zero if the lease was not live.
     pub(super) good_until: u64,
-    /// Commits of it that were applied.
+    /// The number of its commits that were applied.
     pub(super) applied: Cell<u32>,
-    /// Whether anything of it was committed, were it one step of many.
+    /// Whether any of its commits was applied, even one step of many.
     pub(super) begun: Cell<bool>,
-    /// Whether it was told that nobody knows what became of a commit of it.
+    /// Whether the outcome of one of its commits was reported as unknown.
     pub(super) unsure: Cell<bool>,
     pub(super) ended: Cell<Option<Ending>>,
-    /// Whether it was shown what was there before: what it is told may be out of date.
+    /// Whether a read returned an old value: its result may be stale.
     pub(super) misled: Cell<bool>,
     /// Whether it reached the store under an old fence and was counted.
     pub(super) stale: Cell<bool>,
-    /// Whether it was shown damaged bytes.
+    /// Whether a read returned damaged bytes.
     pub(super) damaged: Cell<bool>,
-    /// What it was granted.
+    /// Its grant.
     pub(super) granted: Cell<Option<Granted>>,
-    /// Until when it renewed a lease.
+    /// The deadline after its renewal.
     pub(super) renewed: Cell<Option<u64>>,
-    /// The request that stood when a renewal or a checkpoint took effect.
+    /// The pending request when a renewal or a checkpoint took effect.
     pub(super) shown: RefCell<Option<PendingRequest>>,
-    /// Shards that it made, in the order of their ranges.
+    /// Shards that it created, in the order of their ranges.
     pub(super) born: RefCell<Vec<ShardId>>,
     /// Of a batch of renewals, in the caller's order.
     pub(super) batch: RefCell<Vec<Member>>,
@@ -300,14 +300,14 @@ pub(super) struct Op {
 /// The name of an outcome: the first word of what `Debug` writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
-    /// Zeros behind the name.
+    /// Padded with zeros.
     bytes: [u8; Self::ROOM],
 }
 
 impl Label {
     const ROOM: usize = 24;
 
-    /// The first word of `value`. What comes behind it is not even written.
+    /// Returns the first word of `value`. The rest is not formatted.
     pub(super) fn of(value: &impl Debug) -> Self {
         let mut label = Self { bytes: [0; Self::ROOM] };
         let _stopped_early = write!(FirstWord(&mut label.bytes), "{value:?}");
@@ -341,7 +341,7 @@ impl Debug for Label {
     }
 }
 
-/// Takes the first piece of text and refuses the rest.
+/// Accepts the first piece of text and returns an error for the rest.
 struct FirstWord<'l>(&'l mut [u8; Label::ROOM]);
 
 impl fmt::Write for FirstWord<'_> {
@@ -353,9 +353,9 @@ impl fmt::Write for FirstWord<'_> {
     }
 }
 
-/// An error that may be the store's.
+/// An error that may be a store error.
 pub(super) trait MayBeInfra: Debug {
-    /// The failure of the store, if it is one.
+    /// Returns the store error, if it is one.
     fn infra(&self) -> Option<&InfraError>;
 }
 
@@ -408,7 +408,7 @@ pub(super) fn ending(error: &impl MayBeInfra) -> Ending {
         Some(InfraError::Corruption { message, .. }) => {
             Ending::Failed { doubtful: is_doubtful(message), corrupt: true }
         }
-        Some(other) => unreachable!("no store of a world answers {other:?}"),
+        Some(other) => unreachable!("a simulated store never returns {other:?}"),
     }
 }
 

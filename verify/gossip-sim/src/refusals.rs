@@ -29,7 +29,7 @@ impl Oracle {
                 "an operation on another tenant's lease returned another error",
             );
         }
-        if Flaw::is_told_by(name) {
+        if Flaw::is_named_by(name) {
             // The input of a user worker is not known in such detail.
             let founded = op.said.flaw.is_some_and(|flaw| flaw.refusal() == name);
             let why = "valid input was rejected as malformed";

@@ -4,10 +4,10 @@
 //! kind, and of stopped workers.
 //!
 //! Each line of the first part is a leader loss: its kind, and the time until the first worker and
-//! until every worker made progress again. Each line of the second part is a worker process that was
-//! stopped (`SIGSTOP`) for longer than its lease: the time until another worker had its shard. An
-//! accepted stale write or a loss of acknowledged progress ends the campaign with a panic. The last
-//! output is the tables of `docs/reliability.md`.
+//! until every worker made progress again. Each line of the second part is a worker process that
+//! was stopped (`SIGSTOP`) for longer than its lease: the time until another worker had its shard.
+//! An accepted stale write or a loss of acknowledged progress ends the campaign with a panic. The
+//! last output is the tables of `docs/reliability.md`.
 #![expect(clippy::print_stdout, reason = "a line for each loss, while it runs")]
 
 use std::process::ExitCode;

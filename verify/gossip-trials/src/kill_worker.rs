@@ -1,9 +1,10 @@
-//! `cargo xtask kill-worker`: kills `gossip exec` with signal 9 repeatedly and checks for lost keys.
+//! `cargo xtask kill-worker`: kills `gossip exec` with signal 9 repeatedly and checks for lost
+//! keys.
 //!
 //! `kill-worker KILLS SEED DIRECTORY`. One process at a time runs a job of 10⁵ keys and is killed
-//! after a random time, until the job is complete. Then its certificate is compared with the source,
-//! and the output of its handlers is counted: no key may be lost, and per grant of a shard at most
-//! one checkpoint interval may have been processed again. Then the next job starts.
+//! after a random time, until the job is complete. Then its certificate is compared with the
+//! source, and the output of its handlers is counted: no key may be lost, and per grant of a shard
+//! at most one checkpoint interval may have been processed again. Then the next job starts.
 
 use std::collections::BTreeMap;
 use std::fs;

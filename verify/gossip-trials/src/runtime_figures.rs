@@ -3,8 +3,8 @@
 //! `runtime-figures DIRECTORY` prints a table. Each job runs twice in this process, one key after
 //! another on one thread: as a bare loop over the pages of the source, and as a scan on a SQLite
 //! file in the directory, with every checkpoint synced. Heavy keys sleep, so that a busy machine
-//! does not stretch them; trivial keys do nothing. Memory is the peak of a separate process for each
-//! number of keys.
+//! does not stretch them; trivial keys do nothing. Memory is the peak of a separate process for
+//! each number of keys.
 
 use std::hint::black_box;
 use std::io;
@@ -130,7 +130,8 @@ fn source(keys: u64) -> Outcome<Source> {
 /// Returns the CPU time of this process, in hundredths of a second.
 fn processor_seconds() -> io::Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name in parentheses may contain anything; the eleventh field after it is the first of two.
+    // The name in parentheses may contain anything; the eleventh field after it is the first of
+    // two.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
     Ok(ticks.sum::<f64>() / 100.0)

@@ -92,8 +92,8 @@ fn parse(line: &str) -> Result<Option<Exception<'_>>, String> {
     }
 }
 
-/// Returns the problem with an exception, which must be needed and fit exactly. Of several functions
-/// with one name the longest counts.
+/// Returns the problem with an exception, which must be needed and fit exactly. Of several
+/// functions with one name the longest counts.
 fn ratchet(exception: &Exception<'_>, measured: &[Measured]) -> Option<String> {
     let same_place = measured.iter().filter(|it| it.place == exception.place);
     let Some(longest) = same_place.max_by_key(|it| it.lines) else {

@@ -487,8 +487,8 @@ impl ShardTask {
     /// repeated.
     fn settle<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) -> TaskStep {
         if matches!(self.decision, Some(Decision::Freeze)) {
-            // No checkpoint: the cursor travels with the offer, and the coordinator refuses operations
-            // on an offered shard.
+            // No checkpoint: the cursor travels with the offer, and the coordinator refuses
+            // operations on an offered shard.
             return TaskStep::Wait(now.saturating_add(FROZEN_POLL_TICKS));
         }
         if self.covered.unsaved > 0 {

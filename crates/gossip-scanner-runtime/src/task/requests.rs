@@ -47,8 +47,8 @@ impl ShardTask {
     pub fn frozen_at(&self) -> Option<Cursor> {
         let freezes = matches!(self.decision, Some(Decision::Freeze));
         let is_idle = self.submitted == 0 && self.pending.is_none();
-        // A pending retry would be lost with the handoff, and the next holder would repeat every item
-        // after it.
+        // A pending retry would be lost with the handoff, and the next holder would repeat every
+        // item after it.
         let is_frozen = freezes && is_idle && !self.has_retries();
         is_frozen.then(|| self.covered.cursor().into())
     }

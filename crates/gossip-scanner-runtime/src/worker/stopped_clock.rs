@@ -102,7 +102,8 @@ pub(super) fn pass(ticks: u64) {
     unpark(&woken);
 }
 
-/// Sleeps, after `release_all`, which may let others come between: a wake-up from then on is not lost.
+/// Sleeps, after `release_all`, which may let others come between: a wake-up from then on is not
+/// lost.
 fn fall_asleep(ticks: u64, condvar: Option<u64>, release_all: impl FnOnce()) {
     let thread = shuttle::thread::current();
     let woken = TIME.with_borrow_mut(|time| {

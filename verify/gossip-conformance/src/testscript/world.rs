@@ -1,4 +1,5 @@
-//! The state that the commands of a script work on: coordinator, clock, and named leases and shards.
+//! The state that the commands of a script work on: coordinator, clock, and named leases and
+//! shards.
 
 use std::collections::BTreeMap;
 

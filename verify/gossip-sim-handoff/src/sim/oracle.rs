@@ -155,8 +155,8 @@ struct Shard {
     next: u8,
     offer: Option<u64>,
     ended: Option<Ended>,
-    /// The handoff that raised the fence last, if any. The shard stores only that one, so the record
-    /// of an earlier handoff may be superseded.
+    /// The handoff that raised the fence last, if any. The shard stores only that one, so the
+    /// record of an earlier handoff may be superseded.
     last_move: Option<u64>,
     /// Fences that a handoff has replaced.
     overtaken: Vec<u64>,

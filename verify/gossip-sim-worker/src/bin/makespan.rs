@@ -1,7 +1,7 @@
 //! Prints how evenly uneven work is spread, as a table (`cargo xtask makespan`).
 //!
-//! `makespan [--auto] [--shape NAME] [--keys N] [WORKERS …]` prints a part of the table, to evaluate
-//! a change of the split policy.
+//! `makespan [--auto] [--shape NAME] [--keys N] [WORKERS …]` prints a part of the table, to
+//! evaluate a change of the split policy.
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a program that reads arguments")]
 

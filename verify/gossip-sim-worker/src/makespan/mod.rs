@@ -69,8 +69,8 @@ impl Outcome {
         self.makespan as f64 * workers as f64 / self.work as f64
     }
 
-    /// Returns the allowed number of splits: 4 · workers · log₂ (heaviest ÷ mean initial shard), with
-    /// a logarithm of at least one, since equal initial shards do not stay equal.
+    /// Returns the allowed number of splits: 4 · workers · log₂ (heaviest ÷ mean initial shard),
+    /// with a logarithm of at least one, since equal initial shards do not stay equal.
     #[must_use]
     pub fn splits_allowed(&self, workers: usize) -> usize {
         let mean = self.work as f64 / self.initial as f64;

@@ -258,8 +258,8 @@ impl Oracle {
         self.status_changed(id, &before, &now, hot.park_reason);
     }
 
-    /// Returns the first number that a cursor does not cover. A shard without items completes at its
-    /// start, which covers nothing.
+    /// Returns the first number that a cursor does not cover. A shard without items completes at
+    /// its start, which covers nothing.
     fn behind_cursor(&self, key: Option<&[u8]>, range: (usize, usize)) -> usize {
         key.map_or(range.0, |key| self.source.behind(key))
     }

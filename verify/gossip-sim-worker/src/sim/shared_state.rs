@@ -43,8 +43,8 @@ pub(super) struct SharedState {
 impl SharedState {
     pub(super) fn new(setting: Setting, is_traced: bool) -> Self {
         let source = Arc::new(WorldSource::of(&setting));
-        // Finished and unrecorded keys: an interval, the items in flight when it was full, and those
-        // in flight when its checkpoint was sent.
+        // Finished and unrecorded keys: an interval, the items in flight when it was full, and
+        // those in flight when its checkpoint was sent.
         let unsaved_max = setting.task.checkpoint_items as usize + 2 * setting.capacity;
         let oracle = Oracle::new(Arc::clone(&source), unsaved_max, setting.nature.seed);
         let (disk, oracle) = (FaultyDisk::new(setting.nature), Arc::new(Mutex::new(oracle)));

@@ -13,9 +13,9 @@
 //!   one checkpoint interval per grant is processed again.
 //! - A worker that gives up a live lease, by a drain or on request, therefore leaves no key to be
 //!   processed again.
-//! - Every key that a suspended worker had begun is written late and refused, and the resumed worker
-//!   writes nothing more under its earlier grants. Other refusals occur only for writes under a
-//!   lease that was observed to have ended and that its owner reports as lost.
+//! - Every key that a suspended worker had begun is written late and refused, and the resumed
+//!   worker writes nothing more under its earlier grants. Other refusals occur only for writes
+//!   under a lease that was observed to have ended and that its owner reports as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -139,8 +139,8 @@ impl History<'_> {
         }
     }
 
-    /// Returns whether the lease of a write was observed to have ended, and its worker reports it as
-    /// lost: on an overloaded machine any worker can be delayed.
+    /// Returns whether the lease of a write was observed to have ended, and its worker reports it
+    /// as lost: on an overloaded machine any worker can be delayed.
     fn has_expired(&self, line: &Line) -> bool {
         let lost = (line.worker.clone(), line.grant.0.clone());
         let ended = self.leases.get(&line.grant).is_some_and(|deadline| *deadline <= line.time);

@@ -172,8 +172,8 @@ impl Trial {
         Err("the worker was never suspended in the middle of a key".into())
     }
 
-    /// Returns the in-flight keys and fences of a worker's handlers; `None` if a handler is idle. An
-    /// idle handler might receive a key that it has not recorded yet.
+    /// Returns the in-flight keys and fences of a worker's handlers; `None` if a handler is idle.
+    /// An idle handler might receive a key that it has not recorded yet.
     fn in_flight(&self, number: usize) -> Outcome<Option<BTreeSet<(u64, u64)>>> {
         let worker = &self.workers[number];
         let journal = self.sink.journal()?;

@@ -2,8 +2,8 @@
 //!
 //! # Properties
 //! - No key is lost: every key up to the stored cursor was processed.
-//! - A handoff repeats no key: a key that was processed under one fence is not processed again under
-//!   a later one if every grant in between was an accept.
+//! - A handoff repeats no key: a key that was processed under one fence is not processed again
+//!   under a later one if every grant in between was an accept.
 //! - No key is processed twice under one fence.
 //! - There is one owner: no key is processed under a fence after a later one was granted.
 //! - Acknowledged progress is kept: the next owner starts after it, and the store still has it at

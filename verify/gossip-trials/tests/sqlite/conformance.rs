@@ -3,7 +3,8 @@
 //! A backend is three handles that take turns, operation by operation, and the store of each stands
 //! in a process of its own. So an operation meets a handle and a process that know nothing of the
 //! one before it but what lies in the file, and races are between processes. That a process which
-//! believes its memory would be found is tested with the suite (`conformance_round_robin_tests.rs`).
+//! believes its memory would be found is tested with the suite
+//! (`conformance_round_robin_tests.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
