@@ -28,7 +28,7 @@ const RUN: RunId = RunId::from_raw(1);
 const SHARDS: u64 = 1_000;
 const ROUNDS: u64 = 51;
 
-/// Stores only the initial state.
+/// Stores the initial state, and acknowledges later commits without storing them.
 struct Yes {
     store: MapStore,
     revision: u64,

@@ -53,7 +53,7 @@ fn routed<E: From<CoordError>>(error: &CoordError) -> Option<E> {
     catch_unwind(AssertUnwindSafe(|| E::from(error))).ok()
 }
 
-/// One cell of the matrix. What is accepted keeps its name and every field, hidden ones included.
+/// One cell of the matrix. An accepted cell keeps its name and every field, hidden ones included.
 fn cell<E>(name: &str, error: &CoordError, list: &[(&'static str, E)]) -> &'static str
 where
     E: From<CoordError> + PartialEq + Debug,

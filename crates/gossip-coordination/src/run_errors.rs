@@ -100,8 +100,7 @@ pub enum RegisterShardsError {
     /// The limit on shards would be exceeded.
     #[error("{additional} more shards exceed the limit of {max} ({scope:?}; now {current})")]
     ShardLimitExceeded {
-        /// Current number of shards; `max` for the global limit, to reveal nothing of other
-        /// tenants.
+        /// Current number of shards; `max` for the global limit, to hide other tenants' numbers.
         current: usize,
         /// Number of shards to be added.
         additional: usize,

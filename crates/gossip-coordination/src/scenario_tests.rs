@@ -22,7 +22,7 @@ use crate::{
     ShardAction, ShardClaiming, ShardFilter, ShardStatus, SplitError, evaluate_run_terminal,
 };
 
-/// What was done: for every item, the fences under which it was done.
+/// The effects: for every item, the fences under which it was processed.
 type Effects = BTreeMap<u8, Vec<u64>>;
 
 /// A worker at work on one shard.
@@ -226,7 +226,7 @@ fn bisection_parks_one_poisoned_item_and_everything_else_is_done() {
         while scanner.next != POISON && scanner.work(&mut coordinator, now, 1, &mut effects) {}
         match scanner.end - scanner.next {
             0 => scanner.finish(&mut coordinator, now, &mut effects),
-            // The suspect is alone: whoever touches it dies, until the coordinator gives up.
+            // The suspect is alone: every worker that claims it dies, until the coordinator gives up.
             1 => {}
             _ => isolate(&mut coordinator, now, &scanner),
         }

@@ -164,7 +164,7 @@ fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
 }
 
 /// Candidates are free, each another, and as many as there are and were asked for; shards whose
-/// lease ran out make up for what is missing.
+/// lease expired fill the rest.
 fn assert_candidates_are_free(coordinator: &mut InMemoryCoordinator, name: u64, limit: usize) {
     let mut found = ClaimCandidates::new();
     let looked = coordinator.collect_claim_candidates_into(

@@ -145,7 +145,7 @@ fn put_shard(store: &mut MapStore, shard: ShardId, deadline: Option<u64>) {
     txn.expect(Key::ShardHot { tenant, shard }, None);
     txn.put(Key::ShardHot { tenant, shard }, encoded(|out| encode_hot(view, Some(at), out)));
     txn.put(Key::ShardCold { tenant, shard }, encoded(|out| encode_cold(view, out)));
-    // The root and what was claimed before have their records already.
+    // The root and shards claimed before already have records.
     store.commit(vec![txn]).pop().unwrap().unwrap();
     record.free(&mut core.pool);
 }

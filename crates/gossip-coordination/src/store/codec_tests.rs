@@ -1,4 +1,4 @@
-//! What was encoded decodes to what it was: over records that random histories of the real kernel
+//! Encoding and decoding are inverse: over records that random histories of the real kernel
 //! leave behind.
 
 use std::sync::Arc;

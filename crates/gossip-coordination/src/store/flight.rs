@@ -6,8 +6,7 @@
 //! stop between any two steps.
 //!
 //! A flight is written as a sequential `async` function that makes requests through [`Io`]. It
-//! needs no executor: [`Flight::step`] polls once, and the function is pending exactly at a
-//! request.
+//! needs no executor: [`Flight::step`] polls once, and the function is pending only at a request.
 //!
 //! # Never
 //! - wakes a task, reads a clock, spawns a task or thread.

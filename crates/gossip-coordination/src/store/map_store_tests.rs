@@ -140,7 +140,7 @@ fn what_is_bound_vanishes_with_its_process() {
     assert_eq!(MapStore::new().binding(), None);
     let before = store.binding();
     store.commit(vec![bind(1), bind(2), bind(3), put(4, b"put")]);
-    // Whoever writes a key last has it.
+    // The last writer of a key owns its binding.
     other.commit(vec![bind(2), put(3, b"put")]);
     store.end_process();
     let left = [1, 2, 3, 4].map(|run| stored(&mut other, run).is_some());

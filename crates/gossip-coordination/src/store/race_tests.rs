@@ -189,7 +189,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives half of what is left to a new shard, far behind every position.
+    /// Splits half of the remaining range off to a new shard, far behind every position.
     async fn split(&mut self, shard: u64) {
         let (now, op_id) = (self.world.now(), self.op());
         let held = self.held.get_mut(&shard).unwrap();

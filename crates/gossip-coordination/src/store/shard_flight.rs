@@ -443,7 +443,7 @@ const WRITES: usize = 3;
 
 /// The result of a decision.
 enum Plan<T: ShardTransition> {
-    /// The decision needs siblings that are not loaded yet.
+    /// The decision treated siblings that are not loaded yet as absent, so it is void.
     NeedsSiblings(Vec<ShardId>),
     Refused(T::Error),
     Replayed(T::Output),
@@ -628,7 +628,6 @@ fn plan_commit<T: ShardTransition>(
         return Ok(Plan::Refused(refusal));
     };
     let plan = match decision {
-        // The decision saw unknown siblings as absent, so it is void whatever it is.
         _ if !unknown.is_empty() => Ok(Plan::NeedsSiblings(unknown)),
         Err(error) => Ok(Plan::Refused(error)),
         Ok(Decision::Replay(output)) => Ok(Plan::Replayed(output)),

@@ -1,4 +1,4 @@
-//! What was checked is remembered as it was, and nothing beside it is believed.
+//! A verified value is cached unchanged, and no other value is trusted.
 
 use gossip_contracts::identity::RunId;
 
