@@ -226,7 +226,8 @@ fn bisection_parks_one_poisoned_item_and_everything_else_is_done() {
         while scanner.next != POISON && scanner.work(&mut coordinator, now, 1, &mut effects) {}
         match scanner.end - scanner.next {
             0 => scanner.finish(&mut coordinator, now, &mut effects),
-            // The suspect is alone: every worker that claims it dies, until the coordinator gives up.
+            // The suspect is isolated: every worker that claims it dies, until the coordinator
+            // parks it.
             1 => {}
             _ => isolate(&mut coordinator, now, &scanner),
         }

@@ -133,6 +133,7 @@ impl Acquire {
         let Some(holder) = record.lease() else {
             return Ok(());
         };
+        // Clocks differ: while the holder's process is alive, its lease is honoured for the skew.
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
         debug_assert!(lease_deadline >= holder.deadline(), "evidence only delays a takeover");
         if now < lease_deadline {

@@ -152,6 +152,7 @@ impl Claim {
     /// that a worker that lost many races, or parked many exhausted shards, does not stop.
     fn come_back_at(&self) -> Option<LogicalTime> {
         let earliest = self.outlook?.earliest_deadline;
+        // The full scan found nothing to try: only the next deadline can make a shard claimable.
         if self.candidates.is_empty() {
             return earliest;
         }

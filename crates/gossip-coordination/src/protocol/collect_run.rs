@@ -49,6 +49,7 @@ impl CollectRun {
     /// `registered_at` is the time of its last registration chunk.
     #[must_use]
     pub fn applies(&self, now: LogicalTime, run: &RunRecord, registered_at: LogicalTime) -> bool {
+        // A chunk counts as activity, so a slow registration is not collected while it continues.
         let quiet_since = registered_at.max(run.created_at());
         match run.status() {
             RunStatus::Initializing => quiet_since.saturating_add(self.stale_after) <= now,

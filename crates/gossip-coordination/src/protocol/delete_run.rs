@@ -74,6 +74,7 @@ impl RunTransitionRules for DeleteRun {
             return Err(DeleteRunError::TenantMismatch { expected: self.tenant });
         }
         let payload_hash = deletion_hash();
+        // Only for the conflict check: a deletion is never in the log of an existing run.
         find_run_replay(run, self.op_id, payload_hash)
             .map_err(|reused| DeleteRunError::OpIdConflict(RunOpIdConflict::new(reused)))?;
         if !run.status().is_terminal() {

@@ -274,6 +274,7 @@ fn shrink(
         spec.free(&mut pool.bytes);
         return Err(full);
     }
+    // Both allocations succeeded: nothing below can fail.
     std::mem::replace(&mut record.spec, spec).free(&mut pool.bytes);
     Ok(())
 }

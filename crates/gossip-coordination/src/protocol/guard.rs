@@ -63,6 +63,7 @@ pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &Sh
         }
         ShardChange::Shrink { spec, residual, entry, .. } => {
             before_work(record, *entry, OpKind::SplitResidual);
+            // The three compares together prove that the parts tile the old range.
             let old = ShardView::new(record, pool).spec();
             assert!(spec.start == old.start, "the parent keeps the left part");
             assert!(spec.end == residual.spec.start, "the parts are adjacent");
@@ -241,6 +242,7 @@ fn before_offer(
     cursor: Option<CursorUpdate<'_>>,
 ) {
     assert!(record.lease_owner() != Some(offer.destination), "the destination is another worker");
+    // Zero is the value of an unset hash, and would match another unset one.
     assert!(offer.payload_hash != 0, "a payload hash is never zero");
     if let Some(cursor) = cursor {
         before_cursor(record, pool, cursor);

@@ -199,6 +199,7 @@ impl<'a> ShardInputs<'a> {
     /// Returns the shard and its run. A run has no shards before its registration is complete or
     /// after its deletion has begun.
     fn shard_and_run(&self, key: ShardKey) -> Result<(ShardView<'a>, RunHead), ShardMissing> {
+        // Chunks of a registration are stored before the run is active; they must stay invisible.
         let run = self.run.filter(|run| run.status != RunStatus::Initializing);
         match (self.shard, run) {
             (Some(shard), Some(run)) => Ok((shard, run)),
@@ -540,6 +541,7 @@ impl RunChange<'_> {
                     unreachable!("a run ends in a terminal status")
                 }
             },
+            // A second pause commits its log entry, but observers see no change.
             Self::Pause { changed: false, .. } => return None,
             Self::Pause { paused: true, .. } => EventKind::RunPaused,
             Self::Pause { paused: false, .. } => EventKind::RunResumed,

@@ -89,6 +89,7 @@ impl ShardTransition for OfferShard<'_> {
         if let Some(pending) = record.offer() {
             return self.answer_pending(pending, payload_hash);
         }
+        // The sender of a withdrawn offer has resumed work, so an accept would redo keys.
         if self.was_withdrawn(shard) {
             return Err(OfferError::Withdrawn { handoff: self.terms.handoff });
         }
@@ -111,6 +112,7 @@ impl ShardTransition for OfferShard<'_> {
                 deadline: self.terms.deadline,
                 payload_hash,
             },
+            // An initial cursor keeps the stored one; storing it would lose progress.
             cursor: (!self.cursor.is_initial()).then_some(self.cursor),
             attempts: attempts_after_advance(shard, self.cursor),
             drop_request: fulfils_request(record, self.terms.destination),

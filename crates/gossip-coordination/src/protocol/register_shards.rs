@@ -56,6 +56,7 @@ impl RunTransitionRules for RegisterShards<'_> {
         if is_replay(run, registration)? {
             return Ok(Decision::Replay(registered(run.root_shards().iter().copied())));
         }
+        // After the replay check: a retry arrives when the run is already active.
         if run.status() != RunStatus::Initializing {
             return Err(RegisterShardsError::WrongStatus { status: run.status() });
         }
@@ -136,6 +137,7 @@ fn is_replay(run: &RunRecord, requested: Registration) -> Result<bool, RegisterS
     if known.op_id == requested.op_id && known.payload_hash != requested.payload_hash {
         return Err(conflict(known.payload_hash));
     }
+    // The record names its roots only after the last chunk.
     let begun_only = run.root_shards().is_empty();
     if begun_only && known.payload_hash != requested.payload_hash {
         return Err(RegisterShardsError::WrongStatus { status: run.status() });

@@ -62,6 +62,7 @@ impl ShardTransition for RequestAction {
         if !record.is_leased_at(now) {
             return Err(RequestActionError::NotLeased);
         }
+        // One request at a time; an expired one is overwritten.
         if live_request(record, now).is_some() {
             return Err(RequestActionError::RequestPending);
         }

@@ -132,6 +132,7 @@ impl RunTransition {
         let at = run.stored_time(now);
         assert!(at >= run.created_at(), "an operation is not earlier than its run");
         let entry = RunOpLogEntry::new(self.op_id, self.kind.op_kind(), payload_hash, at);
+        // A repeated pause is logged for replay, but `changed` suppresses its event.
         let pause = |paused| RunChange::Pause { paused, changed: run.is_paused() != paused, entry };
         match self.kind {
             RunTransitionKind::Complete | RunTransitionKind::Fail | RunTransitionKind::Cancel => {

@@ -119,6 +119,7 @@ impl SplitReplace<'_> {
         let (spawned, made) = (shard.record().spawned_count(), self.plan.children().len());
         assert!(shard.record().status() == ShardStatus::Split, "a logged split ended its shard");
         assert!(spawned >= made, "a split shard lists its children");
+        // Earlier residual splits of the same parent come first in the list.
         let first = spawned - made;
         SplitReplaceResult { children: shard.spawned().skip(first).collect() }
     }
@@ -154,6 +155,7 @@ impl<'c> Children<'c> {
         let children = self.plan.children();
         let count = children.len();
         let mut order: InlineVec<usize, MAX_SPLIT_CHILDREN> = (0..count).collect();
+        // Derived ids depend on the index, so it must not depend on the order in the caller's plan.
         order.sort_unstable_by_key(|index| children[*index].spec.start);
         let in_order = order.into_iter().enumerate();
         in_order.map(move |(number, index)| this.child(number, index))

@@ -103,6 +103,7 @@ impl SplitResidual<'_> {
         payload_hash: u64,
         seen: &ShardInputs<'_>,
     ) -> Result<Option<SplitResidualResult>, OpIdReused> {
+        // Only for the conflict check: the result itself comes from the spawned list.
         find_replay(shard.op_log(), self.op_id, payload_hash)?;
         let Some(residual) = find_replayed_residual(shard, self.op_id) else {
             return Ok(None);

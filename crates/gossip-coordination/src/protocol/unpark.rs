@@ -50,6 +50,7 @@ impl ShardTransition for Unpark {
         if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
             return Ok(Decision::Replay(()));
         }
+        // An unparked shard would be claimable work of a terminal run.
         check_run_not_over(&run)?;
         if record.status() != ShardStatus::Parked {
             return Err(UnparkError::NotParked { status: record.status() });

@@ -54,6 +54,7 @@ impl ShardTransition for Withdraw<'_> {
         }
 
         let requested = record.request().map(|request| request.action());
+        // Logged even without a pending offer: the entry rejects an offer that is still in flight.
         let at = stored_time(shard, now);
         assert!(at >= now, "a stored time is at or after now");
         let change = ShardChange::Withdraw {

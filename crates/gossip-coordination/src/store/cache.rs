@@ -129,6 +129,7 @@ impl Cache {
         let known = self.take(tenant, shard);
         let newer = known.filter(|known| known.hot.revision > entry.hot.revision);
         let newer_head = self.head(tenant, shard.run()).filter(|it| it.revision > head.revision);
+        // Dropping a whole generation is O(1) amortized and needs no list of uses.
         if self.young.is_full() {
             self.old = std::mem::take(&mut self.young);
         }

@@ -25,6 +25,7 @@ pub(super) async fn capacity(
 ) -> CapacityHint {
     for scans in 1..=SCANS_MAX {
         let plan = counting(core, now, (tenant, run), worker);
+        // A failed read must not fail the grant or renewal that carries the hint.
         let Ok(mut answers) = io.read(plan.reads(None)).await else { break };
         let found = plan.take(&mut answers);
         if learn(core, &plan, &found, None, scans) {
@@ -69,6 +70,7 @@ impl CapacityProbe {
     pub(super) fn ask(&mut self, core: &mut Core, reads: &mut Vec<Read>) {
         let plan = counting(core, self.now, (self.tenant, self.key.run()), self.worker);
         let own = plan.reads(None);
+        // Without the probe the hint costs its own read after the commit, but the load still fits.
         if reads.len() + own.len() <= core.limits.txn_ops {
             reads.extend(own);
             self.plan = Some(plan);
@@ -77,6 +79,7 @@ impl CapacityProbe {
 
     /// Takes its answers. `indexed_at` is the shard's time in the claim index at that moment.
     pub(super) fn take(&mut self, answers: &mut Answers, indexed_at: Option<LogicalTime>) {
+        // The scan may have counted the shard itself as claimable; the hint subtracts it.
         let was_due = indexed_at.is_some_and(|at| at <= self.now);
         self.found = self.plan.take().map(|plan| {
             let found = plan.take(answers);
@@ -96,6 +99,7 @@ impl CapacityProbe {
         if let Some(Found { plan, found, was_due }) = self.found
             && learn(core, &plan, &found, Some((shard, deadline)), 1)
         {
+            // The granted shard's old deadline may be in the scan; its new one is known exactly.
             let others = found.first_deadline(Some(shard)).unwrap_or(deadline);
             let due = found.due_count().saturating_sub(usize::from(was_due));
             return hint(due, Some(others.min(deadline)));

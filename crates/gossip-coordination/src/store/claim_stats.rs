@@ -101,6 +101,8 @@ impl ClaimStats {
     }
 
     pub(super) fn remember(&mut self, tenant: TenantId, run: RunId, stats: RunClaimStats) {
+        // Dropping all entries is rare and only costs wide scans; an LRU list would cost every
+        // scan.
         if self.runs.len() >= RUNS_MAX && !self.runs.contains_key(&(tenant, run)) {
             self.runs.clear();
         }
@@ -162,6 +164,7 @@ impl LiveFront {
     fn end(&self, now: LogicalTime) -> ClaimSpot {
         let passed = ClaimSpot::first_at(now).behind(ClaimSpot::first_at(self.seen_at));
         let front = self.spacing.front.plus(if self.moves { passed } else { 0 });
+        // The front cannot lie before `now`: those leases have expired.
         front.max(ClaimSpot::first_at(now)).plus(self.spacing.reach(LIVE_TARGET))
     }
 }
@@ -227,6 +230,7 @@ impl ScanPlan {
         by_name: bool,
         page: usize,
     ) -> Self {
+        // Expired leases matter only if the free shards of the whole index may not be enough.
         let all_free = stats.free_bits == 0;
         let (free, around) = match all_free && by_name {
             true => around(point),
@@ -247,6 +251,7 @@ impl ScanPlan {
         let path = ClaimsPath::new(self.tenant, self.run);
         let within = |spots: &RangeInclusive<ClaimSpot>| path.within(spots.clone());
         let scan = |range, limit: usize| Read::Scan { range, limit: limit.min(self.page) };
+        // A hint needs only the number of free shards, and a count transfers no keys.
         let mut reads = Vec::with_capacity(SCAN_READS_MAX + 1);
         reads.extend(first);
         reads.push(match self.by_name {
@@ -295,6 +300,8 @@ impl ScanPlan {
 
     /// Returns how many places of `spots` the shards of `page` cover: a full page ends early.
     fn span(&self, spots: &RangeInclusive<ClaimSpot>, page: &[ShardId]) -> u128 {
+        // A full page covers only the places up to its last entry, which would otherwise look
+        // sparse.
         let last = page.last().filter(|_| page.len() >= FREE_PAGE.min(self.page));
         let last = last.map_or_else(|| spots.end().place(), |shard| scatter(*shard));
         u128::from(last.saturating_sub(spots.start().place())) + 1
@@ -312,6 +319,7 @@ impl ScanPlan {
 
     /// Returns whether `found` settles which shards are claimable, if `need` of them are enough.
     fn settles_due(&self, found: &ScanResult, need: usize) -> bool {
+        // A store with small pages can never list more than one page per interval.
         let need = if self.by_name { need.min(self.page) } else { need };
         found.free_count >= need
             || self.all_free && (found.due_count() >= need || self.saw_all_expired())
@@ -406,6 +414,7 @@ impl RunClaimStats {
     ) -> bool {
         let due = plan.settles_due(found, need);
         let live = plan.settles_live(found, own);
+        // Learn even from a scan that settled the query: densities drift with every claim.
         self.learn_free(found, due);
         if plan.expired.is_some() && !plan.counts_expired() {
             self.learn_expired(plan, found, due);
@@ -425,6 +434,7 @@ impl RunClaimStats {
     }
 
     fn interval(&self, point: u64) -> RangeInclusive<ClaimSpot> {
+        // The low bits of the place vary within the interval, the high bits select it.
         let rest = u64::MAX.checked_shr(self.free_bits).unwrap_or(0);
         let spot = |place| ClaimSpot::new(LogicalTime::ZERO, place);
         spot(point & !rest)..=spot(point | rest)
@@ -469,6 +479,7 @@ impl RunClaimStats {
         let before = self.live;
         if found.live.len() >= LIVE_PAGE {
             let spots: Vec<ClaimSpot> = found.live.iter().map(|(spot, _)| *spot).collect();
+            // A front that did not move since the last scan belongs to leases that are not renewed.
             let moves = before.is_some_and(|live| live.moves && live.spacing.front != spots[0]);
             let spacing = Spacing::of(&spots);
             self.live = spacing.map(|spacing| LiveFront { spacing, seen_at: plan.now, moves });

@@ -115,6 +115,7 @@ impl Core {
 
     /// Returns a shared `tenant` for the records of its shards.
     pub(super) fn shared(&mut self, tenant: TenantId) -> Arc<TenantId> {
+        // Records of one tenant share the allocation; a handle rarely switches tenants.
         if *self.tenant != tenant {
             self.tenant = Arc::new(tenant);
         }
@@ -210,10 +211,13 @@ impl Core {
         let view = ShardView::new(&record, &self.pool);
         let (tenant, shard) = (**tenant, ShardKey::new(run, new.shard));
         let hot = Key::ShardHot { tenant, shard };
+        // Derived ids are hashes: the compare turns a collision into a conflict, never an
+        // overwrite.
         txn.expect(hot, None);
         txn.put(hot, encoded(|out| encode_hot(view, Some(LogicalTime::ZERO), out)));
         txn.put(Key::ShardCold { tenant, shard }, encoded(|out| encode_cold(view, out)));
         put_claim(txn, tenant, shard, LogicalTime::ZERO);
+        // Freed at once: a chunk of many shards must fit a pool that is sized for one new shard.
         record.free(&mut self.pool);
         Ok(())
     }

@@ -70,10 +70,12 @@ pub(super) async fn delete_damaged(
     let DeleteRun { tenant, run, .. } = operation;
     let tombstone = operation.decide_damaged(now);
     let mut tries = core.tries("delete_damaged.commit");
+    // The bytes of our tombstone, if the reply to its commit was lost.
     let mut unresolved: Option<Vec<u8>> = None;
     loop {
         let found = Found::confirm(core, io, tenant, run).await;
         let found = found.map_err(|error| tries.ended(error))?;
+        // Our tombstone is stored, so the lost commit was applied: continue with the purge.
         if unresolved.take_if(|ours| found.is_deleted_by(ours)).is_some() {
             break;
         }
@@ -100,6 +102,7 @@ pub(super) async fn delete_damaged(
         };
         io.pause(ticks).await;
     }
+    // Before the purge: the run is deleted with its head, even if the purge fails.
     core.emit(tenant, run, now, RunChange::Delete(tombstone).event());
     purge::purge(core, io, tenant, run).await?;
     Ok(IdempotentOutcome::Executed(()))
@@ -124,6 +127,7 @@ impl Found {
         run: RunId,
     ) -> Result<Self, InfraError> {
         let mut found = Self::read_once(core, io, tenant, run).await?;
+        // The head is compared as a whole: damage by the network differs from read to read.
         for _ in 1..READS {
             let Some(head) = found.damaged else { break };
             io.pause(READ_INTERVAL_TICKS).await;
@@ -133,6 +137,7 @@ impl Found {
             }
         }
         if let Some(head) = &found.damaged {
+            // An intact record of a newer format cannot be decoded either, but it is not damaged.
             refuse_newer(&Key::RunHead { tenant, run }, &head.bytes)?;
             for range in [KeyRange::roots_of(tenant, run), KeyRange::hot_shards_of(tenant, run)] {
                 purge::refuse_newer_within(core, io, range).await?;
@@ -171,6 +176,7 @@ impl Found {
         (tenant, run): (TenantId, RunId),
         tombstone: &Tombstone,
     ) -> Result<(Txn, Vec<u8>), InfraError> {
+        // Without a readable head the reservation is the part of the count that nothing explains.
         let counted;
         let (quota, never_created) = match decode_run_head(tenant, run, &head.bytes) {
             Ok(part) => (&self.quota, part.roots().never_created()),
@@ -258,6 +264,7 @@ async fn unaccounted(
             let (page, created) = (answers.page(), answers.count());
             let quota = Quota { count: answers.value(), allotment: None };
             let snapshot = (created, quota.count.as_ref().map(|count| count.revision));
+            // A registration or purge ran between two pages, so the sums do not match: count again.
             if *first.get_or_insert(snapshot) != snapshot {
                 break;
             }

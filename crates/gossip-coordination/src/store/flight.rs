@@ -77,6 +77,7 @@ impl<'f, A> Flight<'f, A> {
     ///
     /// Panics if the last step was not answered by [`Flight::tell`], or if the flight is done.
     pub fn step(&mut self) -> Step<A> {
+        // A no-op waker: the driver polls again exactly when it has passed the reply.
         let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match polled {
             Poll::Ready(answer) => {
@@ -292,6 +293,8 @@ impl Future for Pending<'_> {
         match std::mem::take(&mut *slot) {
             Slot::Reply(reply) => Poll::Ready(reply),
             other @ (Slot::Empty | Slot::Asking(_) | Slot::Asked) => {
+                // Polled without a reply: keep the request and stay pending; `step` panics on the
+                // misuse. request.
                 *slot = other;
                 Poll::Pending
             }

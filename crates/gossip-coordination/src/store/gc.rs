@@ -44,6 +44,7 @@ pub(super) async fn list_runs(
     let mut pages = Pages::new(core, tenant, after);
     let wanted = out.len().saturating_add(limit);
     while let Some(heads) = pages.next(io).await? {
+        // `out` may already hold the caller's entries, so the limit counts from its length.
         let missing = wanted - out.len();
         match which {
             RunsListed::All => out.extend(heads.iter().map(|(run, _)| *run).take(missing)),
@@ -129,6 +130,7 @@ async fn half_deleted(
             [KeyRange::run_head(tenant, *run), KeyRange::tombstone(tenant, *run)].map(Read::Count)
         };
         let mut answers = io.read(some.iter().flat_map(ranges).collect()).await?;
+        // Answers come in pairs, in the order of `ranges`: head, then tombstone.
         let is_half = |_: &&RunId| (answers.count(), answers.count()) == (0, 1);
         found.extend(some.iter().filter(is_half));
     }
@@ -152,6 +154,7 @@ async fn collect_stale(
             }
             let operation = CollectRun { tenant, run, stale_after };
             let applies = operation.applies(now, head.rootless(), head.roots().last_chunk_at);
+            // `applies` only filters the listing; the kernel decides again on a fresh load.
             if applies && collect_one(core, io, now, operation).await? {
                 out.push(run);
             }

@@ -88,6 +88,7 @@ pub fn save_handoff(
         let mut value = Vec::new();
         encode_handoff(write.tenant, write.handoff, (write.mark, write.payload), &mut value)?;
         let txn = save_txn(&write, value);
+        // Refused here with a clear reason instead of by the engine in its own words.
         check_fits(limits, &txn)?;
         Commit { io: &io, write, operation: "handoff.save" }.run(&txn).await
     })
@@ -151,6 +152,7 @@ pub fn list_moves(
             range = range.after(&Key::HandoffIndex { tenant, party, handoff });
         }
         let page = io.scan(range, limit).await?;
+        // The index page decides whether more follow: deleted records shorten only the result.
         let is_last = page.len() < limit;
         let ids: Vec<HandoffId> = page.iter().filter_map(|(key, _)| move_at(key)).collect();
         let more = ids.last().copied().filter(|_| !is_last);
@@ -298,6 +300,8 @@ impl Commit<'_> {
             let ticks = match outcome {
                 CommitOutcome::Applied { revision } => return Ok(revision),
                 CommitOutcome::Conflict(_) => {
+                    // The conflict may be caused by this save's own earlier try, whose reply was
+                    // lost.
                     return self.own_revision().await?.ok_or(SaveHandoffError::Conflict);
                 }
                 CommitOutcome::Unknown => tries.failed(None, false)?,

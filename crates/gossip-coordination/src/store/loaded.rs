@@ -79,6 +79,7 @@ impl RevisionFloor {
     pub(super) fn note(&mut self, loaded: &Loaded) -> Result<(), InfraError> {
         let hot = loaded.hot.as_ref().map_or(self.hot, |hot| hot.revision);
         let head = loaded.head.map_or(self.head, |head| head.revision);
+        // Both are checked before either is raised, so a stale read leaves the floor unchanged.
         for (known, shown) in [(self.hot, hot), (self.head, head)] {
             if shown < known {
                 return Err(older());
@@ -179,6 +180,8 @@ impl Loaded {
         for (key, value) in conflict.into_found() {
             match key {
                 Key::ShardHot { shard: other, .. } if other == shard => self.hot = Some(value?),
+                // A deleted head cannot be merged: `value?` leads to a load, which finds the run
+                // gone.
                 Key::RunHead { .. } => {
                     self.head = Some(Head::decode(tenant, shard.run(), &value?).ok()?);
                 }
@@ -205,6 +208,7 @@ impl Loaded {
             }
         }
         self.origin = Origin::Conflict;
+        // The conflict returned the hot part only; after a split the cached cold part is stale.
         self.is_pair(tenant, shard).then_some(self)
     }
 
@@ -240,6 +244,7 @@ impl Loaded {
         key: ShardKey,
         core: &mut Core,
     ) -> Result<Option<(ShardRecord, Option<LogicalTime>)>, InfraError> {
+        // Shards of an incomplete registration exist in the store but must not be visible.
         if !self.head.is_some_and(|head| head.has_roots) {
             return Ok(None);
         }

@@ -206,6 +206,7 @@ impl MapStore {
         if let Some(conflict) = Conflict::of(txn, broken) {
             return CommitOutcome::Conflict(conflict);
         }
+        // One revision per transaction, as the contract requires, also across deletions.
         map.revision += 1;
         txn.writes().iter().for_each(|write| map.write(write, self.process));
         CommitOutcome::Applied { revision: map.revision }
@@ -275,6 +276,7 @@ impl Map {
 
     fn write(&mut self, write: &Write, process: Option<Process>) {
         let key = write.key().to_bytes().as_bytes().to_vec();
+        // An unbound write of a bound key releases it from its process.
         self.bound.remove(&key);
         if let Write::Bind(..) = write {
             let process = process.expect("only stores that bind keys receive `Bind`");

@@ -79,6 +79,7 @@ impl OwnerKeyState {
         record: &ShardRecord,
         ownership_change: OwnershipChange,
     ) {
+        // Stores without bindings would keep the key of a dead process for ever.
         if self.binding.is_none() {
             return;
         }
@@ -94,6 +95,7 @@ impl OwnerKeyState {
                 txn.bind(key, encoded(|out| encode_owner(tenant, shard, &binding, out)));
             }
             OwnershipChange::Ended => txn.delete(key),
+            // Written by an administrator, the key would be bound to the administrator's process.
             OwnershipChange::Untouched => {}
         }
     }
@@ -115,6 +117,7 @@ impl OwnerKey {
 
     /// Returns the evidence about the lease holder of `record`; a key of another grant is ignored.
     pub(super) fn evidence(self, record: &ShardRecord, max_clock_skew: u64) -> OwnerEvidence {
+        // Without a lease there is no takeover to delay.
         let Some(holder) = record.lease() else { return OwnerEvidence::Gone };
         let is_of_lease = match self {
             Self::Missing => false,

@@ -39,6 +39,7 @@ pub(super) async fn purge(
     run: RunId,
 ) -> Result<(), InfraError> {
     let (mut tries, mut first) = (core.tries_of_the_rest("sweep.commit"), None);
+    // Shards per transaction: each needs several writes, and the count one.
     let limit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
     let limit = limit.clamp(1, core.limits.page);
     let mut is_long = true;
@@ -48,9 +49,11 @@ pub(super) async fn purge(
         let mut answers = io.read(reads).await.map_err(|error| tries.ended(error))?;
         let page = answers.page();
         let next = page.first().map(|(key, _)| *key);
+        // An empty page of shards alone does not end the purge: the other ranges are read next.
         if next.is_none() && !is_long {
             return Ok(());
         }
+        // The first short page shows that few shards are left, so the other ranges may be read too.
         is_long &= page.len() >= limit;
         // The retry budget is per batch: a run of many batches must not exhaust one budget.
         if first != next {
@@ -72,6 +75,8 @@ pub(super) async fn purge(
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => 0,
+            // Another purge deleted the same shards or changed the count: progress was made, no
+            // backoff.
             CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), true)?,
             CommitOutcome::Unknown => tries.failed(None, false)?,
         };

@@ -62,6 +62,8 @@ pub(super) async fn progress(
         for (shard, value) in shards(&hot) {
             let part = decode_hot(tenant, shard, &value.bytes)?;
             count(&mut progress, now, &part);
+            // Only active shards count: a terminal shard's cursor says nothing about remaining
+            // work.
             let reached = part.cursor.last_key().filter(|_| part.status == ShardStatus::Active);
             if let Some(key) = reached
                 && lowest.as_deref().is_none_or(|lowest| key < lowest)
@@ -130,12 +132,14 @@ pub(super) async fn list(
             if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
                 rows.push(summary(now, shard.shard(), &hot, &cold));
             }
+            // Both scans advance together, so the next page pairs the same shards.
             (hot_rest, cold_rest) = (hot_rest.after(hot_key), cold_rest.after(cold_key));
         }
         if hot.len() < limit {
             break;
         }
     }
+    // Pages come in id order; a listing is in range order, with ids to break ties.
     rows.sort_unstable_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
     out.extend(rows);
     Ok(())
@@ -259,6 +263,7 @@ pub(super) async fn candidates(
 fn choose(found: ScanResult, point: u64, limit: usize, out: &mut ClaimCandidates) {
     let rotated = |mut shards: Vec<ShardId>| {
         let offset = claim_offset(WorkerId::from_raw(point), shards.len());
+        // Concurrent claims with similar scans should try different shards first.
         shards.rotate_left(offset);
         shards
     };

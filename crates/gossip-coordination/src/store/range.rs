@@ -148,6 +148,7 @@ impl KeyRange {
         };
         add(&mut within.start, spots.start());
         add(&mut within.end, spots.end());
+        // `spots` is inclusive and a range is half-open: the zero byte includes the last position.
         within.end.push(&[0]);
         within
     }

@@ -35,10 +35,12 @@ pub(super) async fn renew_many(
         let mut batch: Vec<_> = operations.iter().map(|one| Renewal::new(core, now, one)).collect();
         loop {
             let (ready, wait) = prepare(core, io, &mut batch).await;
+            // Nothing to commit and nothing to wait for: every renewal has its reply.
             if ready.is_empty() && wait == 0 {
                 break;
             }
             let again = commit(core, io, &mut batch, ready).await;
+            // One wait for the whole batch: separate waits would split it into single commits.
             io.pause(wait.max(again)).await;
         }
         answers.extend(batch.into_iter().map(Renewal::result));
@@ -108,6 +110,7 @@ async fn load(
 ) -> u64 {
     let mut wait = 0;
     while let Some((_, first)) = loads.first() {
+        // All renewals read the same number of keys, so the first determines how many fit.
         let count = (core.limits.txn_ops / first.len()).clamp(1, loads.len());
         let (indexes, reads): (Vec<usize>, Vec<_>) = loads.drain(..count).unzip();
         match io.read(reads.into_iter().flatten().collect()).await {

@@ -89,6 +89,7 @@ impl Tries {
 
     /// Doubles with every try, plus a per-handle jitter of up to the same amount.
     const fn backoff(&self) -> u64 {
+        // `made` is at least one here and at most `TRIES_MAX`, so the shift cannot overflow.
         let base = 1_u64 << (self.made - 1);
         let base = if base < BACKOFF_TICKS_MAX / 2 { base } else { BACKOFF_TICKS_MAX / 2 };
         base + self.spread % (base + 1)

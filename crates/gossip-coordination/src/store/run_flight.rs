@@ -77,6 +77,8 @@ where
         let (txn, prepared) = match plan {
             Plan::Refused(error) => return Err(error),
             Plan::Replayed(output) => {
+                // A replay may be this operation's own lost commit, unless another tombstone
+                // excludes it.
                 let ours = unresolved.filter(|unresolved| !unresolved.is_excluded(&loaded));
                 let Some(unresolved) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
                 core.emit(tenant, run, now, unresolved.event);
@@ -93,6 +95,7 @@ where
                     return prepared.answer.map(IdempotentOutcome::Executed);
                 }
                 None => {
+                    // A chunk was stored, so the run has no root names yet: skip reading them.
                     registering = true;
                     0
                 }
@@ -102,6 +105,7 @@ where
                 tries.failed(Some(lost), Quota::has(&lost))?
             }
             CommitOutcome::Unknown => {
+                // A lost chunk needs no resolution: the next load shows how many roots are stored.
                 unresolved = prepared.or(unresolved);
                 tries.failed(None, false)?
             }
@@ -229,6 +233,8 @@ pub(super) async fn load_run(
             let head = answers.value();
             let page = if registering { Page::new() } else { answers.page() };
             let Some(head) = head else { return Ok((None, answers)) };
+            // The head changed between two pages, so together they are no snapshot: read again.
+            // again.
             if *first.get_or_insert(head.revision) != head.revision {
                 break;
             }
@@ -392,6 +398,7 @@ fn register(
     let owner = Arc::new(tenant);
     let mut ids: Vec<ShardId> = Vec::new();
     for new in roots.new_shards().skip(before.registered as usize) {
+        // At least one shard per chunk, or a shard that exceeds the limit would loop for ever.
         if !ids.is_empty() && !fits(core, txn, &ids, &new) {
             break;
         }
@@ -408,6 +415,7 @@ fn register(
         total: small(roots.count()),
         registered: before.registered + small(ids.len()),
         chunks: chunk + 1,
+        // Never decreases, even if another machine's clock is ahead of this one.
         last_chunk_at: now.max(record.created_at()).max(before.last_chunk_at),
     };
     if progress.is_complete() {

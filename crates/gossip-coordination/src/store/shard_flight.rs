@@ -302,6 +302,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
                 }
                 None => None,
             };
+            // Zero for roots: they exist, but no split created them.
             self.sibling_hashes.insert(shard.shard(), made_by);
         }
         self.siblings_are_newer = true;
@@ -560,6 +561,7 @@ impl<T: ShardTransition> Prepared<T> {
         revision: u64,
     ) {
         let written = |bytes: Vec<u8>| Versioned { revision, bytes };
+        // An operation that is no split did not write the cold part: the loaded one is current.
         let cold = self.parts.cold.take().map(written).or(loaded.cold);
         if let (true, Some(cold), Some(head)) = (self.ownership_change.is_held(), cold, loaded.head)
         {

@@ -201,11 +201,13 @@ impl Txn {
 
     fn write(&mut self, write: Write) {
         assert!(self.is_new(write.key()), "a transaction writes a key once");
+        // Engines limit the size of the request, which contains the keys as well.
         self.byte_count += write.key().kind().key_len();
         self.writes.push(write);
     }
 
     fn is_new(&mut self, key: &Key) -> bool {
+        // Most transactions have few writes and never build the set.
         if self.writes.len() < WRITES_COMPARED {
             return self.writes.iter().all(|write| write.key() != key);
         }

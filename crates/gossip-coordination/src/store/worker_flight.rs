@@ -28,6 +28,7 @@ pub(super) async fn register(
             return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
+    // An expired entry is a new registration: its old state no longer applies.
     let known = stored.filter(|entry| entry.is_live_at(now));
     let state = known.map_or(WorkerState::Idle, |entry| entry.state);
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
@@ -126,6 +127,7 @@ async fn remove_expired(
         .into_iter()
         .filter(|entry| !entry.is_live_at(now))
         .collect();
+    // Unconditional deletes: a worker that just sent a heartbeat registers again.
     for chunk in expired.chunks(core.limits.txn_ops.clamp(1, MAX_WORKERS_PER_TENANT)) {
         let mut txn = Txn::new();
         chunk.iter().for_each(|entry| txn.delete(Key::Worker { tenant, worker: entry.worker }));

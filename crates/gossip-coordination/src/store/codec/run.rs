@@ -93,6 +93,7 @@ pub fn decode_roots(
     fields.require(holds(count > 0, "a chunk holds at least one root"))?;
     let (raw, _) = fields.bytes("id", count * size_of::<u64>())?.as_chunks();
     let roots = raw.iter().map(|id| ShardId::from_raw(u64::from_le_bytes(*id)));
+    // Validate before extending `ids`: the caller's list must be unchanged on failure.
     let none_derived = !roots.clone().any(ShardId::is_derived);
     fields.require(holds(none_derived, "roots are not derived"))?;
     fields.finish()?;

@@ -397,7 +397,7 @@ fn make_record(
     cold: &ColdPart<'_>,
     pool: &mut RecordPool,
 ) -> Result<ShardRecord, SlabFull> {
-    let birth = NewShard {
+    let new = NewShard {
         shard: shard.shard(),
         spec: cold.spec,
         cursor: hot.cursor,
@@ -406,7 +406,7 @@ fn make_record(
         cursor_semantics: hot.cursor_semantics,
         lineage: cold.lineage,
     };
-    let mut record = ShardRecord::new(Arc::clone(tenant), shard.run(), &birth, pool)?;
+    let mut record = ShardRecord::new(Arc::clone(tenant), shard.run(), &new, pool)?;
     record.rare = match make_rare(hot, cold, pool) {
         Ok(rare) => rare,
         Err(full) => {
@@ -435,6 +435,7 @@ fn make_rare(
     if common && hot.offer.is_none() && hot.request.is_none() && hot.last_handoff.is_none() {
         return Ok(None);
     }
+    // Only shards with rare fields reach this allocation.
     let ids: Vec<ShardId> = cold.spawned.iter().collect();
     let spawned = match PooledSpawned::from_ids(&ids, &mut pool.bytes) {
         Ok(spawned) => spawned,
