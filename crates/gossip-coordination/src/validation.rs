@@ -5,7 +5,7 @@
 //! 1. **Idempotency** ([`check_op_idempotency`]) — first, so that a retry returns its result even
 //!    after its lease expired or its shard ended.
 //! 2. **Lease** ([`validate_lease`]) — tenant, terminal status, fence, expiry, owner: a wrong
-//! tenant learns nothing, and a stale fence is refused before the clock is considered.
+//!    tenant learns nothing, and a stale fence is refused before the clock is considered.
 //! 3. **Arguments** — the operation's own rules, such as
 //!    [`validate_cursor_update_pooled`].
 //!

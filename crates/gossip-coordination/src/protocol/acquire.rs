@@ -98,6 +98,7 @@ impl Acquire {
         assert_clock(now);
         let (shard, run) = seen.shard_and_run(self.key)?;
         let record = shard.record();
+        // The tenant first, so that a caller from another tenant learns nothing about the shard.
         if record.tenant() != self.tenant {
             return Err(AcquireError::TenantMismatch { expected: self.tenant });
         }

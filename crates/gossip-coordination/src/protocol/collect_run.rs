@@ -91,6 +91,7 @@ impl RunTransitionRules for CollectRun {
         }
         assert!(run.status() == RunStatus::Initializing, "only an initializing run is collected");
         assert!(run.root_shards().is_empty(), "an initializing run has no active shards");
+        // Hashed like an administrator's cancellation, so the log needs no other kind.
         let payload_hash = RunTransitionKind::Cancel.payload_hash();
         let at = run.stored_time(now);
         let entry = RunOpLogEntry::new(COLLECTION_CANCELS, RunOpKind::CancelRun, payload_hash, at);

@@ -77,6 +77,7 @@ impl RunTransitionRules for DeleteRun {
         // Only for the conflict check: a deletion is never in the log of an existing run.
         find_run_replay(run, self.op_id, payload_hash)
             .map_err(|reused| DeleteRunError::OpIdConflict(RunOpIdConflict::new(reused)))?;
+        // Workers of an active run would lose shards without notice; cancel it first.
         if !run.status().is_terminal() {
             return Err(DeleteRunError::NotTerminal { status: run.status() });
         }

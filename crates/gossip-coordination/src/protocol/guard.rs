@@ -196,6 +196,7 @@ fn before_owned(record: &ShardRecord, entry: OpLogEntry, kind: OpKind) {
 #[inline(always)]
 fn before_cursor(record: &ShardRecord, pool: &RecordPool, cursor: CursorUpdate<'_>) {
     debug_assert!(cursor.last_key().is_some(), "a cursor advance has a key");
+    // Keys are read here, so these checks are left to debug builds.
     let shard = ShardView::new(record, pool);
     debug_assert!(cursor.last_key() >= shard.cursor().last_key(), "a cursor never moves backwards");
     debug_assert!(

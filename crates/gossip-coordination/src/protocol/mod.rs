@@ -616,6 +616,7 @@ fn attempts_after_advance(shard: ShardView<'_>, new: CursorUpdate<'_>) -> u32 {
 /// bisection of a poisoned range continues and the healthy part is not parked (DESIGN Q13).
 fn inherited_attempts(parent: &ShardRecord, run: &RunHead) -> u32 {
     let one_try_left = run.config.max_shard_retries().map(|max| max.saturating_sub(1));
+    // Inherited, not reset: otherwise a poisoned range could be split for ever.
     let inherited = parent.attempts().min(one_try_left.unwrap_or(u32::MAX));
     assert!(inherited <= parent.attempts(), "a split does not count as an attempt");
     inherited

@@ -59,6 +59,7 @@ impl ShardTransition for Release<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        // The destination may be accepting concurrently; the source must withdraw first.
         check_no_offer(record)?;
 
         // The grant counted an attempt in advance; a clean release undoes that. Saturating, because

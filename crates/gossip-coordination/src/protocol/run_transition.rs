@@ -101,6 +101,7 @@ impl RunTransitionRules for RunTransition {
             return Err(RunTransitionError::TenantMismatch { expected: self.tenant });
         }
         let payload_hash = self.kind.payload_hash();
+        // Before the status checks: the retry of `complete_run` finds the run already terminal.
         if find_run_replay(run, self.op_id, payload_hash)? {
             return Ok(Decision::Replay(RunOpResult::Ack));
         }

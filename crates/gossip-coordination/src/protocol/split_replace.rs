@@ -65,6 +65,7 @@ impl ShardTransition for SplitReplace<'_> {
         check_lease(now, self.tenant, self.lease, record)?;
         check_run_not_over(&run)?;
         check_no_offer(record)?;
+        // After the offer check: a frozen source must not change the range that it offers.
         self.check_children(shard)?;
         check_spawn_cap(record.spawned_count(), self.plan.children().len())?;
         seen.quota.check(self.plan.children().len()).map_err(SplitValidationError::from)?;

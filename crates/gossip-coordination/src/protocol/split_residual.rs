@@ -69,6 +69,7 @@ impl ShardTransition for SplitResidual<'_> {
         check_lease(now, self.tenant, self.lease, record)?;
         check_run_not_over(&run)?;
         check_no_offer(record)?;
+        // After the offer check: a frozen source must not change the range that it offers.
         self.check_cut(shard)?;
         check_spawn_cap(record.spawned_count(), 1)?;
         seen.quota.check(1).map_err(SplitValidationError::from)?;

@@ -78,6 +78,7 @@ impl RecordCache {
 
     /// Runs `access` under the lock. `access` neither blocks nor panics.
     fn with<R>(&self, access: impl FnOnce(&mut Cache) -> R) -> R {
+        // A panic elsewhere cannot leave an entry half written: each call replaces whole entries.
         access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -457,6 +457,7 @@ impl RunClaimStats {
     }
 
     fn learn_free(&mut self, found: &ScanResult, settled: bool) {
+        // Extrapolates the density of the covered places to the whole index.
         let count = found.free_count.max(1) as u128;
         let bits = bits_for(count.saturating_mul((1 << u64::BITS) / found.free_span));
         // Unsettled: at least double the interval, even if the estimate says otherwise.

@@ -98,6 +98,7 @@ async fn finish_deletions(
             _ => None,
         };
         let mut runs: Vec<_> = page.iter().filter_map(|(key, _)| run_of(key)).collect();
+        // A run has one key per chunk of roots, and its chunks are adjacent.
         runs.dedup();
         // Further chunks of the last run's roots lead to the same result, so they are skipped.
         let last = runs.last().filter(|_| page.len() >= limit);
@@ -172,6 +173,7 @@ async fn collect_one(
 ) -> Result<bool, InfraError> {
     match run_flight::fly(core, io, now, &operation, false).await {
         Ok(_) => {}
+        // The registration continued between the listing and this load.
         Err(NotCollected::NotStale) => return Ok(false),
         Err(NotCollected::Stored(error)) => return Err(error),
     }

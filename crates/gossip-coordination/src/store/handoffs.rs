@@ -191,6 +191,7 @@ pub fn list_handoffs(
             let page = io.scan(range, wanted).await?;
             for (key, value) in &page {
                 if let Key::Handoff { handoff, .. } = key {
+                    // Damaged records are listed by id, so an operator can find and remove them.
                     moves.add(tenant, *handoff, value);
                     moves.more = Some(*handoff);
                     range = range.after(key);
@@ -241,6 +242,7 @@ fn save_txn(write: &HandoffWrite<'_>, value: Vec<u8>) -> Txn {
     let (tenant, handoff) = (write.tenant, write.handoff);
     let key = Key::Handoff { tenant, handoff };
     let mut txn = Txn::new();
+    // Of two drivers of one handoff only one may advance it from this revision.
     txn.expect_revision(key, write.expected);
     txn.put(key, value);
     // Two party names may have the same number, and a transaction writes a key once.

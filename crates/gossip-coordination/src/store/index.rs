@@ -24,6 +24,7 @@ pub(super) fn move_claim(
     from: Option<LogicalTime>,
     to: Option<LogicalTime>,
 ) {
+    // Most operations keep the deadline, and an unchanged entry needs no write.
     if from == to {
         return;
     }

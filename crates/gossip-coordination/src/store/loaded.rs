@@ -124,6 +124,7 @@ impl Loaded {
             Read::Get(Key::ShardCold { tenant, shard }),
             Read::Get(Key::RunHead { tenant, run: shard.run() }),
         ];
+        // Last in a fixed order: `take` consumes the answers in the same order.
         if binds && T::CONSULTS_OWNER {
             reads.push(Read::Get(Key::Owner { tenant, shard }));
         }

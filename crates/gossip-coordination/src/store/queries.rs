@@ -55,6 +55,7 @@ pub(super) async fn progress(
         // The head is read with every page: after a deletion began, the shards no longer count.
         let head = Read::Get(Key::RunHead { tenant, run });
         let mut answers = io.read(vec![head, Read::Scan { range: rest, limit }]).await?;
+        // An incomplete registration has stored shards that must not be counted yet.
         if !has_shards(tenant, run, answers.value())? {
             return Ok(RunProgress::default());
         }

@@ -141,6 +141,7 @@ impl Quota {
         reserved: usize,
     ) -> Result<ShardQuota, InfraError> {
         let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        // An undecodable allotment is an error, not the default: the operator's limit must hold.
         let allotment = allotment_in(tenant, self.allotment.as_ref())?;
         Ok(ShardQuota {
             tenant_count: size(self.used(tenant)?).saturating_sub(reserved),

@@ -186,6 +186,7 @@ impl KeyRange {
 
     /// Returns all keys that extend `path` by another part.
     fn below(path: &KeyBytes) -> Self {
+        // The separator excludes keys whose next part merely begins like the last part of `path`.
         Self { start: path.with(&[SEPARATOR]), end: path.with(&[BEHIND_SEPARATOR]) }
     }
 

@@ -50,6 +50,7 @@ impl Tries {
     ///
     /// Returns [`InfraError::Transient`] if the limit is reached.
     pub(super) fn failed(&mut self, key: Option<Key>, side: bool) -> Result<u64, InfraError> {
+        // Sticky: once a reply was lost, no later error can exclude that the operation was applied.
         self.is_unresolved |= key.is_none();
         if side {
             self.aside += 1;

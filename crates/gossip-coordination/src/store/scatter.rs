@@ -39,6 +39,7 @@ pub const fn unscatter(place: u64) -> ShardId {
 /// Mixes the bits of `number` by a bijection.
 pub(super) const fn mixed(number: u64) -> u64 {
     let spread = number.wrapping_mul(SPREAD);
+    // Each step is invertible, so no two ids share a place.
     (spread ^ (spread >> FOLD)).wrapping_mul(MIX)
 }
 

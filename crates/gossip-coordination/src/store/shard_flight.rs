@@ -105,6 +105,7 @@ where
         match next.map_err(|error| op.ended(error))? {
             Next::Load(mut reads) => {
                 if let Some(capacity_probe) = &mut capacity_probe {
+                    // The hint shares the load's round trip.
                     capacity_probe.ask(core, &mut reads);
                 }
                 let mut answers = io.read(reads).await.map_err(|error| op.ended(error))?;
@@ -175,6 +176,7 @@ pub(super) struct ShardOp<'o, T: ShardTransition> {
 impl<'o, T: ShardTransition> ShardOp<'o, T> {
     pub(super) fn new(core: &Core, now: LogicalTime, operation: &'o T) -> Self {
         let (tenant, key) = operation.subject();
+        // Taken out, not copied: an operation that fails must not leave a stale entry behind.
         let (cached, head) = core.cache.take(tenant, key);
         let bound = cached.as_ref().and_then(|shard| shard.bound);
         Self {
@@ -199,6 +201,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         show: &mut impl FnMut(ShardView<'_>),
     ) -> Result<Next<T>, InfraError> {
         let (tenant, key) = self.operation.subject();
+        // The driver updates the binding before each step, because the process may lose its lease.
         self.owner_key_state.binding = binding;
         let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
         let Some(loaded) = &self.loaded else { return Ok(load()) };

@@ -22,6 +22,7 @@ pub(super) async fn register(
     worker: WorkerId,
 ) -> Result<(), WorkerError> {
     let (stored, has_space) = load_with_count(io, tenant, worker).await?;
+    // Expired entries are removed only when the bound is reached, so a heartbeat stays cheap.
     if !has_space {
         remove_expired(core, io, now, tenant).await?;
         if !load_with_count(io, tenant, worker).await?.1 {

@@ -41,12 +41,14 @@ thread_local! {
 pub(super) fn is_known(key: &Key, value: &[u8]) -> bool {
     CHECKED.with_borrow(|checked| {
         let slot = checked.slots.get(place(value, checked.slots.len()));
+        // The bytes are compared in full: the slot is chosen by few bits, so collisions are common.
         slot.is_some_and(|slot| slot.value() == value && slot.key == *key)
     })
 }
 
 /// Records that the checksum of `value` is correct under `key`.
 pub(super) fn remember(key: &Key, value: &[u8]) {
+    // Large values are rare; caching them would multiply the memory of every thread.
     if value.len() > VALUE_LEN_MAX {
         return;
     }

@@ -195,6 +195,7 @@ impl RunHeadPart {
     /// Returns [`InfraError::Corruption`] if the roots do not match the head.
     pub fn into_record(mut self, root_shards: Vec<ShardId>) -> Result<RunRecord, InfraError> {
         let expected = if self.has_roots() { self.roots.registered as usize } else { 0 };
+        // A lost chunk would otherwise turn into a run with fewer roots, and keys would be skipped.
         if root_shards.len() != expected {
             let found = root_shards.len();
             let what = format_args!("{found} roots in the chunks of a run of {expected}");

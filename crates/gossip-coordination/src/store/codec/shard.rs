@@ -181,6 +181,7 @@ pub(in crate::store) fn decode_own_shard(
     cold: &[u8],
     pool: &mut RecordPool,
 ) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
+    // Invariants are checked again although the checksum is not: a bug must not reach the store.
     let hot = hot_of(shard, open_own(&Key::ShardHot { tenant: **tenant, shard }, hot)?)?;
     let cold = cold_of(shard, open_own(&Key::ShardCold { tenant: **tenant, shard }, cold)?)?;
     join(tenant, shard, &hot, &cold, pool)
@@ -214,6 +215,7 @@ pub fn join_shard(
     cold: &ColdPart<'_>,
     pool: &mut RecordPool,
 ) -> Result<ShardRecord, DecodeShardError> {
+    // Parts of different commits would combine a new range with an old list of children.
     check_pair(hot, cold)?;
     Ok(make_record(tenant, shard, hot, cold, pool)?)
 }
@@ -410,6 +412,8 @@ fn make_record(
     record.rare = match make_rare(hot, cold, pool) {
         Ok(rare) => rare,
         Err(full) => {
+            // The record was allocated before the rare fields: free it, so that nothing stays in
+            // the pool.
             record.free(pool);
             return Err(full);
         }
