@@ -1,12 +1,9 @@
-//! Work that goes on whether or not its caller looks at it.
+//! A task that runs whether or not its caller polls it, and is aborted when the caller drops it.
 //!
-//! A future stands still while nobody polls it, and keeps what it holds: a lock, a place among the
-//! requests in flight. A caller may well do so and wait for something else meanwhile, which needs
-//! the very thing that its own future holds, as in a branch of a `select` beside it. Then nobody
-//! goes on, for ever. So whatever holds what others wait for runs in a task of its own.
-//!
-//! # Never
-//! - outlives its caller: who drops the future ends the work, wherever it is.
+//! A future makes no progress while it is not polled, but keeps its resources: a lock, a permit for
+//! a request in flight. A caller may stop polling it and wait for something that needs the same
+//! resource, for example in another branch of a `select`, which is a deadlock. So work that holds a
+//! shared resource runs in its own task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,12 +11,12 @@ use std::task::{Context, Poll};
 
 use crate::tasks::{Task, Tasks};
 
-/// Work in a task of its own. `None` if it ended without an answer: it panicked, or its runtime
-/// has ended.
+/// A running task; dropping it aborts the task. Resolves to `None` if the task panicked or its
+/// runtime has shut down.
 pub(crate) struct AbortOnDrop<T>(Task<T>);
 
 impl<T: Send + 'static> AbortOnDrop<T> {
-    /// Begins at once.
+    /// Spawns `work`, which starts at once.
     pub(crate) fn start(tasks: &Tasks, work: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tasks.spawn(work))
     }

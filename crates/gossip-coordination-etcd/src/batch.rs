@@ -1,23 +1,22 @@
-//! Independent transactions packed into one.
+//! Batches of independent transactions in one request.
 //!
-//! etcd takes transactions as steps of a transaction. Each nested one has its own compares and its
-//! own outcome, so none pays for another's conflict, and all of them cost one entry of the log.
+//! etcd accepts transactions as operations of a transaction. Each nested one has its own compares
+//! and its own outcome, so none fails because of another's conflict, and all of them cost one entry
+//! of the raft log.
 //!
-//! # What may share a batch
+//! # Which transactions may share a batch
 //!
-//! Compares of nested transactions all look at the state *before* the batch. Two of them are
-//! independent only if neither writes what the other compares or writes: otherwise both could
-//! succeed where, one after the other, the second would have failed. Two that compare the same key
-//! and leave it alone go together, and the server compares it once ([`groups`](crate::groups)): the
-//! head of a run, which every operation on one of its shards compares.
+//! All compares of nested transactions see the state *before* the batch. Two transactions are
+//! independent only if neither writes a key that the other compares or writes: otherwise both could
+//! succeed where, in sequence, the second would fail. Two that compare the same key without writing
+//! it may share a batch, and the server compares it once ([`groups`](crate::groups)): the head of a
+//! run, which every operation on one of its shards compares.
 //!
 //! # Limits
 //!
-//! The server takes N operations: the number of nested transactions and the longest list of the
-//! longest one, together, must not exceed it. Bytes are counted in encoded form. One transaction
-//! alone is sent as it is, without a wrapping, and may use the whole of both.
-//!
-//! What it never does: send, wait, or drop a transaction.
+//! The number of nested transactions plus the longest operation list of any of them must not exceed
+//! the server's limit. Bytes are counted as encoded. A single transaction is sent without a
+//! wrapper, and may use both limits in full.
 
 use foldhash::fast::FixedState;
 use gossip_coordination::store::{CommitOutcome, Compare, Key, KeyRange, Txn, Write};
@@ -34,20 +33,20 @@ use crate::proto::{Request, TxnRequest, TxnResponse};
 use crate::sender::{Outcome, SendRequest};
 use crate::wire;
 
-/// Tags and lengths around a nested transaction: two tags and two lengths of at most four bytes.
+/// Overhead of a nested transaction: two tags and two lengths of at most four bytes each.
 const NESTED_FRAME_LEN: usize = 10;
 
-/// A transaction ready to be sent.
+/// A measured transaction, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct PreparedTxn {
     txn: Txn,
-    /// Operations of its longest list.
+    /// Operations in its longest list.
     ops: usize,
-    /// Bytes of its request, with the longest lease that there is.
+    /// Bytes of its request, with the longest possible lease id.
     bytes: usize,
-    /// Whether it binds keys to the life of this process.
+    /// Whether it binds keys to the owner lease.
     binds: bool,
-    /// Operations that the server takes.
+    /// The server's limit of operations.
     limit: usize,
 }
 
@@ -56,7 +55,7 @@ impl PreparedTxn {
     ///
     /// # Errors
     ///
-    /// [`StoreRefusal::TooLarge`] if the server would not take it even alone.
+    /// [`StoreRefusal::TooLarge`] if it exceeds the limits of the server on its own.
     pub(crate) fn new(
         namespace: &Namespace,
         budget: &Budget,
@@ -72,13 +71,13 @@ impl PreparedTxn {
         Ok(Self { txn, ops, bytes, binds, limit: budget.ops })
     }
 
-    /// Whether it binds keys to the life of this process.
+    /// Returns whether it binds keys to the owner lease.
     pub(crate) const fn binds(&self) -> bool {
         self.binds
     }
 }
 
-/// A prepared that travels alone is sent as it is.
+/// A single transaction is sent without a wrapper.
 impl SendRequest for PreparedTxn {
     type Outcomes = Outcome;
 
@@ -92,13 +91,13 @@ impl SendRequest for PreparedTxn {
         namespace: &Namespace,
         lease: i64,
     ) -> Result<TxnResponse, EtcdError> {
-        // It was measured with the longest lease, which matters only if it takes one.
+        // Measured with the longest lease id, so the size is exact only without a lease.
         let measured = (!self.binds).then_some(self.bytes);
         kv.txn(LoneTxn { namespace, txn: &self.txn, lease, measured }).await
     }
 
     fn outcomes(&self, namespace: &Namespace, response: TxnResponse) -> Outcome {
-        // What the server did not say intelligibly may have happened.
+        // Without a valid header the transaction may have been applied.
         match wire::revision(response.header.as_ref()) {
             Some(revision) => wire::outcome(namespace, &self.txn, None, response, revision),
             None => Ok(CommitOutcome::Unknown),
@@ -106,26 +105,26 @@ impl SendRequest for PreparedTxn {
     }
 }
 
-/// Parcels that travel together, each with a note of the sender's own.
+/// Transactions of one request, each with a note of the caller.
 #[derive(Debug)]
 pub(crate) struct Batch<N> {
     txns: Vec<(PreparedTxn, N)>,
-    /// Of all txns; `None` while there is one and nobody asked to join it.
+    /// Of all transactions; computed when the second one is added.
     footprint: Option<Footprint>,
-    /// Operations of the largest prepared.
+    /// Operations of the largest transaction.
     ops_max: usize,
-    /// Bytes of all txns, nested.
+    /// Bytes of all transactions, nested.
     bytes: usize,
 }
 
 impl<N> Batch<N> {
-    /// A batch of one.
+    /// Returns a batch of one.
     pub(crate) fn of(prepared: PreparedTxn, note: N) -> Self {
         let (ops_max, bytes) = (prepared.ops, NESTED_FRAME_LEN + prepared.bytes);
         Self { txns: vec![(prepared, note)], footprint: None, ops_max, bytes }
     }
 
-    /// Adds a prepared; gives it back if it has to travel with another batch.
+    /// Adds a transaction; returns it if it must go into another batch.
     pub(crate) fn add(
         &mut self,
         budget: &Budget,
@@ -137,7 +136,7 @@ impl<N> Batch<N> {
         let fits = ops <= budget.ops && bytes <= budget.bytes;
         let txns = &self.txns;
         let footprint = self.footprint.get_or_insert_with(|| Footprint::of(txns));
-        if !fits || footprint.meets(&prepared.txn) {
+        if !fits || footprint.conflicts_with(&prepared.txn) {
             return Some((prepared, note));
         }
         footprint.add(&prepared.txn);
@@ -147,17 +146,17 @@ impl<N> Batch<N> {
         None
     }
 
-    /// Whether the smallest prepared could still be added.
+    /// Returns whether a minimal transaction still fits.
     pub(crate) fn has_room(&self, budget: &Budget) -> bool {
         self.txns.len() + 1 + self.ops_max <= budget.ops && self.bytes < budget.bytes
     }
 
-    /// How many txns there are; at least one.
+    /// Returns the number of transactions; at least one.
     pub(crate) fn len(&self) -> usize {
         self.txns.len()
     }
 
-    /// What is sent: the prepared itself if there is one, else a transaction of transactions.
+    /// Returns the request: the transaction itself if there is one, else nested transactions.
     pub(crate) fn request(&self, namespace: &Namespace, lease: i64) -> TxnRequest {
         let request = |place: usize| wire::txn_request(namespace, &self.txns[place].0.txn);
         let mut whole = match self.txns.len() {
@@ -175,9 +174,9 @@ impl<N> Batch<N> {
         whole
     }
 
-    /// What became of each of several txns, from the answer to [`Batch::request`].
+    /// Returns the outcome of each transaction from the response to [`Batch::request`].
     fn outcomes_of_several(&self, namespace: &Namespace, response: TxnResponse) -> Vec<Outcome> {
-        // What the server did not say intelligibly may have happened.
+        // Without a valid header the transaction may have been applied.
         let Some(revision) = wire::revision(response.header.as_ref()) else {
             return self.txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         };
@@ -203,28 +202,28 @@ impl<N> Batch<N> {
         outcomes
     }
 
-    /// Each prepared by itself, with its note.
+    /// Returns each transaction with its note.
     pub(crate) fn apart(self) -> impl Iterator<Item = (PreparedTxn, N)> {
         self.txns.into_iter()
     }
 
-    /// The notes, in the order of the txns.
+    /// Returns the notes, in the order of the transactions.
     pub(crate) fn into_notes(self) -> impl Iterator<Item = N> {
         self.txns.into_iter().map(|(_, note)| note)
     }
 
-    /// Whether one of the txns binds keys.
+    /// Returns whether a transaction binds keys.
     fn has_bound(&self) -> bool {
         self.txns.iter().any(|(prepared, _)| prepared.binds)
     }
 
-    /// How the txns travel, if there are several.
+    /// Returns the groups of a batch of several.
     fn groups(&self) -> Vec<Group> {
         let limit = self.txns.first().map_or(0, |(prepared, _)| prepared.limit);
         groups(self.txns.iter().map(|(prepared, _)| &prepared.txn), self.ops_max, limit)
     }
 
-    /// What became of the members of a group, by their places.
+    /// Returns the outcomes of the members of a group, with their places.
     fn of_group(
         &self,
         namespace: &Namespace,
@@ -235,6 +234,7 @@ impl<N> Batch<N> {
         let txn = |member: &Member| &self.txns[member.place].0.txn;
         let mut answers = response.responses.into_iter();
         if !response.succeeded {
+            // The shared compare failed, so no member was applied. It was read back at most once.
             let asks = members.iter().find(|member| !txn(member).is_without_read_back());
             let compare = asks.map(|member| &txn(member).compares()[member.shared]);
             let conflict = compare.map(|compare| wire::conflict(namespace, [compare], answers));
@@ -282,7 +282,7 @@ impl<N: Send + Sync> SendRequest for Batch<N> {
     }
 }
 
-/// What is sent for a group of the txns, each of which has its `request`.
+/// Returns the request of a group, given the `request` of each member.
 fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnRequest {
     let members = match group {
         Group::Single(place) => return request(*place),
@@ -292,8 +292,8 @@ fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnReq
     whole.success.reserve_exact(members.len());
     for member in members {
         let mut nested = request(member.place);
-        // What it shares, and what a failure of that would tell, is sent once for all. Those that
-        // are terse want to be told nothing.
+        // The shared compare and its read-back are sent once for the group. Transactions without
+        // read-back have none.
         let compare = nested.compare.remove(member.shared);
         if whole.compare.is_empty() {
             whole.compare.push(compare);
@@ -307,7 +307,7 @@ fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnReq
     whole
 }
 
-/// What the transactions of a batch compare and write.
+/// The keys that the transactions of a batch compare and write.
 #[derive(Debug, Default)]
 struct Footprint {
     compared: HashSet<Key, FixedState>,
@@ -334,8 +334,8 @@ impl Footprint {
         }
     }
 
-    /// Whether `txn` writes what the others look at, or looks at what they write.
-    fn meets(&self, txn: &Txn) -> bool {
+    /// Returns whether `txn` writes a key that the batch uses, or compares one that it writes.
+    fn conflicts_with(&self, txn: &Txn) -> bool {
         let writes_into = |write: &Write| {
             let key = write.key();
             self.written.contains(key)

@@ -32,40 +32,40 @@ use crate::kv::EtcdKv;
 use crate::sender::{Outcome, Sender};
 use crate::tasks::Tasks;
 
-/// Requests in flight. One would leave the server idle while outcomes are handed out; with three
-/// the batches are smaller and the server does more work for the same.
+/// Sender tasks, and so requests in flight. With one the server would be idle while callers are
+/// completed; with three the batches are smaller and cost the server more.
 const SENDER_TASKS: usize = 2;
 
-/// Transactions that wait in the queue: eight full batches of a default server.
+/// Capacity of the queue: eight full batches of a server with default limits.
 const QUEUE_MAX: usize = 1024;
 
-/// Transactions of the queue that a carrier looks at beyond those that it takes. More that meet
-/// each other than this wait their turn in the queue.
+/// Transactions that a sender task takes from the queue and defers to a later batch, because they
+/// conflict with the present one. Further conflicting transactions stay in the queue.
 const DEFERRED_MAX: usize = 256;
 
 const _: () = assert!(DEFERRED_MAX < QUEUE_MAX);
 
-/// Times that a carrier lets others go first before it gathers, and only as long as that brings
-/// more. Without, the first of many who are about to send would travel almost alone. Tokio comes
-/// back to one who steps aside after at most 61 others, as it is usually set: twice is enough for a
-/// full batch of a default server, and it may come back sooner.
+/// How often a sender task yields before it fills a batch, and only while the queue grows. Without
+/// it, the first of many woken callers would be sent almost alone. By default tokio resumes a
+/// yielded task after at most 61 others: two yields suffice for a full batch of a default server,
+/// and it may resume sooner.
 const YIELDS_MAX: usize = 4;
 
-/// The way to the carriers. Clones share them; the carriers end with the last clone.
+/// Handle to the sender tasks. Clones share them; they end with the last clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Coalescer {
     queue: mpsc::Sender<Waiting>,
-    /// One permit for each request that may be in flight.
+    /// One permit per request that may be in flight.
     permits: Arc<Semaphore>,
-    /// Where the carriers run.
+    /// Where the sender tasks run.
     tasks: Tasks,
 }
 
-/// A transaction and who waits for its outcome.
+/// A transaction and the channel to its caller.
 type Waiting = (PreparedTxn, oneshot::Sender<Outcome>);
 
 impl Coalescer {
-    /// Starts the carriers as `tasks`.
+    /// Starts the sender tasks on `tasks`.
     pub(crate) fn start<K: EtcdKv>(sender: &Arc<Sender<K>>, tasks: Tasks) -> Self {
         let (queue, inbox) = mpsc::channel(QUEUE_MAX);
         let permits = Arc::new(Semaphore::new(SENDER_TASKS));
@@ -77,16 +77,18 @@ impl Coalescer {
         Self { queue, permits, tasks }
     }
 
-    /// Sends one transaction, with others if there are any.
+    /// Sends one transaction, batched with concurrent ones, and returns its outcome.
     pub(crate) async fn commit<K: EtcdKv>(
         &self,
         sender: &Arc<Sender<K>>,
         txn: PreparedTxn,
     ) -> Outcome {
+        // Only if nothing is queued: bypassing a queue would starve it.
         let is_idle = self.permits.available_permits() == SENDER_TASKS
             && self.queue.capacity() == self.queue.max_capacity();
         if is_idle && let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             let sender = Arc::clone(sender);
+            // In its own task: the permit must be released even if the caller stops polling.
             let alone = async move {
                 let outcome = sender.send_single(&txn).await;
                 drop(permit);
@@ -99,10 +101,11 @@ impl Coalescer {
         if self.queue.send((txn, reply)).await.is_err() {
             return Err(closed());
         }
+        // The sender task ended after it took the transaction, which may be applied.
         received.await.unwrap_or(Ok(CommitOutcome::Unknown))
     }
 
-    /// Sends several transactions, together as far as they fit, and answers in their order.
+    /// Sends several transactions, batched as far as they fit, and returns their outcomes in order.
     pub(crate) async fn commit_all(&self, prepared: Vec<PreparedTxn>) -> Vec<Outcome> {
         let mut waiting = Vec::with_capacity(prepared.len());
         let mut queued = Vec::with_capacity(prepared.len());
@@ -122,21 +125,21 @@ impl Coalescer {
         outcomes
     }
 
-    /// How many requests more may be in flight.
+    /// Returns how many more requests may be in flight.
     #[cfg(test)]
     pub(crate) fn free_permits(&self) -> usize {
         self.permits.available_permits()
     }
 
-    /// Puts transactions into the queue, and answers how many of them before it was closed.
+    /// Queues transactions and returns how many were queued before the queue was closed.
     async fn enqueue_all(&self, queued: Vec<Waiting>) -> usize {
         let count = queued.len();
-        // Places are taken together, so that a carrier finds all of them at once.
-        if let Ok(places) = self.queue.try_reserve_many(count) {
-            places.zip(queued).for_each(|(place, txn)| place.send(txn));
+        // Reserved together, so that a sender task finds all of them in one batch.
+        if let Ok(slots) = self.queue.try_reserve_many(count) {
+            slots.zip(queued).for_each(|(slot, txn)| slot.send(txn));
             return count;
         }
-        // One who waits for many places would hold those that it has while nobody looks at it.
+        // A caller that awaited many slots would block the slots it has while it is not polled.
         for (index, txn) in queued.into_iter().enumerate() {
             if self.queue.send(txn).await.is_err() {
                 return index;
@@ -146,7 +149,7 @@ impl Coalescer {
     }
 }
 
-/// Carries batches until nobody can send any more.
+/// Sends batches until every handle is dropped.
 async fn run_sender_task<K: EtcdKv>(
     sender: Arc<Sender<K>>,
     inbox: Arc<Mutex<Inbox>>,
@@ -156,32 +159,32 @@ async fn run_sender_task<K: EtcdKv>(
         let (batch, permit) = {
             let mut inbox = inbox.lock().await;
             let Some(first) = inbox.first().await else { return };
-            // While a handle sends for itself, more gather here.
+            // The queue fills while a bypassing caller holds the permit.
             let Ok(permit) = permits.acquire().await else { return };
             inbox.yield_for_more(&sender.budget).await;
-            // That may have taken long, and its caller may have given up meanwhile.
+            // Waiting for the permit may have taken long, and the caller may be gone by now.
             if !is_awaited(&first) {
                 continue;
             }
             (inbox.gather(&sender, first), permit)
         };
         for (reply, outcome) in sender.send_batch(batch).await {
-            // Whoever gave up waiting does not want to know.
+            // Fails if the caller has dropped its future, which is no error.
             let _gone = reply.send(outcome);
         }
         drop(permit);
     }
 }
 
-/// What the carriers take from.
+/// The receiving end of the queue, used by one sender task at a time.
 struct Inbox {
     queue: mpsc::Receiver<Waiting>,
-    /// Did not fit into a batch before; at most [`DEFERRED_MAX`].
+    /// Did not fit into an earlier batch; at most [`DEFERRED_MAX`].
     deferred: VecDeque<Waiting>,
 }
 
 impl Inbox {
-    /// The transaction that has waited longest; `None` when there will be no more.
+    /// Returns the transaction that has waited longest; `None` when the queue is closed.
     async fn first(&mut self) -> Option<Waiting> {
         loop {
             let first = match self.deferred.pop_front() {
@@ -194,7 +197,7 @@ impl Inbox {
         }
     }
 
-    /// Lets those go first who are about to send, until no more come or a batch would be full.
+    /// Yields to callers that are about to submit, until no more arrive or a batch would be full.
     async fn yield_for_more(&self, budget: &Budget) {
         for _ in 0..YIELDS_MAX {
             let before = self.waiting_count();
@@ -208,12 +211,12 @@ impl Inbox {
         }
     }
 
-    /// Transactions that wait behind the first.
+    /// Returns how many transactions wait behind the first.
     fn waiting_count(&self) -> usize {
         self.deferred.len() + self.queue.len()
     }
 
-    /// Everything that waits and may travel with `first`.
+    /// Fills a batch with the given transaction and all waiting ones that fit.
     fn gather<K>(
         &mut self,
         sender: &Sender<K>,
@@ -235,8 +238,8 @@ impl Inbox {
     }
 }
 
-/// Whether somebody still waits for the outcome. During an outage callers give up and come back,
-/// again and again; what they left behind must not stand in the way when it is over.
+/// Returns whether the caller still waits. During an outage callers time out and retry repeatedly;
+/// their abandoned transactions must not delay live ones afterwards.
 fn is_awaited((_, reply): &Waiting) -> bool {
     !reply.is_closed()
 }

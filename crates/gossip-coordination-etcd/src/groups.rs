@@ -1,18 +1,18 @@
-//! Transactions of a batch that expect the same of one key.
+//! Groups the transactions of a batch that share a compare.
 //!
-//! Every operation on a shard compares the head of its run. In a batch the server would compare it,
-//! and be told how to read it, once for each. So those that expect the very same are put into one
-//! transaction, which compares it for all of them and has theirs nested in it.
+//! Every operation on a shard compares the head of its run. In a batch the compare and its
+//! read-back would be sent once per transaction. So transactions with the same compare are nested
+//! in one that compares the key for all of them.
 //!
-//! If that compare fails, none of the group happens, as none of them would have alone, and each is
-//! told of that key. What else was not as they expected they are not told: they look at it with
-//! their next try. Who expects another revision of the key is in another group, so nobody pays for
-//! a neighbour's conflict.
+//! If that compare fails, none of the group is applied, as none would have been alone, and each
+//! gets a conflict on that key. Further conflicts are not reported; a retry finds them.
+//! Transactions that expect another revision of the key are in another group, so none fails because
+//! of another.
 //!
 //! # Limits
 //!
-//! A group is one level more. The transactions of the outermost level, those of a group, and the
-//! longest list of the longest transaction must not exceed what the server takes, together.
+//! A group adds a level. The operations of the outer level, of the largest group, and of the
+//! longest list of any transaction must not exceed the server's limit in total.
 
 use foldhash::fast::FixedState;
 use gossip_coordination::store::{Compare, Key, Txn};
@@ -21,12 +21,12 @@ use hashbrown::HashMap;
 /// A key, and the revision at which it is expected; `None` for absent.
 type Expected = (Key, Option<u64>);
 
-/// Transactions that travel as one step of a batch.
+/// One operation of a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// One that shares nothing: its place in the batch.
+    /// A single transaction: its place in the batch.
     Single(usize),
-    /// Some that share a compare; at least two.
+    /// Transactions that share a compare; at least two.
     Sharing(Vec<Member>),
 }
 
@@ -35,12 +35,12 @@ pub(crate) enum Group {
 pub(crate) struct Member {
     /// Its place in the batch.
     pub(crate) place: usize,
-    /// Which of its compares is the one that all of them have.
+    /// The index of the shared compare among its compares.
     pub(crate) shared: usize,
 }
 
-/// Puts the transactions of a batch into groups, in the order of the first of each. `ops_max` is
-/// the longest list of any of them, `limit` what the server takes.
+/// Groups the transactions of a batch, in the order of the first of each group. `ops_max` is the
+/// longest list of any of them, `limit` that of the server.
 pub(crate) fn groups<'t>(
     txns: impl Iterator<Item = &'t Txn> + Clone,
     ops_max: usize,
@@ -48,7 +48,8 @@ pub(crate) fn groups<'t>(
 ) -> Vec<Group> {
     let mut groups = gather(txns.clone());
     if depth(&groups) + ops_max > limit {
-        // A batch without groups fits. One large group is one too many, two halves are not.
+        // A batch without groups fits. One large group may exceed the limit where two halves do
+        // not.
         halve(&mut groups);
     }
     if depth(&groups) + ops_max > limit {
@@ -76,12 +77,12 @@ fn gather<'t>(txns: impl Iterator<Item = &'t Txn> + Clone) -> Vec<Group> {
             _ => groups.push(Group::Sharing(vec![Member { place, shared }])),
         }
     }
-    groups.iter_mut().for_each(Group::settle);
+    groups.iter_mut().for_each(Group::normalize);
     groups
 }
 
-/// What a transaction expects of single keys, each with its place among the compares. One that
-/// compares ranges as well has none: it is rare, and its compares need not all be sent.
+/// Returns the compares of single keys of a transaction, with their indexes. None for a transaction
+/// that also compares ranges: it is rare, and an empty range is not sent, which shifts the indexes.
 fn expectations(txn: &Txn) -> impl Iterator<Item = (usize, Expected)> + '_ {
     let has_range = txn.compares().iter().any(|it| matches!(it, Compare::Empty(_)));
     let compares = if has_range { &[] } else { txn.compares() };
@@ -93,8 +94,8 @@ fn expectations(txn: &Txn) -> impl Iterator<Item = (usize, Expected)> + '_ {
 }
 
 impl Group {
-    /// A group of one is none: the others with its compare have one that is commoner still.
-    fn settle(&mut self) {
+    /// Turns a group of one into a single: its other candidates joined more frequent compares.
+    fn normalize(&mut self) {
         if let Self::Sharing(members) = self
             && let [only] = **members
         {
@@ -110,12 +111,12 @@ impl Group {
     }
 }
 
-/// Steps of the outermost level and of the largest group.
+/// Returns the operations of the outer level plus those of the largest group.
 fn depth(groups: &[Group]) -> usize {
     groups.len() + groups.iter().map(Group::len).max().unwrap_or(0)
 }
 
-/// Makes two of the largest group.
+/// Splits the largest group in two.
 fn halve(groups: &mut Vec<Group>) {
     if let Some(Group::Sharing(members)) = groups.iter_mut().max_by_key(|group| group.len())
         && members.len() > 3

@@ -1,17 +1,17 @@
-//! [`GrpcClient`]: [`EtcdKv`] spoken to a real cluster.
+//! [`GrpcClient`]: [`EtcdKv`] over gRPC to a real cluster.
 //!
-//! One member is asked until it fails; then the next one is. A request is made again at another
-//! member only if it is a read, or if it certainly did not happen. Each member is tried at most
-//! once per request, and an expired token is renewed at most once, so every call is bounded:
+//! One member is used until it fails; then the next one is. A request is resent to another member
+//! only if it is a read, or if it was certainly not applied. Each member is tried at most once per
+//! request, and an expired token is renewed at most once, so every call is bounded:
 //! members × (time to connect + time of a request) × 2.
 //!
 //! Needs a Tokio runtime with timers and network; the connections belong to the runtime in which
-//! the first request was made. Every call runs in a task of its own, which ends with its caller, so
-//! that one who does not look at its future keeps nobody else waiting.
+//! the first request was made. Every call runs in its own task, which is aborted with its caller,
+//! so a caller that stops polling its future does not block others.
 //!
-//! What it never does: send a write again that may have happened; keep a password or a token where
-//! `Debug` or an error could show it; send a write to a cluster whose `NOSPACE` alarm it has met
-//! and that still stands.
+//! It never resends a write that may have been applied, never shows a password or a token in
+//! `Debug` or an error, and never sends a write to a cluster while a `NOSPACE` alarm that it has
+//! met is still active.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -41,10 +41,10 @@ use crate::status::AUTH_NOT_ENABLED;
 use crate::tasks::Tasks;
 use crate::txn_effect::Effect;
 
-/// How often one call renews its token. A second refusal is not about the token's age.
+/// Token renewals per call. A second refusal is not caused by an expired token.
 const MAX_TOKEN_RENEWALS: usize = 1;
 
-// It makes a token; another one does no harm.
+// Creates a token; a second one is harmless, so it counts as a read.
 const AUTHENTICATE: Method = Method::read("authentication", "/etcdserverpb.Auth/Authenticate");
 const RANGE: Method = Method::read("range", "/etcdserverpb.KV/Range");
 const TXN: Method = Method::write("txn", "/etcdserverpb.KV/Txn");
@@ -53,8 +53,8 @@ const COMPACT: Method = Method::write("compaction", "/etcdserverpb.KV/Compact");
 const COMPACT_FILE: Method = Method::repair("compaction", "/etcdserverpb.KV/Compact");
 const LEASE_GRANT: Method = Method::write("lease grant", "/etcdserverpb.Lease/LeaseGrant");
 const LEASE_REVOKE: Method = Method::write("lease revoke", "/etcdserverpb.Lease/LeaseRevoke");
-// To keep a lease alive twice is to keep it alive. A member that stands still must not cost the
-// lease, so the next one is asked well within the time of the shortest that is advised.
+// Idempotent. A stalled member must not cost the lease, so the next one is tried well within the
+// shortest advised TTL.
 const KEEP_ALIVE: Method = Method::quick("lease keep-alive", "/etcdserverpb.Lease/LeaseKeepAlive");
 const TIME_TO_LIVE: Method =
     Method::read("lease time-to-live", "/etcdserverpb.Lease/LeaseTimeToLive");
@@ -77,23 +77,23 @@ struct Inner {
     preferred: AtomicUsize,
     credentials: Option<Credentials>,
     token: std::sync::Mutex<Token>,
-    /// One renewal at a time. When the last one failed, and why: callers that waited share it.
+    /// Serializes renewals. Holds when the last one failed, and its cause, for callers that waited.
     renewal: tokio::sync::Mutex<Option<(Instant, EtcdCause)>>,
-    /// Whether a write was answered with `NOSPACE` and the alarm has not been seen to be gone.
+    /// Whether a write returned `NOSPACE` and the alarm has not been found inactive since.
     is_full: AtomicBool,
 }
 
-/// What stands for user and password.
+/// The token that replaces user and password.
 #[derive(Clone, Default)]
 struct Token {
-    /// Counts renewals, so that one refusal renews once however many calls it met.
+    /// Counts renewals, so that concurrent refusals cause one renewal.
     generation: u64,
-    /// `None` before the first renewal, and for a cluster that asks nobody.
+    /// `None` before the first renewal, and for a cluster without authentication.
     value: Option<MetadataValue<Ascii>>,
 }
 
 impl GrpcClient {
-    /// A client of these members. Nothing is sent before the first request.
+    /// Creates a client. Connects with the first request.
     pub fn new(config: &GrpcConfig) -> Result<Self, EtcdError> {
         let bad = |cause| EtcdError::not_sent("client", cause);
         if config.endpoints.is_empty() {
@@ -113,22 +113,23 @@ impl GrpcClient {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Connects to every member that is there. Members that cannot be reached now are not missed;
-    /// who begins with them must meet the same cluster all the same.
+    /// Connects to every reachable member and checks that they form one cluster. Unreachable
+    /// members are checked when they are first used.
     ///
     /// # Errors
     ///
     /// [`EtcdCause::OtherCluster`] if they are not of one cluster.
     pub async fn discover_members(&self) -> Result<(), EtcdError> {
-        let meet = |index: usize| {
+        let connect = |index: usize| {
             let client = self.clone();
             async move { client.inner.nodes[index].open("connect").await.map(drop) }
         };
         let runtime = Tasks::current();
-        let meetings: Vec<_> =
-            (0..self.inner.nodes.len()).map(|it| AbortOnDrop::start(&runtime, meet(it))).collect();
-        for meeting in meetings {
-            if let Some(Err(error)) = meeting.await
+        let connections: Vec<_> = (0..self.inner.nodes.len())
+            .map(|it| AbortOnDrop::start(&runtime, connect(it)))
+            .collect();
+        for connection in connections {
+            if let Some(Err(error)) = connection.await
                 && matches!(error.cause, EtcdCause::OtherCluster { .. })
             {
                 return Err(error);
@@ -137,16 +138,16 @@ impl GrpcClient {
         Ok(())
     }
 
-    /// As [`EtcdKv::compact`], and waits until the entries are out of the file, so that a
-    /// [`defragment`](Self::defragment) after it finds their space.
+    /// As [`EtcdKv::compact`], but waits until the entries are removed from the file, so that a
+    /// following [`defragment`](Self::defragment) frees their space.
     pub async fn compact_file(&self, revision: i64) -> Result<(), EtcdError> {
         let request = CompactionRequest { revision, physical: true };
         let _: CompactionResponse = self.call(&COMPACT_FILE, &request).await?;
         Ok(())
     }
 
-    /// Gives back the space that compaction freed, at every member in turn. A member does nothing
-    /// else meanwhile: for repairs, not for daily work.
+    /// Returns the space that compaction freed to the file system, one member after the other. A
+    /// member serves no requests meanwhile: for repairs, not for regular operation.
     pub async fn defragment(&self) -> Result<(), EtcdError> {
         let client = self.clone();
         let work = async move { client.defragment_here().await };
@@ -163,10 +164,10 @@ impl GrpcClient {
         Ok(())
     }
 
-    /// Takes back the `NOSPACE` alarms of all members.
+    /// Disarms the `NOSPACE` alarms of all members.
     pub async fn disarm_no_space(&self) -> Result<(), EtcdError> {
         let alarm = AlarmType::NoSpace as i32;
-        let alarms = self.standing_alarms().await?;
+        let alarms = self.active_alarms().await?;
         for AlarmMember { member_id, .. } in alarms.into_iter().filter(|it| it.alarm == alarm) {
             let action = AlarmAction::Deactivate as i32;
             let request = AlarmRequest { action, member_id, alarm };
@@ -175,7 +176,7 @@ impl GrpcClient {
         Ok(())
     }
 
-    /// One request, made at the preferred member and, if that is safe, at the others.
+    /// Sends one request to the preferred member and, if that is safe, to the others.
     pub(crate) async fn call<Q: Message, A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -184,20 +185,21 @@ impl GrpcClient {
         self.call_encoded(method, encoded(request)).await
     }
 
-    /// The same for the bytes of a request.
+    /// As [`call`](Self::call), for an encoded request.
     async fn call_encoded<A: Message + Default + 'static>(
         &self,
         method: &Method,
         message: Bytes,
     ) -> Result<A, EtcdError> {
         let (client, method) = (self.clone(), *method);
-        // Others wait while a connection is made or a token renewed.
+        // In its own task: it may hold the lock of a connection or of the token renewal, which
+        // other callers wait for.
         let call = async move { client.call_here(&method, &message).await };
         let answer = AbortOnDrop::start(&Tasks::current(), call).await;
         answer.unwrap_or_else(|| Err(EtcdError::unknown(method.operation, EtcdCause::ended())))
     }
 
-    /// The same in the caller's own task.
+    /// As [`call_encoded`](Self::call_encoded), in the present task.
     async fn call_here<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -219,7 +221,7 @@ impl GrpcClient {
         }
     }
 
-    /// Tries the members in turn, each at most once.
+    /// Tries the members in order, each at most once.
     async fn call_members<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -239,22 +241,22 @@ impl GrpcClient {
             if !is_members_fault(&error) {
                 return Err(error);
             }
-            self.leave(index);
+            self.switch_from(index);
             if tried == nodes.len() || !(method.is_read || error.is_certain()) {
                 return Err(error);
             }
         }
     }
 
-    /// Prefers the next member, unless another call has moved on already.
-    fn leave(&self, index: usize) {
+    /// Prefers the next member, unless a concurrent call has switched already.
+    fn switch_from(&self, index: usize) {
         let next = index.wrapping_add(1);
         let order = Ordering::Relaxed;
-        // Who loses this race finds the member already left.
+        // The loser of this race finds that the client has switched already.
         let _ = self.inner.preferred.compare_exchange(index, next, order, order);
     }
 
-    /// The token to send; asked for if there is none yet.
+    /// Returns the token, and requests one if there is none yet.
     async fn token(&self, method: &Method) -> Result<Token, EtcdError> {
         let token = self.current_token();
         if self.inner.credentials.is_none() || token.generation > 0 {
@@ -268,13 +270,13 @@ impl GrpcClient {
         self.inner.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often a token was asked for.
+    /// Returns how often a token was requested.
     #[cfg(test)]
     pub(crate) fn token_count(&self) -> u64 {
         self.current_token().generation
     }
 
-    /// Asks for a token, unless somebody has done so since `generation`.
+    /// Requests a token, unless a concurrent call has done so since `generation`.
     async fn renew_token(&self, method: &Method, generation: u64) -> Result<(), EtcdError> {
         let Some(Credentials { user, password }) = self.inner.credentials.clone() else {
             return Ok(());
@@ -284,16 +286,17 @@ impl GrpcClient {
         if self.current_token().generation > generation {
             return Ok(());
         }
-        // The request itself was not sent, whatever became of the question.
+        // The caller's own request was not sent, whatever happened to the renewal.
         let not_sent = |cause| EtcdError::not_sent(method.operation, cause);
-        // While we waited, another caller may have asked: once is enough for all who waited.
+        // Another renewal may have failed while this call waited for the lock; its result serves
+        // all that waited.
         if let Some((ended, cause)) = &*failure
             && *ended >= began
         {
             return Err(not_sent(cause.clone()));
         }
         let message = encoded(&AuthenticateRequest { name: user, password });
-        let value = match self.ask_for_token(&message).await {
+        let value = match self.request_token(&message).await {
             Ok(value) => value,
             Err(cause) => {
                 *failure = Some((Instant::now(), cause.clone()));
@@ -305,8 +308,9 @@ impl GrpcClient {
         Ok(())
     }
 
-    /// A token, or `None` from a cluster that asks nobody; should it begin to, it will say so.
-    async fn ask_for_token(
+    /// Returns a token, or `None` from a cluster without authentication; if that is enabled later,
+    /// requests are refused and the token is renewed.
+    async fn request_token(
         &self,
         message: &Bytes,
     ) -> Result<Option<MetadataValue<Ascii>>, EtcdCause> {
@@ -317,15 +321,16 @@ impl GrpcClient {
         }
     }
 
-    /// A write that takes space. Refused here while a `NOSPACE` alarm stands that we have met: the
-    /// server's own refusal would not be certain.
+    /// Sends a write that needs space. Refused here while a known `NOSPACE` alarm is active: the
+    /// server applies an entry that fills the last page and still returns the error, so its own
+    /// refusal would leave the commit unresolved.
     async fn growing_write<A: Message + Default + 'static>(
         &self,
         method: &Method,
         message: Bytes,
     ) -> Result<A, EtcdError> {
         if self.inner.is_full.load(Ordering::Relaxed) {
-            self.look_for_space(method).await?;
+            self.check_space(method).await?;
         }
         let result = self.call_encoded(method, message).await;
         if let Err(EtcdError { cause: EtcdCause::NoSpace, .. }) = &result {
@@ -334,8 +339,8 @@ impl GrpcClient {
         result
     }
 
-    /// Whether the alarm that we have met still stands.
-    async fn look_for_space(&self, method: &Method) -> Result<(), EtcdError> {
+    /// Fails while the known alarm is active.
+    async fn check_space(&self, method: &Method) -> Result<(), EtcdError> {
         let not_sent = |cause| Err(EtcdError::not_sent(method.operation, cause));
         match self.alarms().await {
             Ok(alarms) if alarms.contains(&Alarm::NoSpace) => not_sent(EtcdCause::NoSpace),
@@ -343,13 +348,13 @@ impl GrpcClient {
                 self.inner.is_full.store(false, Ordering::Relaxed);
                 Ok(())
             }
-            // Who may not ask finds out by writing.
+            // Without the permission to list alarms, only the write itself can find out.
             Err(EtcdError { cause: EtcdCause::PermissionDenied, .. }) => Ok(()),
             Err(error) => not_sent(error.cause),
         }
     }
 
-    async fn standing_alarms(&self) -> Result<Vec<AlarmMember>, EtcdError> {
+    async fn active_alarms(&self) -> Result<Vec<AlarmMember>, EtcdError> {
         let answer: AlarmResponse = self.call(&ALARMS, &AlarmRequest::default()).await?;
         Ok(answer.alarms)
     }
@@ -421,7 +426,7 @@ impl EtcdKv for GrpcClient {
     }
 
     async fn alarms(&self) -> Result<Vec<Alarm>, EtcdError> {
-        let alarms = self.standing_alarms().await?;
+        let alarms = self.active_alarms().await?;
         Ok(alarms.iter().filter_map(|it| alarm(it.alarm())).collect())
     }
 
@@ -434,10 +439,10 @@ fn encoded(message: &impl Message) -> Bytes {
     Bytes::from(message.encode_to_vec())
 }
 
-/// Whether another member may do better.
+/// Returns whether another member may succeed.
 fn is_members_fault(error: &EtcdError) -> bool {
     match (error.fate, &error.cause) {
-        // What this member could not be asked, another may answer.
+        // Nothing was sent to this member; another may be usable.
         (
             Fate::NotSent,
             EtcdCause::WrongVersion { .. } | EtcdCause::OtherCluster { .. } | EtcdCause::Tls { .. },

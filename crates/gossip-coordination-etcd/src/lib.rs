@@ -1,10 +1,44 @@
-//! etcd as a store: a client of our own, and the coordinators over it.
+//! Coordination on etcd: durable, replicated, shared by workers on many machines.
 //!
-//! [`EtcdKv`] is the part of etcd that we use; [`GrpcClient`] speaks it to a real server. Every
-//! failure is an [`EtcdError`] that says first of all whether the request may have happened.
+//! [`EtcdConfig`] describes a namespace of a cluster, by URL or field by field, and connects to it:
 //!
-//! What this crate never does: run `protoc`, retry a write that may have happened, or show a byte
-//! of a key, a value, a password or a token in an error or in `Debug`.
+//! ```no_run
+//! use gossip_contracts::identity::{RunId, TenantId};
+//! use gossip_coordination::RunManagement;
+//! use gossip_coordination_etcd::{EtcdConfig, another_blocking_handle};
+//!
+//! let config = EtcdConfig::from_url("etcd://h1:2379,h2:2379,h3:2379/team/prod")?;
+//! let mut coordinator = config.connect_blocking()?;
+//! let run = coordinator.get_run(TenantId::from_bytes([7; 32]), RunId::from_raw(1))?;
+//!
+//! // One connection per process, one handle per worker.
+//! let handle = another_blocking_handle(&coordinator);
+//! # drop((run, handle));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`EtcdConfig::connect`] is the asynchronous form for callers with a tokio runtime.
+//!
+//! # Layers
+//!
+//! | module | content |
+//! |---|---|
+//! | `config`, `url`, `backend` | settings, and the coordinators over the store |
+//! | `store` | reads and commits of the store layer as etcd transactions |
+//! | `coalesce`, `batch`, `groups` | concurrent transactions of a process share requests |
+//! | `sender` | retries, and which failures leave a commit unresolved |
+//! | `owner_lease` | the lease that removes the owner keys of a dead process |
+//! | `wire`, `message`, `reader`, `keyspace`, `budget` | requests and responses, and their limits |
+//! | `kv` | [`EtcdKv`], the part of etcd that we use |
+//! | `grpc`, `node`, `status`, `diagnosis` | [`GrpcClient`], which implements it for real servers |
+//! | `error` | [`EtcdError`]: the cause, and whether the request may have been applied |
+//!
+//! # Never
+//! - resends a write that may have been applied;
+//! - relies on an owner key for safety: the fence in the record decides;
+//! - shows a byte of a key, a value, a password or a token in an error or in `Debug`.
+//!
+//! `docs/etcd.md` describes how to operate a cluster for it.
 #![forbid(unsafe_code)]
 
 // The model of etcd names this crate as other crates do.

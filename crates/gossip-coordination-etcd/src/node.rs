@@ -1,9 +1,9 @@
-//! One member of the cluster: its address and, once it was needed, a connection to it.
+//! One member of the cluster: its address and, on demand, a connection to it.
 //!
-//! A new connection is used only after the server on its other end has told a version that we can
-//! use, and the cluster that it shares with the other members. So nothing but that question ever
-//! reaches a server that is not etcd, or one of another cluster, where what we know does not hold.
-//! A connection that breaks while nobody uses it is made again the same way, with the question.
+//! A new connection is used only after the server has reported a supported version and the same
+//! cluster as the other members. So no other request reaches a server that is not etcd, or a member
+//! of another cluster, in which cached revisions are meaningless. A connection that breaks while
+//! idle is replaced in the same way.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,24 +26,23 @@ use crate::proto::{StatusRequest, StatusResponse};
 use crate::single_use_connector::SingleUseConnector;
 use crate::status::{OLDEST_VERSION, Peer, classify, transport_failure, wrong_version};
 
-/// Connections that one request may find: one that broke while nobody used it, and another.
+/// Connections that one request may use: one that broke while idle, and its replacement.
 const CONNECTIONS_MAX: usize = 2;
 
-/// How much longer a repair may take than a request: minutes, for a database of gigabytes.
+/// The timeout of maintenance requests in request timeouts: minutes, for a database of gigabytes.
 const REPAIR_FACTOR: u32 = 60;
 
-/// How long a question waits that a server answers from its memory. Whoever waits longer had better
-/// ask another member.
-const QUICK_PATIENCE: Duration = Duration::from_secs(2);
+/// The timeout of a request that a server answers from memory. After it another member is tried.
+const QUICK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One request of the interface.
+/// One method of the gRPC interface.
 #[derive(Clone, Copy)]
 pub(crate) struct Method {
     /// For messages.
     pub(crate) operation: &'static str,
-    /// Service and name.
+    /// Service and method name.
     pub(crate) path: &'static str,
-    /// Whether it changes nothing, so that it may be repeated whatever came of it.
+    /// Whether it has no effect, so that it may always be repeated.
     pub(crate) is_read: bool,
     /// How long it may take.
     pub(crate) pace: Pace,
@@ -52,37 +51,37 @@ pub(crate) struct Method {
 /// How long a request may take.
 #[derive(Clone, Copy)]
 pub(crate) enum Pace {
-    /// No longer than [`QUICK_PATIENCE`]: no disk and no majority is asked.
+    /// At most [`QUICK_TIMEOUT`]: it needs neither disk nor quorum.
     Quick,
-    /// As the settings say.
+    /// The configured request timeout.
     Usual,
-    /// It is a repair that may take minutes.
+    /// Maintenance that may take minutes.
     Slow,
 }
 
 impl Method {
-    /// A request that changes nothing.
+    /// A request without effect.
     pub(crate) const fn read(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: true, pace: Pace::Usual }
     }
 
-    /// A request that changes nothing, or nothing twice, and is answered from memory.
+    /// An idempotent request that is answered from memory.
     pub(crate) const fn quick(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: true, pace: Pace::Quick }
     }
 
-    /// A request that changes something.
+    /// A request with an effect.
     pub(crate) const fn write(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: false, pace: Pace::Usual }
     }
 
-    /// A repair.
+    /// A maintenance request.
     pub(crate) const fn repair(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: false, pace: Pace::Slow }
     }
 }
 
-/// What opens a connection.
+/// The first request on a connection.
 const STATUS: Method = Method::read("connect", "/etcdserverpb.Maintenance/Status");
 
 /// A member.
@@ -90,7 +89,7 @@ pub(crate) struct Node {
     /// Host and port, for messages. Never the whole address, which may hold a password.
     name: String,
     endpoint: Endpoint,
-    /// Is part of `endpoint` already; kept to find out why a connection broke.
+    /// Also part of `endpoint`; kept to diagnose failed connections.
     tls: Option<TlsOptions>,
     connect_timeout: Duration,
     request_timeout: Duration,
@@ -103,15 +102,15 @@ pub(crate) struct Node {
 #[derive(Default)]
 struct Link {
     channel: Option<Channel>,
-    /// Counts channels, so that only the one that failed is dropped.
+    /// Counts channels, so that only the failed one is dropped.
     generation: u64,
-    /// When the last attempt failed, and why. Callers that waited for it share it.
+    /// When the last attempt failed, and its cause. Callers that waited for it share it.
     failure: Option<(Instant, EtcdCause)>,
 }
 
 impl Node {
-    /// A member at an address, not connected yet. The first of those that share `cluster` to be
-    /// connected says which one it is.
+    /// Returns an unconnected member. The first connected member of those that share `cluster` sets
+    /// the cluster id.
     pub(crate) fn new(
         address: &str,
         config: &GrpcConfig,
@@ -146,7 +145,7 @@ impl Node {
         })
     }
 
-    /// One attempt of one request, bounded in time. The message is encoded already.
+    /// Sends one encoded request with a timeout.
     pub(crate) async fn call<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -164,7 +163,7 @@ impl Node {
             if is_transport {
                 self.drop_channel(generation).await;
             }
-            // It broke while nobody used it, so nothing was sent over it.
+            // The connection broke while idle, so the request was not sent and may be resent.
             let is_stale = is_transport && error.fate == Fate::NotSent;
             if !is_stale || attempt == CONNECTIONS_MAX {
                 return Err(error);
@@ -173,7 +172,7 @@ impl Node {
         }
     }
 
-    /// As [`send`](Self::send), over a connection that has answered before.
+    /// As [`send`](Self::send), with a timeout, over a checked connection.
     async fn send_in_time<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -181,12 +180,12 @@ impl Node {
         request: Request<Bytes>,
     ) -> Result<A, (EtcdError, bool)> {
         let call = self.send(method, Peer::Known, channel, request);
-        let patience = self.patience(method);
-        let late = |_| Err((timed_out(method, patience), false));
-        timeout(patience, call).await.unwrap_or_else(late)
+        let limit = self.timeout(method);
+        let late = |_| Err((timed_out(method, limit), false));
+        timeout(limit, call).await.unwrap_or_else(late)
     }
 
-    /// Sends over a connection. With an error comes whether the connection is to blame.
+    /// Sends over a connection. An error states whether the connection failed.
     async fn send<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -196,18 +195,18 @@ impl Node {
     ) -> Result<A, (EtcdError, bool)> {
         let mut grpc = Grpc::new(channel).max_decoding_message_size(self.max_answer_bytes);
         if let Err(error) = grpc.ready().await {
-            // It was not handed over yet, whatever is wrong with the connection.
+            // The request was not handed to the connection yet, so it was certainly not sent.
             let (_, cause) = transport_failure(&self.name, peer, &error);
             return Err((EtcdError::not_sent(method.operation, cause), true));
         }
         let path = PathAndQuery::from_static(method.path);
         let codec = AnswerCodec::new(request.get_ref().len());
-        // For one message each way, a stream that we close after it is the same as a plain call.
+        // With one message each way, a stream equals a unary call on the wire.
         let answer = async {
             let stream = grpc.server_streaming(request, path, codec).await?;
             let mut stream = stream.into_inner();
             let answer = stream.message().await?;
-            // What follows is the end of the stream; without it we would seem to have hung up.
+            // Read the trailers: dropping the stream before them would send a reset.
             let _end = stream.message().await;
             Ok(answer)
         };
@@ -221,14 +220,15 @@ impl Node {
         }
     }
 
-    /// The connection, made if there is none.
+    /// Returns the connection, and connects if there is none.
     pub(crate) async fn open(&self, operation: &'static str) -> Result<(Channel, u64), EtcdError> {
         let began = Instant::now();
         let mut link = self.link.lock().await;
         if let Some(channel) = &link.channel {
             return Ok((channel.clone(), link.generation));
         }
-        // While we waited, another caller may have tried: once is enough for all who waited.
+        // Another caller may have failed while this one waited for the lock. Its result serves all
+        // that waited, or a dead member would cost one timeout per caller.
         if let Some((ended, cause)) = &link.failure
             && *ended >= began
         {
@@ -250,7 +250,7 @@ impl Node {
         }
     }
 
-    /// Connects and asks for the version. A failure without a good reason is looked into.
+    /// Connects and checks the server. Diagnoses a failure without a clear cause.
     async fn connect(&self) -> Result<Channel, EtcdCause> {
         match self.try_connect().await {
             Err(cause @ EtcdCause::Unreachable { .. }) => {
@@ -261,8 +261,8 @@ impl Node {
     }
 
     async fn try_connect(&self) -> Result<Channel, EtcdCause> {
-        let way = SingleUseConnector::new(self.connect_timeout);
-        let connected = self.endpoint.connect_with_connector(way).await;
+        let connector = SingleUseConnector::new(self.connect_timeout);
+        let connected = self.endpoint.connect_with_connector(connector).await;
         let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
         let channel = connected.map_err(failure)?;
         let question = request(Bytes::from(StatusRequest {}.encode_to_vec()), None);
@@ -272,16 +272,16 @@ impl Node {
                 check_version(&version)?;
                 self.check_cluster(header.map_or(0, |header| header.cluster_id))?;
             }
-            // A server that answers in etcd's words is etcd, and its version is its own business.
+            // Only etcd returns these errors, so the version check is skipped.
             Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
-            // Only what is known for an answer of another kind of server is one. What nobody
-            // recognises may be an etcd in trouble, or a proxy before one that starts.
+            // An unrecognised error is not taken for another kind of server: it may be an etcd that
+            // starts, or a proxy in front of one.
             Err(cause) => return Err(cause),
         }
         Ok(channel)
     }
 
-    /// Whether this is the cluster of the other members. Zero is no cluster's name.
+    /// Checks that this is the cluster of the other members. Zero is not a cluster id.
     fn check_cluster(&self, found: u64) -> Result<(), EtcdCause> {
         if found == 0 || *self.cluster.get_or_init(|| found) == found {
             return Ok(());
@@ -289,7 +289,7 @@ impl Node {
         Err(EtcdCause::OtherCluster { endpoint: self.name.clone() })
     }
 
-    /// Forgets a connection that failed, unless a newer one stands.
+    /// Drops a failed connection, unless a newer one has replaced it.
     async fn drop_channel(&self, generation: u64) {
         let mut link = self.link.lock().await;
         if link.generation == generation {
@@ -297,9 +297,9 @@ impl Node {
         }
     }
 
-    fn patience(&self, method: &Method) -> Duration {
+    fn timeout(&self, method: &Method) -> Duration {
         match method.pace {
-            Pace::Quick => self.request_timeout.min(QUICK_PATIENCE),
+            Pace::Quick => self.request_timeout.min(QUICK_TIMEOUT),
             Pace::Usual => self.request_timeout,
             Pace::Slow => self.request_timeout.saturating_mul(REPAIR_FACTOR),
         }
@@ -318,12 +318,12 @@ impl Node {
     }
 }
 
-fn timed_out(method: &Method, patience: Duration) -> EtcdError {
-    let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+fn timed_out(method: &Method, limit: Duration) -> EtcdError {
+    let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     EtcdError::unknown(method.operation, EtcdCause::Timeout { millis })
 }
 
-/// The time limits and tests of a connection.
+/// Sets the timeouts and keep-alives of a connection.
 fn tuned(endpoint: Endpoint, config: &GrpcConfig) -> Endpoint {
     endpoint
         .connect_timeout(config.connect_timeout)
@@ -343,8 +343,8 @@ fn with_tls(endpoint: Endpoint, options: &TlsOptions) -> Result<Endpoint, EtcdCa
     endpoint.tls_config(tls).map_err(|_| EtcdCause::BadConfig("the certificates are no valid PEM"))
 }
 
-/// A request with its metadata. A member without a leader is told not to take it, so that it
-/// refuses at once and for certain instead of waiting.
+/// Returns a request with its metadata. With `hasleader` a member without a leader refuses the
+/// request at once, certainly not applied, instead of waiting until it times out.
 fn request(message: Bytes, token: Option<MetadataValue<Ascii>>) -> Request<Bytes> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));

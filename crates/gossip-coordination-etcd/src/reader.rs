@@ -1,10 +1,9 @@
-//! Questions of one instant, however many and however large.
+//! Reads at one revision, however many and however large.
 //!
-//! As many questions as one transaction takes are one request, what is nested in them included.
-//! More, or an answer that is larger
-//! than the client takes, are asked for in several: the first answer says which revision it is of,
-//! and the others are asked for the same one. etcd keeps old revisions, so that is still one
-//! instant. If a compaction comes in between, the read is an error that can be tried again.
+//! Reads that fit in one transaction, including nested ones, are one request. If there are more, or
+//! a response exceeds the client's limit, several requests are made: the first response has a
+//! revision, and the others read at the same one. etcd keeps old revisions, so they still see one
+//! snapshot. If a compaction removes it in between, the read fails with a retryable error.
 
 use crate::error::{EtcdCause, EtcdError, SizeLimit};
 use crate::kv::EtcdKv;
@@ -12,13 +11,14 @@ use crate::proto::{RangeRequest, RangeResponse, ResponseHeader, TxnRequest};
 use crate::sender::Sender;
 use crate::wire::{self, Question};
 
-/// Transactions nested in one another that are asked for at once. A decoder of answers follows a
-/// hundred messages in one another, and each of these is two.
+/// Levels of nested transactions in one request. Protobuf decoders stop at a hundred levels of
+/// messages, and each of these is two.
 const NESTED_MAX: usize = 32;
 
 const _: () = assert!(2 * NESTED_MAX < 100);
 
-/// The answers to `questions`, in their order. One that is missing at the end was not understood.
+/// Returns the answers to `questions`, in order. The list is shorter if the server returned an
+/// answer of the wrong kind.
 pub(crate) async fn answers<K: EtcdKv>(
     sender: &Sender<K>,
     questions: Vec<Question>,
@@ -31,19 +31,20 @@ pub(crate) async fn answers<K: EtcdKv>(
         let mut chunk: Vec<Question> = rest.by_ref().take(fitting.max(1)).collect();
         let chunk_len = chunk.len();
         chunk.iter_mut().for_each(|question| question.pin(revision));
-        // What is empty is compared as of now, so it is found out step by step for an instant that
-        // has passed.
+        // A compare in etcd sees only the latest revision, so "the first range that is not empty"
+        // at an older revision is read range by range.
         let has_passed = revision != 0 && chunk.iter().any(|it| matches!(it, Question::FirstOf(_)));
-        let told = if has_passed || fitting == 0 { None } else { Some(ask(sender, &chunk).await) };
-        let told = match told {
+        let received =
+            if has_passed || fitting == 0 { None } else { Some(ask(sender, &chunk).await) };
+        let received = match received {
             Some(Err(error)) if !is_answer_too_large(&error) => return Err(error),
-            Some(Ok(told)) => told,
+            Some(Ok(received)) => received,
             Some(Err(_)) | None => one_by_one(sender, chunk).await?,
         };
-        let is_whole = told.len() == chunk_len;
-        answers.extend(told);
+        let is_whole = received.len() == chunk_len;
+        answers.extend(received);
         if !is_whole {
-            // What came next would be taken for the answers that are missing.
+            // Later answers would be assigned to the missing ones.
             break;
         }
         revision = pinned(revision, answers.first());
@@ -51,8 +52,8 @@ pub(crate) async fn answers<K: EtcdKv>(
     Ok(answers)
 }
 
-/// How many of `questions` one transaction takes if a server allows so many `ops`: a nested one has
-/// what the one around it has left. None if the first is nested too deep by itself.
+/// Returns how many of `questions` fit in one transaction of a server that allows `ops`: a nested
+/// one may use what the outer one leaves. Zero if the first alone is nested too deeply.
 fn fitting(questions: &[Question], ops: usize) -> usize {
     let mut deepest = 0;
     let fits = |(index, question): &(usize, &Question)| {
@@ -62,13 +63,13 @@ fn fitting(questions: &[Question], ops: usize) -> usize {
     questions.iter().enumerate().take_while(fits).count()
 }
 
-/// The revision of the first answer, unless one is known already.
+/// Returns the revision of the first answer, unless one is set already.
 fn pinned(revision: i64, first: Option<&RangeResponse>) -> i64 {
     let header = first.and_then(|answer| answer.header.as_ref());
     if revision == 0 { header.map_or(0, |header| header.revision) } else { revision }
 }
 
-/// Asks again as often as is allowed: a read does no harm.
+/// Sends the reads, with retries: a read has no effect, so it may always be repeated.
 async fn ask<K: EtcdKv>(
     sender: &Sender<K>,
     questions: &[Question],
@@ -97,17 +98,17 @@ async fn ask_once<K: EtcdKv>(
     let request = TxnRequest { success: ops.collect(), ..TxnRequest::default() };
     let answer = sender.kv.txn(request).await?;
     let of_instant = |range| with_header(range, answer.header.as_ref());
-    // One of another kind ends the list, and what is missing is noticed by whoever asked.
+    // An answer of another kind ends the list, and the caller notices that it is short.
     let ranges = answer.responses.into_iter().map_while(|it| wire::question_answer(Some(it)));
     Ok(ranges.map(of_instant).collect())
 }
 
-/// What is nested has the revision of the whole, also where it does not say so.
+/// Sets the header of the whole response, whose revision applies to nested answers as well.
 fn with_header(range: RangeResponse, header: Option<&ResponseHeader>) -> RangeResponse {
     RangeResponse { header: header.cloned(), ..range }
 }
 
-/// Asks one by one for what cannot be answered at once.
+/// Reads one by one what does not fit in one request.
 async fn one_by_one<K: EtcdKv>(
     sender: &Sender<K>,
     questions: Vec<Question>,
@@ -131,8 +132,8 @@ async fn one_by_one<K: EtcdKv>(
     Ok(answers)
 }
 
-/// A range, in smaller and smaller parts if its answer is too large. Every part brings a key, or it
-/// is the last, whatever the server says: so there are at most as many parts as keys.
+/// Reads a range, in smaller and smaller parts if the response is too large. Every part has a key
+/// or is the last, whatever `more` says, so there are at most as many parts as keys.
 async fn in_parts<K: EtcdKv>(
     sender: &Sender<K>,
     request: RangeRequest,
@@ -141,7 +142,7 @@ async fn in_parts<K: EtcdKv>(
     let (mut rest, mut part) = (request.clone(), request.limit);
     loop {
         let len = i64::try_from(whole.kvs.len()).unwrap_or(i64::MAX);
-        // Without a limit there is one key, which has no parts.
+        // A read without a limit is of one key, which cannot be split.
         rest.limit = part.min(request.limit - len);
         let answer = match ask(sender, &[Question::One(rest.clone())]).await {
             Err(error) if is_answer_too_large(&error) && part > 1 => {
@@ -152,7 +153,7 @@ async fn in_parts<K: EtcdKv>(
         };
         rest.revision = pinned(rest.revision, Some(&answer));
         if let Some(last) = answer.kvs.last() {
-            // Nothing lies between a key and the same key with a zero byte behind it.
+            // The immediate successor of a key is the key with a zero byte appended.
             rest.key = [last.key.as_slice(), &[0]].concat();
         }
         let is_over = !answer.more || answer.kvs.is_empty();

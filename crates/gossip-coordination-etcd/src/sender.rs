@@ -1,15 +1,16 @@
-//! Sends batches: what is tried again, what is an error, and what nobody knows.
+//! Sends transactions and batches: which failures are retried, which are errors, and which leave
+//! the commit unresolved.
 //!
-//! | what came of a request | what becomes of its transactions |
+//! | result of a request | outcome of its transactions |
 //! |---|---|
-//! | an answer | to each its own outcome |
-//! | nobody knows whether it happened | each is [`CommitOutcome::Unknown`] |
-//! | certainly not, and it may pass (no connection, no leader, a busy server) | tried again, then each is an error |
-//! | certainly not, because the lease of this process is gone | tried again with a new one |
-//! | certainly not, for a reason that stays and may be one transaction's | each is sent alone, so that none pays for another |
-//! | certainly not, for a reason that stays and is none of theirs (a password, a certificate) | each is an error |
+//! | a response | each its own outcome |
+//! | it may have been applied | each is [`CommitOutcome::Unknown`] |
+//! | certainly not applied, transient (no connection, no leader, a busy server) | retried, then each is an error |
+//! | certainly not applied, the owner lease expired | retried with a new lease |
+//! | certainly not applied, permanent, may concern one transaction | each is sent alone, so that none fails because of another |
+//! | certainly not applied, permanent, concerns none of them (a password, a certificate) | each is an error |
 //!
-//! What it never does: send again what may have happened.
+//! It never resends a request that may have been applied.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,26 +28,26 @@ use crate::owner_lease::OwnerLease;
 use crate::proto::TxnResponse;
 use crate::tasks::Tasks;
 
-/// The wait before the first retry, in milliseconds; it doubles with each.
+/// The delay before the first retry, in milliseconds; it doubles with each.
 const BACKOFF_MILLIS: u64 = 20;
-/// The longest wait before a retry: about the time of an election.
+/// The longest delay before a retry: about the time of a leader election.
 const BACKOFF_MILLIS_MAX: u64 = 1_000;
 
-/// New leases that one batch may need: a cluster that revokes each at once is not well.
+/// New leases for one batch: a cluster that revokes each at once is broken.
 const LEASES_MAX: u32 = 3;
 
-/// What happened to one transaction.
+/// The outcome of one transaction.
 pub(crate) type Outcome = Result<CommitOutcome, InfraError>;
 
-/// What one request carries: a transaction alone, or several together.
+/// The content of one request: a single transaction or a batch.
 pub(crate) trait SendRequest: Sync {
-    /// One outcome, or one for each.
+    /// One outcome, or one per transaction.
     type Outcomes;
 
-    /// Whether it binds keys to the life of this process.
+    /// Returns whether it binds keys to the owner lease of this process.
     fn binds(&self) -> bool;
 
-    /// Sends it once.
+    /// Sends the request once.
     fn send<K: EtcdKv>(
         &self,
         kv: &K,
@@ -54,32 +55,33 @@ pub(crate) trait SendRequest: Sync {
         lease: i64,
     ) -> impl Future<Output = Result<TxnResponse, EtcdError>> + Send;
 
-    /// What became of it, from the answer to it.
+    /// Returns the outcomes from the response.
     fn outcomes(&self, namespace: &Namespace, response: TxnResponse) -> Self::Outcomes;
 }
 
-/// What every handle of a process shares.
+/// The state shared by all handles of a process.
 #[derive(Debug)]
 pub(crate) struct Sender<K> {
     pub(crate) kv: K,
     pub(crate) namespace: Namespace,
     pub(crate) budget: Budget,
-    /// How often what certainly did not happen is tried again.
+    /// How often a request that was certainly not applied is retried.
     pub(crate) retries: u32,
     pub(crate) lease: OwnerLease,
-    /// Where a lease is granted, so that nobody waits for one who does not look. A simulation has
-    /// none, and polls everything itself.
+    /// Where a lease is granted, so that the grant proceeds even if its caller stops polling. A
+    /// simulation has none, and polls everything itself.
     pub(crate) runtime: Option<Tasks>,
 }
 
 impl<K: EtcdKv> Sender<K> {
-    /// Sends `batch` and answers for each of its parcels, in their order, with its note.
+    /// Sends `batch` and returns the outcome of each of its transactions, in order, with its note.
     pub(crate) async fn send_batch<N: Send + Sync>(
         self: &Arc<Self>,
         batch: Batch<N>,
     ) -> Vec<(N, Outcome)> {
         let outcomes: Vec<Outcome> = match self.send(&batch).await {
             Ok(outcomes) => outcomes,
+            // The request may still be in the raft log: a retry could apply it twice.
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
             }
@@ -94,7 +96,7 @@ impl<K: EtcdKv> Sender<K> {
         batch.into_notes().zip(outcomes).collect()
     }
 
-    /// As [`Sender::send_batch`] for one txn.
+    /// As [`Sender::send_batch`], for one transaction.
     pub(crate) async fn send_single(self: &Arc<Self>, txn: &PreparedTxn) -> Outcome {
         match self.send(txn).await {
             Ok(outcome) => outcome,
@@ -103,7 +105,7 @@ impl<K: EtcdKv> Sender<K> {
         }
     }
 
-    /// Waits before the retry with this number, counted from zero.
+    /// Waits before retry number `retry`, counted from zero.
     pub(crate) async fn back_off(&self, retry: u32) {
         let doubled = BACKOFF_MILLIS.checked_shl(retry).unwrap_or(BACKOFF_MILLIS_MAX);
         self.kv.sleep(doubled.min(BACKOFF_MILLIS_MAX)).await;
@@ -124,8 +126,7 @@ impl<K: EtcdKv> Sender<K> {
         let (mut retry, mut leases) = (0, 0);
         loop {
             if request.binds() {
-                // It was tried often enough when it fails. To try the request again would try each
-                // of those tries again.
+                // The grant has its own retries. Retrying the request as well would multiply them.
                 self.granted_lease().await?;
             }
             let error = match self.send_once(request).await {
@@ -151,14 +152,14 @@ impl<K: EtcdKv> Sender<K> {
         let lease = if request.binds() { self.granted_lease().await? } else { 0 };
         let answer = request.send(&self.kv, &self.namespace, lease).await;
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
+            // Compared by id: a concurrent caller may have replaced it already.
             self.lease.lost(lease);
         }
         Ok(request.outcomes(&self.namespace, answer?))
     }
 
-    /// The lease, granted if there is none. If it cannot be granted the transactions were not sent,
-    /// whatever became of the grant; so it may be tried again, and a lease that nobody knows runs
-    /// out by itself.
+    /// Returns the owner lease, and requests one if there is none. If that fails the transactions
+    /// were not sent, so they may be retried; a lease whose grant reply was lost expires unused.
     pub(crate) async fn granted_lease(self: &Arc<Self>) -> Result<i64, EtcdError> {
         match (self.lease.current(), &self.runtime) {
             (Some(lease), _) => Ok(lease),
@@ -173,10 +174,10 @@ impl<K: EtcdKv> Sender<K> {
         }
     }
 
-    /// Has the lease granted if there is none, and waits for nothing. Whoever needs it meanwhile
-    /// waits for this grant, whose failure counts as its own first try; later it tries for itself.
-    /// Without tasks nothing goes on beside the caller, and the lease is granted when it is needed.
-    pub(crate) fn expect_lease(self: &Arc<Self>) {
+    /// Requests a lease in the background if there is none. Callers that need it meanwhile wait for
+    /// this grant, whose failure counts as their first attempt. Without tasks this does nothing,
+    /// and the lease is requested when it is needed.
+    pub(crate) fn prefetch_lease(self: &Arc<Self>) {
         if let (None, Some(runtime)) = (self.lease.current(), &self.runtime) {
             let sender = Arc::clone(self);
             drop(runtime.spawn(async move { sender.lease.get(&sender.kv).await }));
@@ -198,14 +199,14 @@ impl<K: EtcdKv> Sender<K> {
     }
 }
 
-/// Whether a batch may have been refused for one of its transactions, so that the others would be
-/// taken without it.
+/// Returns whether a batch may have been refused because of one of its transactions, so that the
+/// others would succeed without it.
 fn may_concern_one_txn(cause: &EtcdCause) -> bool {
     match cause {
         EtcdCause::TooLarge(_)
         | EtcdCause::PermissionDenied
         | EtcdCause::BadRequest(_)
-        // What deletes is taken by a full database.
+        // A full database still accepts transactions that only delete.
         | EtcdCause::NoSpace
         | EtcdCause::LeaseNotFound => true,
         EtcdCause::Unreachable { .. }
@@ -225,7 +226,7 @@ fn may_concern_one_txn(cause: &EtcdCause) -> bool {
     }
 }
 
-/// A certain failure in the words of the store layer.
+/// Maps an error of a request that was certainly not applied to the store layer.
 pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
     let (operation, message) = (operation(error.operation), error.to_string());
     let refused = |why, message| InfraError::Refused { operation, why, message };
@@ -253,7 +254,7 @@ pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
     }
 }
 
-/// The step as errors of the store layer name it.
+/// Returns the operation name that errors of the store layer use.
 fn operation(request: &'static str) -> &'static str {
     match request {
         "txn" => "etcd.commit",

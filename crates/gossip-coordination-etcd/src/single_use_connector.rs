@@ -1,9 +1,9 @@
-//! A way to a server that can be gone once.
+//! A connector that connects once.
 //!
-//! The gRPC library makes a connection that broke again by itself, before the next request, and
-//! asks nobody who is there now. A server may have been replaced meanwhile, by one of another
-//! cluster. So it is given a way that leads to one connection, and another is made by
-//! [`Node`](crate::node::Node), which asks first.
+//! The gRPC library reconnects a broken connection automatically before the next request, without a
+//! check of the server. The server may have been replaced by one of another cluster meanwhile. So
+//! the library gets a connector for one connection, and [`Node`](crate::node::Node) makes the next
+//! one, after checking the server's version and cluster.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +17,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// Connects to what it is first called with, and never again.
+/// Connects on the first call, and fails on every further one.
 #[derive(Debug)]
 pub(crate) struct SingleUseConnector {
     tcp: HttpConnector,
@@ -25,10 +25,10 @@ pub(crate) struct SingleUseConnector {
 }
 
 impl SingleUseConnector {
-    /// A way that has not been gone yet.
+    /// Returns an unused connector.
     pub(crate) fn new(connect_timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
-        // TLS is laid over it by the gRPC library.
+        // The gRPC library adds TLS, so `https` URIs must be accepted.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(connect_timeout));

@@ -1,14 +1,14 @@
-//! etcd as a store: reads and commits of the store layer, carried to the server.
+//! The store layer on etcd: reads and commits as etcd transactions.
 //!
-//! Reads of one call are one transaction without writes, so they are of one instant and, as etcd's
-//! reads are linearizable, no older than any acknowledged commit. Commits go through the group
+//! The reads of one call are one transaction without writes, so they see one revision and, as
+//! etcd's reads are linearizable, every acknowledged commit. Commits go through the group
 //! commit of the process ([`coalesce`](crate::coalesce)) or, where there is none, straight to the
 //! server.
 //!
 //! # Never
 //! - knows a rule of the protocol, or decodes a value;
-//! - calls certain what may have happened: a lost reply is [`CommitOutcome::Unknown`];
-//! - sends what the server's limits refuse: that is received beforehand, with both sizes.
+//! - reports an unresolved commit as an error: a lost reply is [`CommitOutcome::Unknown`];
+//! - sends a request over the server's limits: it is refused here, with both sizes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -33,7 +33,7 @@ use crate::{reader, wire};
 /// the owner lease of the process.
 pub struct EtcdStore<K> {
     sender: Arc<Sender<K>>,
-    /// `None` sends every call by itself.
+    /// `None` sends every call separately.
     coalescer: Option<Coalescer>,
 }
 
@@ -53,8 +53,8 @@ impl<K> fmt::Debug for EtcdStore<K> {
 }
 
 impl<K: EtcdKv> EtcdStore<K> {
-    /// A store without tasks of its own: every call is sent by itself, and somebody calls
-    /// [`EtcdStore::keep_alive`] in time. For simulations.
+    /// Creates a store without background tasks, for simulations: every call is sent separately,
+    /// and the owner must call [`EtcdStore::keep_alive`] in time.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl<K: EtcdKv> EtcdStore<K> {
         Ok(Self { sender: Arc::new(sender(kv, config, None)?), coalescer: None })
     }
 
-    /// A store whose keep-alives and group commit run on the current runtime. The client's
+    /// Creates a store whose keep-alives and group commit run on the current runtime. The client's
     /// [`EtcdKv::sleep`] must really wait.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<K: EtcdKv> EtcdStore<K> {
         Self::start_on(Tasks::current(), kv, config)
     }
 
-    /// As [`EtcdStore::start`], in this place.
+    /// As [`EtcdStore::start`], on `tasks`.
     pub(crate) fn start_on(tasks: Tasks, kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
         let sender = Arc::new(sender(kv, config, Some(tasks.clone()))?);
         drop(tasks.spawn(keep_alive(Arc::downgrade(&sender))));
@@ -85,40 +85,40 @@ impl<K: EtcdKv> EtcdStore<K> {
         Ok(Self { sender, coalescer })
     }
 
-    /// The client that is used, for what is not coordination.
+    /// Returns the client, for requests other than coordination.
     #[must_use]
     pub fn kv(&self) -> &K {
         &self.sender.kv
     }
 
-    /// The part of the cluster that is ours.
+    /// Returns the namespace of this store.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.sender.namespace
     }
 
-    /// Keeps the lease of this process, if there is one. A store that was started does so itself.
+    /// Renews the owner lease, if there is one. A store with background tasks does so itself.
     pub async fn keep_alive(&self) {
         self.sender.lease.keep_alive(&self.sender.kv).await;
     }
 
-    /// The lease of this process, if it has one now. A hint of life for others, never safety.
+    /// Returns the owner lease, if there is one: a liveness hint for other workers, never safety.
     #[must_use]
     pub fn owner_lease(&self) -> Option<i64> {
         self.sender.lease.current()
     }
 
-    /// Gives the owner lease of this process back, so that others see at once that it is gone.
-    /// Whatever is bound afterwards gets a new one.
+    /// Revokes the owner lease, so that other workers see at once that this process is gone. A key
+    /// bound afterwards gets a new lease.
     ///
     /// # Errors
     ///
-    /// If the server could not be received; the lease then runs out by itself.
+    /// [`EtcdError`] if the request failed; the lease then expires after its TTL.
     pub async fn revoke_owner_lease(&self) -> Result<(), EtcdError> {
         self.sender.lease.revoke(&self.sender.kv).await
     }
 
-    /// How many requests more may be in flight, if there is a group commit.
+    /// Returns how many more requests may be in flight, if there is a group commit.
     #[cfg(test)]
     pub(crate) fn free_permits(&self) -> Option<usize> {
         self.coalescer.as_ref().map(Coalescer::free_permits)
@@ -131,7 +131,7 @@ impl<K: EtcdKv> EtcdStore<K> {
         }
     }
 
-    /// The usual case: one transaction, nothing to sort out.
+    /// Commits one transaction, the usual case.
     async fn commit_lone(&self, txn: Txn) -> Outcome {
         let txn = PreparedTxn::new(&self.sender.namespace, &self.sender.budget, txn)?;
         if txn.binds() {
@@ -147,7 +147,7 @@ impl<K: EtcdKv> EtcdStore<K> {
         self.sender.send_single(&txn).await
     }
 
-    /// Without a group commit, the transactions of one call still travel together.
+    /// Commits the transactions of one call in batches, without a group commit.
     async fn commit_in_batches(&self, prepared: Vec<PreparedTxn>) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> =
             prepared.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
@@ -170,9 +170,9 @@ impl<K: EtcdKv> EtcdStore<K> {
 impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     async fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         let sender = &self.sender;
-        // Whoever looks for the owner of a shard is about to become it.
+        // A caller that reads the owner of a shard is about to claim it, and will need the lease.
         if reads.iter().any(|read| matches!(read, Read::Get(Key::Owner { .. }))) {
-            sender.expect_lease();
+            sender.prefetch_lease();
         }
         let questions = wire::questions(&sender.namespace, &reads, sender.budget.limits.page);
         let is_asked: Vec<bool> = questions.iter().map(Option::is_some).collect();
@@ -197,7 +197,8 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
             .into_iter()
             .map(|txn| PreparedTxn::new(&sender.namespace, &sender.budget, txn))
             .collect();
-        // Granted here, so that nobody else in the batch pays for a lease that is refused.
+        // Requested here and not in the batch, so that a refused lease fails only the transactions
+        // that need one.
         let lease_error = match measured.iter().flatten().any(PreparedTxn::binds) {
             true => sender.granted_lease().await.err().map(|error| infra_error(&error)),
             false => None,
@@ -242,7 +243,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     }
 }
 
-/// What the handles of a store share, if the settings can work.
+/// Returns the state shared by the handles of a store, if the settings are valid.
 fn sender<K>(kv: K, config: &EtcdConfig, runtime: Option<Tasks>) -> Result<Sender<K>, ConfigError> {
     config.validate()?;
     let ttl_seconds = i64::try_from(config.owner_lease_ttl.as_secs()).unwrap_or(i64::MAX);
@@ -256,12 +257,12 @@ fn sender<K>(kv: K, config: &EtcdConfig, runtime: Option<Tasks>) -> Result<Sende
     })
 }
 
-/// Keeps the lease of a process until nobody uses the store any more.
+/// Renews the owner lease until every handle is dropped.
 async fn keep_alive<K: EtcdKv>(sender: Weak<Sender<K>>) {
     while let Some(alive) = sender.upgrade() {
         alive.lease.keep_alive(&alive.kv).await;
         let (kv, millis) = (alive.kv.clone(), alive.lease.keep_alive_millis());
-        // The store must be able to end while this waits.
+        // No strong reference during the sleep, or the store could not end.
         drop(alive);
         kv.sleep(millis).await;
     }

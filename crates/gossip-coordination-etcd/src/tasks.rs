@@ -1,5 +1,5 @@
-//! Where tasks run: on tokio and, in tests, on an executor that tries orders that no runtime would
-//! come to by itself (`explorer.rs`).
+//! Where tasks run: on tokio and, in tests, on an executor that explores unusual orders
+//! (`explorer.rs`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Begins tasks. Clones begin them in the same place.
+/// Spawns tasks. Clones spawn on the same runtime.
 #[derive(Clone, Debug)]
 pub(crate) enum Tasks {
     Tokio(Handle),
@@ -17,7 +17,7 @@ pub(crate) enum Tasks {
 }
 
 impl Tasks {
-    /// The runtime of whoever calls.
+    /// Returns the runtime of the caller.
     ///
     /// # Panics
     ///
@@ -26,7 +26,7 @@ impl Tasks {
         Self::Tokio(Handle::current())
     }
 
-    /// Begins at once, and goes on whether or not somebody looks at it.
+    /// Spawns a task, which runs whether or not its handle is polled.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -39,8 +39,8 @@ impl Tasks {
     }
 }
 
-/// The answer of a task; `None` if it ended without one: it panicked, was aborted, or its runtime
-/// has ended. To drop it does nothing to the task.
+/// The handle of a task; resolves to `None` if the task panicked, was aborted, or its runtime has
+/// shut down. Dropping it does not abort the task.
 #[derive(Debug)]
 pub(crate) enum Task<T> {
     Tokio(JoinHandle<T>),
@@ -49,7 +49,7 @@ pub(crate) enum Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Ends the task, wherever it is. Does nothing to one that has ended.
+    /// Aborts the task. Does nothing if it has ended.
     pub(crate) fn abort(&self) {
         match self {
             Self::Tokio(task) => task.abort(),
