@@ -1,18 +1,116 @@
-//! The runtime: workers that touch every key of a source, and the proof that they did.
+//! Workers that process every key of a source, and the certificate that proves it.
 //!
-//! | piece | what it is |
+//! Most programs use the `gossip` crate, which selects a store by URL and calls this one. Use the
+//! runtime directly to embed a worker over a coordinator of your own:
+//!
+//! ```
+//! use std::ffi::OsStr;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use std::time::Duration;
+//!
+//! use gossip_contracts::identity::TenantId;
+//! use gossip_coordination::store::{MapStore, StoreConfig, StoreCoordinator, fresh_nonce};
+//! use gossip_scanner_runtime::connectors::{Source, SourceOptions};
+//! use gossip_scanner_runtime::{
+//!     Drain, Finish, Inline, ItemResult, Job, Limits, Parts, RunRequest, SystemClock, TaskConfig,
+//!     WorkerConfig, work, worker_of,
+//! };
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Each thread opens its own coordinator handle. Any store works; this one is in memory.
+//!     let store = MapStore::new();
+//!     let handle = || {
+//!         StoreCoordinator::new(store.another_handle(), StoreConfig::new(fresh_nonce()))
+//!     };
+//!
+//!     // Find the run of the source, or create it with four shards.
+//!     let (options, clock, lease) =
+//!         (SourceOptions::default(), SystemClock::new(), Duration::from_secs(15));
+//!     let source = Source::parse(OsStr::new("range:0..100"), options)?;
+//!     let connector = source.open()?;
+//!     let job = Job {
+//!         source: source.text(),
+//!         options,
+//!         stamp: source.stamp()?,
+//!         command: Vec::new(),
+//!         stream: false,
+//!     };
+//!     let tenant = TenantId::from_bytes([7; 32]);
+//!     let request = RunRequest {
+//!         tenant,
+//!         source: &source,
+//!         connector: &*connector,
+//!         job: &job,
+//!         settings: b"sum",
+//!         lease,
+//!         retries: 5,
+//!         shards: 4,
+//!         restart: false,
+//!         allow_parallel: false,
+//!     };
+//!     let opened = request.open(&mut handle(), &clock, &())?;
+//!
+//!     // Process every key on two threads.
+//!     let keys = AtomicU64::new(0);
+//!     let config = WorkerConfig {
+//!         tenant,
+//!         run: opened.run,
+//!         worker: worker_of(opened.run, fresh_nonce()),
+//!         lease_ticks: lease.as_millis() as u64,
+//!         threads: 2,
+//!         task: TaskConfig { shard_retries: Some(request.retries), ..TaskConfig::default() },
+//!         limits: Limits::default(),
+//!         max_parked: 0,
+//!         auto_split: true,
+//!         seed: fresh_nonce(),
+//!     };
+//!     let parts = Parts {
+//!         coordinator: &handle,
+//!         connector: &*connector,
+//!         processor: &|_thread| {
+//!             Box::new(Inline::new(|_item, _body| {
+//!                 keys.fetch_add(1, Ordering::Relaxed);
+//!                 // The result is durable from here on: the cursor may move past the key.
+//!                 ItemResult::Done
+//!             }))
+//!         },
+//!         records: None,
+//!         clock: &clock,
+//!         drain: &Drain::new(),
+//!         observer: &(),
+//!     };
+//!     assert_eq!(work(&config, parts)?, Finish::Complete);
+//!     assert_eq!(keys.into_inner(), 100);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | item | purpose |
 //! |---|---|
-//! | [`RunRequest`] | finds or creates the run of a source: the start-up sequence |
-//! | [`work`] | a worker: threads, leases, draining |
+//! | [`connectors`] | sources: directories, line files, CSV and JSON lines, integers, your own |
+//! | [`RunRequest`] | finds or creates the run of a source |
+//! | [`work`] | runs a worker: threads, leases, handoffs, draining |
 //! | [`stepping`] | the worker as state machines, for your own scheduler or a simulator |
-//! | [`Processor`] | what is done with every key |
-//! | [`ProgressMeter`] | how far a run has come, and when it will be over |
-//! | [`ItemWatermark`] | how far a shard has come when its items finish out of order |
-//! | [`RuntimeToken`] | what the runtime keeps beside a cursor |
+//! | [`Processor`] | processes keys; [`Inline`] makes one of a closure, [`exec`] of a command |
+//! | [`Observer`] | receives the [events](Event) of a worker |
+//! | [`ProgressMeter`] | the progress of a run, and its estimated end |
+//! | [`certificate`] | writes and verifies coverage certificates |
+//! | [`ItemWatermark`] | the finished prefix of items that finish out of order |
+//! | [`RuntimeToken`] | the statistics that the runtime stores with each cursor |
 //!
-//! It is generic over the coordinator and never picks a store; it reads no environment, no
-//! arguments and no terminal. Only its worker starts threads, and only [`SystemClock`] reads a
-//! clock.
+//! # Guarantees
+//!
+//! - Each key is processed at least once. The cursor moves past a key only after its result was
+//!   reported as durable.
+//! - A crash, a lost lease or a split repeats keys and never skips one. Results carry the
+//!   [fence](Work::fence) under which they were made, so a sink can refuse stale ones.
+//! - A key that fails for good, or that crashes its workers, is parked alone; the others complete.
+//!
+//! # Never
+//!
+//! The runtime is generic over the coordinator and never selects a store. It reads no environment,
+//! no arguments and no terminal. Only [`work`] and [`exec`] start threads or processes, and only
+//! [`SystemClock`] reads a clock.
 #![forbid(unsafe_code)]
 
 mod accumulator;
