@@ -4,8 +4,8 @@
 //! cargo run --release -p gossip-scanner-runtime --example certificate_rate [LEAVES]
 //! ```
 //!
-//! Writes a certificate of so many leaves (10⁶ unless told otherwise) with sixteen keys each into a
-//! temporary file, verifies it by itself and with a key, and compares it with its source, which is
+//! Writes a certificate of so many leaves (10⁶ by default) with sixteen keys each into a
+//! temporary file, verifies it without and with a key, and compares it with its source, which is
 //! a range of integers. Prints one line for each, by the clock and in processor time, which a busy
 //! machine does not stretch, and the most memory that the process ever had.
 #![allow(clippy::print_stdout, reason = "an example that prints figures")]

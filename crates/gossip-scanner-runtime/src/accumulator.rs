@@ -4,15 +4,15 @@
 //! by BLAKE3 in a domain of its own, the digest is read as four numbers, and those are added lane
 //! by lane, wrapping. So keys may be added in any order, and the accumulators of parts merge into
 //! that of the whole. It travels in the runtime's part of a shard's cursor token and so is exactly
-//! as durable as the cursor: it stands for the keys of the shard at or below the cursor, no more.
+//! as durable as the cursor: it covers the keys of the shard up to the cursor, no more.
 //!
 //! It never keeps a key, and nothing can be taken out of it again.
 //!
 //! What equal accumulators show: the same keys, against every mistake of ours and of a source, and
 //! against anyone who cannot choose the keys. Someone who may choose thousands of keys freely can
-//! find another set with the same sum in far fewer than 2¹²⁸ steps (the generalised birthday
-//! attack on sums); lanes of two kilobytes would stop that, at fifty times the size of each
-//! checkpoint. A signed certificate does not help there, as the source itself was chosen.
+//! find another set with the same sum in far fewer than 2¹²⁸ steps (the generalised birthday attack
+//! on sums); lanes of two kilobytes would stop that, at fifty times the size of each checkpoint. A
+//! signed certificate does not help there, as the source itself was chosen.
 
 use std::fmt;
 

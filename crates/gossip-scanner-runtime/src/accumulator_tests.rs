@@ -9,8 +9,8 @@ fn accumulator_of<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Accumulator {
     accumulator
 }
 
-/// Pinned, because stored cursors and certificates hold such bytes: whoever changes them registers
-/// a new domain version.
+/// Pinned, because stored cursors and certificates contain these bytes. A change needs a new domain
+/// version.
 #[test]
 fn the_bytes_of_one_key_are_pinned() {
     let digest = blake3::derive_key("gossip/certificate/v1/item", b"\x03\0\0\0key");

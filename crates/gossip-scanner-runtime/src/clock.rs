@@ -3,8 +3,8 @@
 //! Everything below the worker's threads takes `now` as an argument; this file is the only one that
 //! reads the system's clock. One tick is a millisecond.
 //!
-//! A clock never goes back, also when the system's does: it then stands still until the system has
-//! caught up. It is never zero.
+//! A clock never goes back: if the system clock does, the reading stays the same until the system
+//! has caught up. It is never zero.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -45,7 +45,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> LogicalTime {
-        // A machine set to before 1970 has no time to tell: the last reading stands.
+        // A machine set to before 1970 has no valid time: the last reading is repeated.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ticks = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let before = self.latest.fetch_max(ticks, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Where the keys of a source are, as a bounded look at it tells.
+//! The distribution of a source's keys, from a bounded sample.
 //!
 //! A [`Density`] is a measure of ranges: how many of some sampled keys lie in one. It is made once
 //! and never changes, so whatever is measured with it grows exactly when the measured set grows.
 //! That is what makes progress monotone: cursors only move forward, and a split, a move, a pause or
-//! an unparking changes nobody's covered keys.
+//! an unparking changes no shard's covered keys.
 //!
 //! It never lists a source (the connector's look is bounded by contract) and depends on nothing but
 //! what the connector answers.
@@ -15,8 +15,8 @@ use gossip_contracts::connector::{
 };
 use gossip_contracts::coordination::ShardSpecRef;
 
-/// Keys that a look asks for: one stands for a four-thousandth of the source. More would not fit
-/// into a page.
+/// Keys in a sample: each represents a four-thousandth of the source. More would not fit into a
+/// page.
 const LOOK_KEYS: usize = 4096;
 
 const _: () = assert!(LOOK_KEYS <= MAX_PAGE_ITEMS);

@@ -20,7 +20,7 @@ use thiserror::Error;
 
 /// The most shards a run begins with: four for each of 64 workers.
 ///
-/// More would cost more to register than they spread; splitting goes on from here.
+/// More would cost more to register than they spread; splits divide them further.
 pub const INITIAL_SHARDS_MAX: usize = 256;
 
 /// A source of fewer keys than this for each shard gets fewer shards: claiming, renewing and

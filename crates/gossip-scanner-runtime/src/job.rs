@@ -35,7 +35,7 @@ const ALL_FLAGS: u8 = IGNORE | FOLLOW_LINKS | NO_HEADER | STREAM | STAMPED;
 pub struct Job {
     /// The source, as it can be typed.
     pub source: OsString,
-    /// What was said about it.
+    /// Its options.
     pub options: SourceOptions,
     /// The state of its file when the run was made, if it is one.
     pub stamp: Option<SourceStamp>,

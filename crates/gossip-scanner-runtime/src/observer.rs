@@ -1,8 +1,8 @@
-//! What a worker tells of its work while it goes on.
+//! Events of a running worker.
 //!
-//! Observing never changes what happens: no answer is taken, and nothing waits for an observer
-//! longer than its call takes. Keys are shown to the observer, which belongs to the user, and to
-//! nobody else.
+//! An observer never influences the worker: it returns nothing, and the worker waits for it only
+//! during the call. Keys are passed to the observer, which belongs to the user, and are logged
+//! nowhere else.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use gossip_coordination::ParkReason;
 use crate::run_plan::OpenedRun;
 use crate::task::TaskOutcome;
 
-/// Something that happened.
+/// An event of a worker.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -27,7 +27,7 @@ pub enum Event<'a> {
         /// How many.
         runs: usize,
     },
-    /// Garbage collection failed; the next start tries again.
+    /// Garbage collection failed; the next start retries it.
     CollectionFailed {
         /// What the store returned.
         error: &'a dyn std::error::Error,
@@ -39,13 +39,13 @@ pub enum Event<'a> {
         /// Grants since its last progress, this one included.
         attempts: u32,
     },
-    /// A shard has arrived from another worker.
+    /// A shard was accepted from another worker.
     Arrived {
         /// Which.
         shard: ShardKey,
     },
-    /// A shard that was offered to another worker stays here: nobody took it in time, or the move
-    /// was taken back.
+    /// A shard that was offered to another worker stays here: no worker accepted it in time, or the
+    /// offer was withdrawn.
     Kept {
         /// Which.
         shard: ShardKey,
@@ -54,10 +54,10 @@ pub enum Event<'a> {
     Covered {
         /// How many.
         items: u64,
-        /// Their sizes together, as far as they were known when they were listed.
+        /// The sum of their sizes, as far as the listing has them.
         bytes: u64,
     },
-    /// An item was passed over because it could not be read.
+    /// An item was skipped because it could not be read.
     Unread {
         /// Its key.
         key: &'a [u8],
@@ -68,63 +68,64 @@ pub enum Event<'a> {
     Failed {
         /// Its key.
         key: &'a [u8],
-        /// What the processor said.
+        /// The processor's message.
         message: &'a str,
-        /// Whether it is tried again.
+        /// Whether it is retried.
         again: bool,
     },
-    /// Progress was recorded.
+    /// A cursor was checkpointed.
     Checkpointed {
         /// The shard.
         shard: ShardKey,
     },
-    /// A part of a shard was given away.
+    /// A part of a shard was split off.
     Split {
         /// The shard.
         shard: ShardKey,
         /// The new one.
         residual: ShardId,
     },
-    /// A source could not be listed; it is tried again unless the shard is parked next.
+    /// A source could not be listed; it is retried unless the shard is parked next.
     ListingFailed {
         /// The shard.
         shard: ShardKey,
-        /// What the connector said; numbers only.
+        /// The connector's error; it contains no keys.
         error: &'a dyn std::error::Error,
     },
-    /// The coordinator refuses what only a mistake of ours can have asked: the shard is parked.
+    /// The coordinator refused an operation that only a bug of the runtime can have produced; the
+    /// shard is parked.
     Refused {
         /// The shard.
         shard: ShardKey,
-        /// What it said; numbers only.
+        /// The coordinator's error; it contains no keys.
         error: &'a str,
     },
-    /// A shard is parked; `key` is the item at fault, if it was one.
+    /// A shard is parked; `key` is the failed item, if one is the cause.
     Parking {
         /// The shard.
         shard: ShardKey,
         /// Why.
         reason: ParkReason,
-        /// The item at fault.
+        /// The failed item.
         key: Option<&'a [u8]>,
     },
-    /// A worker is done with a shard.
+    /// A worker has finished with a shard.
     Ended {
         /// The shard.
         shard: ShardKey,
-        /// How.
+        /// The outcome.
         outcome: &'a TaskOutcome,
     },
     /// Nothing can be claimed because the run is paused.
     Paused,
-    /// The store failed; it is tried again.
+    /// The store failed; the operation is retried.
     StoreFailed {
-        /// What it said.
+        /// The store's error.
         error: &'a dyn std::error::Error,
     },
 }
 
-// The kind only: keys must not reach a log by way of a debug print.
+// The kind only: keys must not reach a log through a debug print.
 impl fmt::Debug for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -149,13 +150,13 @@ impl fmt::Debug for Event<'_> {
     }
 }
 
-/// Is told what happens, from any thread of a worker.
+/// Receives events, from any thread of a worker.
 pub trait Observer: Sync {
-    /// Something happened.
+    /// Receives one event.
     fn observe(&self, event: Event<'_>);
 }
 
-/// Looks away.
+/// Ignores all events.
 impl Observer for () {
     fn observe(&self, _event: Event<'_>) {}
 }

@@ -1,12 +1,12 @@
-//! What is done with every key.
+//! The processor: what a worker does with every key.
 //!
-//! A [`Processor`] belongs to one thread of a worker and serves one shard after another. It is
-//! given items in the order of their keys and reports them in any order. *Done* means that the
-//! results of the item are durable: the cursor may move past it, and no one will look at the item
-//! again.
+//! A [`Processor`] belongs to one thread of a worker and serves one shard after another. It
+//! receives items in the order of their keys and reports them in any order. *Done* means that the
+//! results of the item are durable: the cursor may move past it, and the item is not read again.
 //!
-//! An item may be given more than once: after a crash, and after a lease was lost. Whoever stores
-//! results keeps the fence of each and refuses a lower one *for the same key* (DESIGN 7).
+//! An item may be submitted more than once: after a crash and after a lost lease. A sink that
+//! stores the fence with each result and refuses a lower one *for the same key* is exact (DESIGN
+//! 7).
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -17,33 +17,33 @@ use gossip_contracts::connector::{Connector, ItemBody, OpenError, PageItem};
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
 use thiserror::Error;
 
-/// One item to be processed.
+/// One item to process.
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
-    /// The item's place in its page, by which it is reported.
+    /// The index of the item in its page; reports name it.
     pub ticket: usize,
     /// Key, token and size.
     pub item: PageItem<'a>,
     /// The shard it belongs to.
     pub shard: ShardKey,
-    /// The fence under which it is processed; goes beside every result.
+    /// The fence under which it is processed; store it with every result.
     pub fence: FenceEpoch,
-    /// Where it can be opened.
+    /// The connector that opens it.
     pub connector: &'a dyn Connector,
 }
 
 impl<'a> Work<'a> {
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub const fn key(&self) -> &'a [u8] {
         self.item.key()
     }
 
-    /// Opens the item; `scratch` lends the memory for a small body.
+    /// Opens the item; a small body is read into `scratch`.
     ///
     /// # Errors
     ///
-    /// As [`Connector::open`]; report it as [`ItemResult::Unopened`].
+    /// Returns the error of [`Connector::open`]; report it as [`ItemResult::Unopened`].
     pub fn open<'s>(&self, scratch: &'s mut Vec<u8>) -> Result<ItemBody<'s>, OpenError>
     where
         'a: 's,
@@ -52,7 +52,7 @@ impl<'a> Work<'a> {
     }
 }
 
-// The ticket and the fence only: the item is the user's.
+// Ticket and fence only: keys are the user's data and must not reach a log.
 impl fmt::Debug for Work<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Work")
@@ -64,53 +64,53 @@ impl fmt::Debug for Work<'_> {
     }
 }
 
-/// What became of one item.
+/// The result of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ItemResult {
     /// Its results are durable.
     Done,
-    /// Its results are durable, and so many of them are findings: what whoever runs it looks for.
-    /// They are counted with the cursor, so each counts once, whatever crashes.
+    /// Its results are durable, and this many of them are findings. Findings are counted with the
+    /// cursor, so a crash neither loses nor repeats one in the count.
     Found(NonZeroU32),
     /// It could not be opened or read.
     Unopened(OpenError),
-    /// It was processed and that failed; another try may succeed.
+    /// Processing failed; another try may succeed.
     Failed(Box<str>),
-    /// It was processed and that failed, and would fail again.
+    /// Processing failed, and would fail again.
     Hopeless(Box<str>),
-    /// It was not processed, through no fault of its own: it is given again.
+    /// It was not processed, for a reason that is not its own; it is submitted again.
     Undone,
 }
 
-/// A report on one item.
+/// The report of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Which item.
+    /// The ticket of the item.
     pub ticket: usize,
-    /// What became of it.
+    /// The result of the item.
     pub result: ItemResult,
 }
 
-/// The processor itself cannot work, whatever the item: the worker stops.
+/// The processor is unusable, whatever the item: the worker stops.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{0}")]
 pub struct Broken(pub Box<str>);
 
-/// What is done with every key, on one thread.
+/// Processes every key, on one thread.
 #[expect(clippy::missing_errors_doc, reason = "every method answers Broken, for one reason")]
 pub trait Processor {
-    /// How many items may be given and not yet reported; at least one.
+    /// Returns how many items may be submitted and not yet reported; at least one.
     fn capacity(&self) -> usize;
 
-    /// Begins with an item. Called at most [`Self::capacity`] times more than items were reported.
+    /// Starts an item. Called at most [`Self::capacity`] times more often than items were reported.
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken>;
 
-    /// Appends reports, waiting for the first at most `patience`. Nothing more is submitted before
-    /// something is reported, so whatever was put off until there is more must be done now.
+    /// Appends reports; waits at most `patience` for the first. No item is submitted before one is
+    /// reported, so items that were delayed to fill a batch must be processed now.
     fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken>;
 
-    /// Forgets what is on its way: the shard was lost. No report of it may come later.
+    /// Drops all submitted items, because the lease was lost. No report of them may follow.
     fn abandon(&mut self);
 }
 
@@ -126,7 +126,7 @@ impl<F> Inline<F>
 where
     F: FnMut(Work<'_>, &mut Vec<u8>) -> ItemResult,
 {
-    /// Calls `process` with every item and a buffer for its body.
+    /// Returns a processor that calls `process` with every item and a buffer for its body.
     ///
     /// A panic in it is caught and fails that item for good.
     pub const fn new(process: F) -> Self {
@@ -145,7 +145,7 @@ where
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         let ticket = work.ticket;
         let (process, scratch) = (&mut self.process, &mut self.scratch);
-        // Whatever the closure left half done belongs to the item, which is set aside.
+        // State that the closure left inconsistent belongs to the failed item.
         let result = catch_unwind(AssertUnwindSafe(|| process(work, scratch)))
             .unwrap_or_else(|_| ItemResult::Hopeless("the processor panicked".into()));
         self.report = Some(Report { ticket, result });

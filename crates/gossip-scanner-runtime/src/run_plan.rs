@@ -1,15 +1,14 @@
-//! The same command finds the same run.
+//! Derives a run's id from its description, so that the same command finds the same run.
 //!
-//! A run's id is derived from the tenant, the source, the settings and a generation. The upper half
-//! of its bits depends on tenant and source only, so the unfinished runs over one source stand
-//! together in the order of ids: changed settings are noticed by looking at a few neighbours, and
-//! nothing about names is stored anywhere.
+//! The id is derived from the tenant, the source, the settings and a generation. The upper half of
+//! its bits depends on tenant and source only, so the unfinished runs of one source are neighbours
+//! in the order of ids. Changed settings are detected by a short listing, and no name is stored.
 //!
-//! [`open_run`] takes the lowest generation that is neither deleted nor cancelled (nor over, if the
-//! user wants to begin anew). The first shards are cut once; who comes in the middle of that goes
-//! on with it if a fresh look gives the same cuts, and otherwise leaves it to whoever began. Only
-//! if nobody finishes it within [`REGISTRATION_PATIENCE`] is it cancelled, and the next generation
-//! begun.
+//! [`open_run`] takes the lowest generation that is neither deleted nor cancelled (nor finished, if
+//! the user wants a restart). The initial shards are computed once. A process that finds an
+//! incomplete registration continues it if it computes the same shards, and otherwise waits for the
+//! process that began it. If the registration is not completed within [`REGISTRATION_PATIENCE`], it
+//! is cancelled and the next generation is created.
 
 use std::time::Duration;
 
@@ -27,62 +26,62 @@ use crate::clock::Clock;
 use crate::initial::InitialShardsError;
 use crate::op_ids;
 
-/// How long a registration of somebody else is waited for. It takes a fraction of a second, unless
-/// its process was killed.
+/// How long to wait for a registration by another process. It takes a fraction of a second, unless
+/// that process was killed.
 pub const REGISTRATION_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked at meanwhile.
+/// The polling interval during that wait.
 const REGISTRATION_LOOK: Duration = Duration::from_millis(100);
 
-/// The most generations of one run; each was cancelled, deleted or repeated by somebody.
+/// Maximum number of generations of one run; each earlier one was cancelled, deleted or restarted.
 pub const MAX_GENERATIONS: u32 = 10_000;
 
-/// What makes a run the run it is.
+/// The description from which a run's id is derived.
 #[derive(Clone, Copy, Debug)]
 pub struct RunPlan<'a> {
-    /// Whose it is.
+    /// The tenant of the run.
     pub tenant: TenantId,
-    /// What is listed: [`Source::canonical`](crate::connectors::Source::canonical).
+    /// The source: [`Source::canonical`](crate::connectors::Source::canonical).
     pub source: &'a [u8],
-    /// Everything else that makes it another run.
+    /// All other settings that distinguish runs.
     pub settings: &'a [u8],
-    /// Settings of the coordinator; they belong to the settings of the run.
+    /// The coordinator's settings of the run.
     pub config: RunConfig,
-    /// Whether a run that is over is left alone and the next one begun.
-    pub again: bool,
+    /// Whether a finished run is skipped and the next generation created.
+    pub restart: bool,
 }
 
-/// A run that was found or made.
+/// A run that was found or created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenedRun {
     /// Its id.
     pub run: RunId,
     /// Its generation.
     pub generation: u32,
-    /// Where it stands.
+    /// Its state.
     pub state: OpenedState,
 }
 
-/// Where a run stands when it is opened.
+/// The state of a run when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "each is told to the user in its own words")]
+#[expect(clippy::exhaustive_enums, reason = "the CLI has a message for each")]
 pub enum OpenedState {
-    /// It was made now.
+    /// It was created by this call.
     New,
-    /// It was there and is not over.
+    /// It existed and is not finished.
     Resumed,
-    /// It was there and is over: done or failed.
+    /// It existed and is finished: done or failed.
     Over(RunStatus),
 }
 
-/// Why a run could neither be found nor made.
+/// Why a run was neither found nor created.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenRunError {
-    /// The store does not answer, or says no.
+    /// The store is unavailable or refused an operation.
     #[error("the store failed: {0}")]
     Store(#[from] InfraError),
-    /// The source could not be looked at.
+    /// The source could not be examined.
     #[error(transparent)]
     Source(#[from] InitialShardsError),
     /// The shards could not be registered.
@@ -94,7 +93,7 @@ pub enum OpenRunError {
 }
 
 impl RunPlan<'_> {
-    /// The id of a generation.
+    /// Returns the id of a generation.
     #[must_use]
     pub fn run_id(&self, generation: u32) -> RunId {
         let mut hasher = CanonicalHasher::for_domain(Domain::RUN_ID_V1);
@@ -109,13 +108,14 @@ impl RunPlan<'_> {
         RunId::from_raw(self.source_half() | hasher.finalize_64() & LOWER_HALF)
     }
 
-    /// Whether a run is one of this plan, of whatever generation.
+    /// Returns whether a run belongs to this plan, in any generation.
     #[must_use]
     pub fn is_generation(&self, run: RunId) -> bool {
         (0..MAX_GENERATIONS).any(|generation| self.run_id(generation) == run)
     }
 
-    /// The id before the first that a run over this source can have, and whether an id is one.
+    /// Returns the id before the first one that a run of this source can have, and a check for such
+    /// ids.
     pub fn ids_of_source(&self) -> (Option<RunId>, impl Fn(RunId) -> bool + use<>) {
         let half = self.source_half();
         let before = half.checked_sub(1).map(RunId::from_raw);
@@ -131,16 +131,16 @@ impl RunPlan<'_> {
     }
 }
 
-/// The bits that depend on settings and generation too.
+/// The bits that depend on settings and generation, too.
 const LOWER_HALF: u64 = u32::MAX as u64;
 
-/// Finds the run of a plan, or makes it from the shards that `cut` gives.
+/// Finds the run of a plan, or creates it from the shards that `cut` returns.
 ///
-/// `pause` waits; it is called only while somebody else is registering the same run.
+/// `pause` waits; it is called only while another process registers the same run.
 ///
 /// # Errors
 ///
-/// [`OpenRunError`]. Nothing half done stays in the way: the next call goes on.
+/// Returns [`OpenRunError`]. The next call continues an interrupted registration.
 pub fn open_run<B: CoordinationFacade>(
     coordinator: &mut B,
     clock: &dyn Clock,
@@ -166,14 +166,14 @@ struct Opening<'a, B> {
 }
 
 impl<B: CoordinationFacade> Opening<'_, B> {
-    /// Opens the run with this id, unless it is to be passed over.
+    /// Opens the run with this id, unless it must be skipped.
     fn generation(&mut self, run: RunId) -> Result<Option<OpenedState>, OpenRunError> {
         match self.status(run)? {
             None => self.create(run),
             Some(RunStatus::Initializing) => self.register(run, OpenedState::Resumed),
             Some(RunStatus::Active) => Ok(Some(OpenedState::Resumed)),
             Some(RunStatus::Cancelled) => Ok(None),
-            Some(RunStatus::Done | RunStatus::Failed) if self.plan.again => Ok(None),
+            Some(RunStatus::Done | RunStatus::Failed) if self.plan.restart => Ok(None),
             Some(over @ (RunStatus::Done | RunStatus::Failed)) => Ok(Some(OpenedState::Over(over))),
         }
     }
@@ -182,7 +182,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
         let (now, plan) = (self.clock.now(), self.plan);
         match self.coordinator.create_run(now, plan.tenant, run, plan.config) {
             Ok(()) => self.register(run, OpenedState::New),
-            // Somebody else was faster, or a deleted run has used the id up.
+            // Another process created it concurrently, or a deleted run has used the id.
             Err(CreateRunError::RunAlreadyExists { .. }) => match self.status(run)? {
                 Some(_) => self.generation(run),
                 None => Ok(None),
@@ -192,7 +192,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
         }
     }
 
-    /// Registers the first shards, or lets whoever began do so.
+    /// Registers the initial shards, or waits for the process that began the registration.
     fn register(
         &mut self,
         run: RunId,
@@ -203,7 +203,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
         let (now, op_id) = (self.clock.now(), op_ids::of_run(b"register_shards", run));
         match self.coordinator.register_shards(now, self.plan.tenant, run, &inputs, op_id) {
             Ok(_) => Ok(Some(state)),
-            // Other cuts: the source has changed since somebody began.
+            // Other shards: the source has changed since the registration began.
             Err(RegisterShardsError::OpIdConflict(_) | RegisterShardsError::WrongStatus { .. }) => {
                 self.await_registration(run)
             }
@@ -227,7 +227,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
         }
     }
 
-    /// Nobody goes on with this registration: its cuts are those of a source that has changed.
+    /// Cancels an abandoned registration: its shards are those of a source that has changed.
     fn cancel(&mut self, run: RunId) -> Result<Option<OpenedState>, OpenRunError> {
         let (now, op_id) = (self.clock.now(), op_ids::of_run(b"cancel_run", run));
         match self.coordinator.cancel_run(now, self.plan.tenant, run, op_id) {
@@ -255,7 +255,7 @@ fn input(spec: &ShardSpec, id: u64) -> InitialShardInput<'_> {
     }
 }
 
-/// An answer that this operation does not give, unless the coordinator has grown.
+/// Returns an error for an answer that this operation cannot give today.
 fn unexpected(operation: &'static str, error: &dyn std::error::Error) -> OpenRunError {
     let message = error.to_string();
     OpenRunError::Store(InfraError::Corruption { operation, message })

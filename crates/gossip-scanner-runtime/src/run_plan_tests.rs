@@ -17,7 +17,7 @@ fn config() -> RunConfig {
 }
 
 fn plan<'a>(source: &'a [u8], settings: &'a [u8]) -> RunPlan<'a> {
-    RunPlan { tenant: TENANT, source, settings, config: config(), again: false }
+    RunPlan { tenant: TENANT, source, settings, config: config(), restart: false }
 }
 
 fn cuts(at: &[&[u8]]) -> Vec<ShardSpec> {
@@ -78,7 +78,7 @@ fn a_run_that_is_over_is_left_alone_unless_asked() {
     let first = open(&world, &plan, &CUTS);
     world.handle().fail_run(clock.now(), TENANT, first.run, OpId::from_raw(3)).unwrap();
     assert_eq!(open(&world, &plan, &CUTS).state, OpenedState::Over(RunStatus::Failed));
-    let again = open(&world, &RunPlan { again: true, ..plan }, &CUTS);
+    let again = open(&world, &RunPlan { restart: true, ..plan }, &CUTS);
     assert_eq!((again.generation, again.state), (1, OpenedState::New));
 }
 
@@ -106,7 +106,7 @@ fn a_registration_of_other_cuts_that_nobody_finishes_is_given_up() {
     let other: [&[u8]; 4] = [b"a", b"b", b"c", b"z"];
     let opened = open_run(&mut store(), &clock, &pause, &plan, &|| Ok(cuts(&other))).unwrap();
     assert_eq!((opened.generation, opened.state), (1, OpenedState::New));
-    assert!(waits.get() > 1, "whoever began had time to finish");
+    assert!(waits.get() > 1, "the first process had time to finish");
 }
 
 fn break_registration(

@@ -1,4 +1,4 @@
-//! Whose shard is worth sharing when somebody has nothing to do.
+//! Chooses the shard that is worth splitting when a worker is idle.
 //!
 //! An idle worker looks at the shards that others hold, and asks the owner of the one with the most
 //! *time* left: keys that are left, by the density of the source and by what the tokens have
@@ -9,7 +9,8 @@
 //!
 //! - Never before first progress: a shard is asked only after its cursor has moved since it was
 //!   taken, or since it was last split.
-//! - Off for what is too small: [`SPLIT_KEYS_MIN`] keys, and a time below which it is not worth the
+//! - Off for shards that are too small: [`SPLIT_KEYS_MIN`] keys, and a time below which it is not
+//!   worth the
 //!   trouble, absolute and as a part of the time that the worker has been at it. The latter bounds
 //!   the splits of a run by workers times a logarithm.
 //! - Bounded in number: [`SPLITS_PER_LEASE`] for each shard that is held, all workers together.
@@ -35,15 +36,15 @@ pub const SPLITS_PER_LEASE: usize = 64;
 /// What takes less than this is not shared within a process: a claim takes a few ticks.
 const WORTH_NEAR: f64 = 100.0;
 
-/// What takes less than this is not shared between processes: the request waits for a checkpoint,
-/// and the shard for somebody who looks, about a second each.
+/// Work shorter than this is not split between processes: the request waits for a checkpoint, and
+/// the new shard for a claim, about a second each.
 const WORTH_FAR: f64 = 3_000.0;
 
 /// What takes less than this part of the time so far is not shared: it would end the run by less
 /// than so much earlier.
 const WORTH_OF_ELAPSED: f64 = 1.0 / 64.0;
 
-/// How many owners one look may lead to asking: the first that nobody else has asked is enough.
+/// Maximum number of requests per search: the first shard without a pending request is enough.
 const ASKED_MAX: usize = 4;
 
 /// Covered sampled keys from which on a shard's own density is believed.
@@ -164,7 +165,7 @@ fn is_held(shard: &ShardSummary) -> bool {
     shard.leased && shard.status == ShardStatus::Active
 }
 
-/// Whether sharing what is left would end the run noticeably earlier.
+/// Returns whether splitting the remaining work would end the run noticeably earlier.
 fn is_worth_it(left: f64, shard: &ShardSummary, situation: &Situation<'_>) -> bool {
     let elapsed = situation.now.as_raw().saturating_sub(situation.begun.as_raw());
     let near = (situation.near)(shard.shard).is_some();
@@ -172,7 +173,7 @@ fn is_worth_it(left: f64, shard: &ShardSummary, situation: &Situation<'_>) -> bo
     left >= least.max(elapsed as f64 * WORTH_OF_ELAPSED)
 }
 
-/// How many keys one sampled key stands for, as far as the run has learned it.
+/// Returns how many keys one sampled key represents, as far as the run has learned it.
 fn keys_per_sample(shards: &[ShardSummary], density: &Density) -> f64 {
     let learned = shards.iter().filter(|shard| shard.status != ShardStatus::Split);
     let (keys, samples) = learned.fold((0, 0), |(keys, samples), shard| {
@@ -185,11 +186,11 @@ fn keys_per_sample(shards: &[ShardSummary], density: &Density) -> f64 {
     }
 }
 
-/// Keys of a shard that are not covered: what is left of the sample, in keys.
+/// Returns the keys of a shard that are not covered: the remaining sample, in keys.
 fn keys_left(shard: &ShardSummary, density: &Density, scale: f64) -> f64 {
     let (keys, samples) = (counted(shard).0, covered(shard, density));
     let left = density.between(&shard.start, &shard.end).saturating_sub(samples);
     let scale = if samples >= LEARNED_FROM { keys as f64 / samples as f64 } else { scale };
-    // A sample that has run out says little: half of what one of its keys stands for may be left.
+    // An exhausted sample says little: half of the keys that one sampled key represents may remain.
     (left as f64).max(0.5) * scale
 }

@@ -102,7 +102,7 @@ impl RunRequest<'_> {
             source: &canonical,
             settings: self.settings,
             config,
-            again: self.restart,
+            restart: self.restart,
         };
         let metadata = self.job.encode()?;
         if !self.allow_parallel {

@@ -163,7 +163,7 @@ impl World {
                 TaskStep::Over(outcome) => return outcome,
             }
         }
-        panic!("the task goes on and on");
+        panic!("the task does not end");
     }
 
     /// Lets time pass until `until`, and renews as a worker does: at a third of the lease.

@@ -1,8 +1,8 @@
 //! How fast items may be started, for all threads of a worker together.
 //!
 //! A [`Throttle`] is a pair of buckets that fill with time, one in items and one in bytes, each
-//! holding at most one second's worth: after a pause nobody makes up for lost time in a burst.
-//! Time is an argument. A throttle without limits takes no lock.
+//! holding at most one second's worth, so a pause is not followed by a burst. Time is an argument.
+//! A throttle without limits takes no lock.
 
 use std::sync::Mutex;
 
@@ -22,11 +22,11 @@ pub struct Throttle {
 pub struct Limits {
     /// Items in a second.
     pub items: Option<u64>,
-    /// Bytes in a second, by the sizes that the source tells.
+    /// Bytes per second, by the sizes in the listing.
     pub bytes: Option<u64>,
 }
 
-/// When the buckets will have filled up to what was taken.
+/// When the buckets will have refilled the amount taken.
 ///
 /// A bucket is kept as the time at which everything that was taken is paid for, in fractions of a
 /// tick; it is full when that lies a second back.
@@ -49,7 +49,7 @@ impl Throttle {
         Self { limits, state: Mutex::default() }
     }
 
-    /// Takes one item of `bytes` bytes, or tells when there will be room for one.
+    /// Takes one item of `bytes` bytes, or returns when there will be room for one.
     ///
     /// An item larger than a second's worth is let through when the bucket is full, and paid for
     /// afterwards: it would otherwise never be.

@@ -1,12 +1,12 @@
-//! How far a shard has come when its items finish out of order.
+//! The finished prefix of a page whose items finish out of order.
 //!
-//! A [`ItemWatermark`] follows the items of one page by their index. Items are started in order and
-//! finish in any; the mark stands behind the last item of the *finished prefix*, so that a cursor
-//! at the mark never covers an item that is still on its way. Whatever finished beyond it is done
-//! again after a crash; whoever starts items bounds it ([`ItemWatermark::ahead`]).
+//! An [`ItemWatermark`] tracks the items of one page by their index. Items start in order and
+//! finish in any order. The mark is the end of the *finished prefix*, so a cursor at the mark never
+//! covers an item in flight. Items that finished beyond the mark are repeated after a crash; the
+//! caller bounds their number ([`ItemWatermark::ahead`]).
 //!
-//! It knows no keys, no clock and no coordinator, and allocates only when a page is larger than
-//! every page before.
+//! It has no keys, no clock and no coordinator, and allocates only when a page is larger than every
+//! page before.
 //!
 //! # Invariants
 //!
@@ -16,17 +16,17 @@
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-/// What became of an item, as far as the cursor is concerned.
+/// The final state of an item, as far as the cursor is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "covered, passed over, or not there: no other")]
 pub enum Settled {
     /// It was processed, and its results are durable.
     Done,
-    /// So too, and so much was found in it.
+    /// It was processed, its results are durable, and this many findings are among them.
     Found(NonZeroU32),
     /// It is no longer in the source.
     Gone,
-    /// It is there and could not be read.
+    /// It exists and could not be read.
     Unread,
 }
 
@@ -39,17 +39,17 @@ pub struct ItemWatermark {
     mark: usize,
     /// The first index that was not started.
     started: usize,
-    /// How many are started and not settled.
+    /// How many items are started and not settled.
     in_flight: usize,
 }
 
 impl ItemWatermark {
-    /// Begins a page of `len` items.
+    /// Starts a page of `len` items.
     ///
     /// # Panics
     ///
-    /// If items of the page before are still on their way: their reports would be taken for those
-    /// of the new ones.
+    /// Panics if items of the previous page are in flight: their reports would be credited to items
+    /// of the new one.
     pub fn begin(&mut self, len: usize) {
         assert!(self.in_flight == 0, "a page ends before the next begins");
         self.items.clear();
@@ -57,18 +57,18 @@ impl ItemWatermark {
         (self.mark, self.started) = (0, 0);
     }
 
-    /// Forgets the page and whatever is on its way.
+    /// Drops the page and its in-flight items.
     pub fn abandon(&mut self) {
         self.in_flight = 0;
         self.begin(0);
     }
 
-    /// Ends the page behind the last item that was started. Whatever is on its way stays so.
+    /// Ends the page after the last started item. In-flight items stay in flight.
     pub fn cut_short(&mut self) {
         self.items.truncate(self.started);
     }
 
-    /// Starts the next item and tells its index; `None` if all were started.
+    /// Starts the next item. Returns its index, or `None` if all items were started.
     pub fn start(&mut self) -> Option<usize> {
         let index = self.next()?;
         self.started += 1;
@@ -76,21 +76,21 @@ impl ItemWatermark {
         Some(index)
     }
 
-    /// The index that [`Self::start`] would give.
+    /// Returns the index that [`Self::start`] would return.
     #[must_use]
     pub fn next(&self) -> Option<usize> {
         (self.started < self.items.len()).then_some(self.started)
     }
 
-    /// The last index that was started.
+    /// Returns the last started index.
     #[must_use]
     pub const fn last_started(&self) -> Option<usize> {
         self.started.checked_sub(1)
     }
 
-    /// Settles the item at `index`; `false` if it was not on its way.
+    /// Settles the item at `index`. Returns `false` if it was not in flight.
     ///
-    /// A handler may report what nobody asked it for, so that is no panic.
+    /// A handler may report an item that was never submitted, so this does not panic.
     pub fn settle(&mut self, index: usize, settled: Settled) -> bool {
         if index >= self.started || self.items[index].is_some() {
             return false;
@@ -100,7 +100,7 @@ impl ItemWatermark {
         true
     }
 
-    /// Moves the mark over everything that is settled in one piece; tells which items it passed.
+    /// Moves the mark to the end of the finished prefix. Returns the items that it passed.
     pub fn advance(&mut self) -> Range<usize> {
         let from = self.mark;
         let settled = self.items[from..].iter().take_while(|item| item.is_some()).count();
@@ -108,37 +108,37 @@ impl ItemWatermark {
         from..self.mark
     }
 
-    /// What became of the item at `index`, if it is settled.
+    /// Returns the state of the item at `index`, if it is settled.
     #[must_use]
     pub fn settled(&self, index: usize) -> Option<Settled> {
         self.items.get(index).copied().flatten()
     }
 
-    /// The first index that is not settled; the length of the page if all are.
+    /// Returns the first index that is not settled; the length of the page if all are.
     #[must_use]
     pub const fn mark(&self) -> usize {
         self.mark
     }
 
-    /// How many items were started and lie behind the mark, settled or not.
+    /// Returns how many items from the mark on were started, settled or not.
     #[must_use]
     pub const fn ahead(&self) -> usize {
         self.started - self.mark
     }
 
-    /// How many items are on their way.
+    /// Returns how many items are in flight.
     #[must_use]
     pub const fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Whether the item at `index` is on its way.
+    /// Returns whether the item at `index` is in flight.
     #[must_use]
     pub fn is_in_flight(&self, index: usize) -> bool {
         index < self.started && self.settled(index).is_none()
     }
 
-    /// Whether every item is settled and the mark has passed it.
+    /// Returns whether every item is settled and the mark has passed it.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.mark == self.items.len()

@@ -17,7 +17,7 @@ struct Claims {
     leaves: Vec<LeafRecord>,
 }
 
-/// Changes what is claimed, and writes it as if it were true.
+/// Changes the statements of a certificate, and writes them as if they were true.
 fn forged(forge: fn(&mut Claims)) -> Vec<u8> {
     let mut claims = Claims { request: request(), leaves: leaves() };
     forge(&mut claims);
@@ -171,7 +171,7 @@ fn other_forms_are_refused(#[case] from: &str, #[case] to: &str, #[case] line: u
     assert_refused_by_signature(&forged);
 }
 
-/// These are consistent in themselves, so only the source, or a key, tells.
+/// These are consistent in themselves, so only the source or a key reveals them.
 #[rstest]
 #[case::leaves_and_request_are_narrowed_together(
     |c: &mut Claims| { c.leaves.pop(); c.request.end = b"k32".to_vec(); },

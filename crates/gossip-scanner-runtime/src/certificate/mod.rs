@@ -1,7 +1,7 @@
 //! Certificates: what a run covered, in a file that anyone can check.
 //!
-//! A certificate states what was asked for, which ranges it was cut into, how each ended, and how
-//! many keys lie at or below its cursor, with an order-free hash of them
+//! A certificate states the request, the ranges it was cut into, how each ended, and how many keys
+//! lie at or below its cursor, with an order-free hash of them
 //! ([`Accumulator`](crate::Accumulator)). [`CertificateWriter`] writes one, [`verify`] checks one.
 //! Neither knows the engine: what makes a certificate right is written here a second time, by other
 //! means, from nothing but hashing and the comparison of keys. [`recount`] lists a source again,
@@ -11,7 +11,7 @@
 //!
 //! - [`Trust::Consistent`]: the leaves tile the request, nothing is missing or there twice, counts
 //!   add up, and the file is as it was written. Anyone may have written it.
-//! - [`Trust::Signed`]: the same, and whoever wrote it had the key.
+//! - [`Trust::Signed`]: the same, and its writer had the key.
 //! - [`Verification::is_compared`]: besides, listing the source again gives the stated keys, leaf
 //!   by leaf.
 //! - [`Verification::is_complete`]: no leaf is parked and no key was passed over unread.
@@ -40,9 +40,9 @@
 //! Keys and other bytes of the user are text in which every byte but printable ASCII, and also `%`,
 //! `"` and `\`, is `%` and two upper-case hex digits. Leaves stand in the order of their ranges.
 //! `cursor` in the first line says what a cursor means: everything at or below it is `completed`,
-//! or only `dispatched`. A parked leaf says what is left: from its start, or after its cursor, to
-//! its end. The hash is over every byte before the last line; the signature is a keyed hash of that
-//! hash.
+//! or only `dispatched`. A parked leaf states its remaining range: from its start, or after its
+//! cursor, to its end. The hash is over every byte before the last line; the signature is a keyed
+//! hash of that hash.
 
 mod read;
 mod record;

@@ -9,7 +9,7 @@ use gossip_contracts::identity::{FenceEpoch, RunId};
 use crate::accumulator::Accumulator;
 use crate::connectors::Source;
 
-/// What was asked for.
+/// The request.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
@@ -17,11 +17,11 @@ pub struct Request {
     pub run: RunId,
     /// The source as it can be typed: a word, a colon, and where it is.
     pub source: Vec<u8>,
-    /// What was chosen about the source.
+    /// The options of the source.
     pub options: Vec<(String, bool)>,
     /// What lies in the source and was not asked for, in words.
     pub excluded: Vec<String>,
-    /// What was chosen about the run; stated, and not compared with anything.
+    /// The options of the run; stated, and not compared with anything.
     pub settings: Vec<(String, String)>,
     /// First key of the range that was asked for.
     pub start: Vec<u8>,
@@ -163,7 +163,7 @@ pub enum LeafStatus {
 pub enum ParkedFor {
     /// The source may not be read there.
     PermissionDenied,
-    /// What was to be scanned is gone.
+    /// The scanned object does not exist any more.
     NotFound,
     /// Something inside is inconsistent.
     Poisoned,
@@ -178,7 +178,7 @@ impl ParkedFor {
     pub const ALL: [Self; 5] =
         [Self::PermissionDenied, Self::NotFound, Self::Poisoned, Self::TooManyErrors, Self::Other];
 
-    /// As it stands in a certificate.
+    /// Returns the word that a certificate uses.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

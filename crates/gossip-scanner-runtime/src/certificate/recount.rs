@@ -1,10 +1,10 @@
 //! Listing a source a second time, by other means than the engine's.
 //!
-//! Whoever compares a certificate with its source must not ask the connectors that made it: a key
+//! A comparison of a certificate with its source must not use the connectors that made it: a key
 //! that they leave out would be missing on both sides. So everything is written here once more, as
 //! plainly as can be: a directory tree is read whole, in whatever order the system gives, and all
 //! paths are sorted in memory; what ripgrep passes over is asked of ripgrep's own walker; files are
-//! read from their first byte to their last; integers are counted. What is shared is the form of a
+//! read from their first byte to their last; integers are counted. Shared are only the form of a
 //! key, the comparison of keys, and the contract that a listing is held to.
 //!
 //! # Limits
@@ -14,7 +14,7 @@
 //! - A tree in which links are followed *and* ignore files heard is listed by its own connector:
 //!   ripgrep's walker does not say of a link that leads nowhere whether it is ignored.
 //!
-//! It never opens an item of a tree, and never follows the engine's idea of what is a directory.
+//! It never opens an item of a tree, and never uses the engine's test for directories.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -36,8 +36,8 @@ use ignore::WalkBuilder;
 
 use crate::connectors::{ManifestFormat, Source};
 
-/// The most memory that the keys of one source may take: some fifty million paths, or half a
-/// thousand million rows. Whoever has more compares part by part.
+/// Maximum memory for the keys of one source: some fifty million paths, or half a thousand million
+/// rows. Larger sources are compared part by part.
 pub const RECOUNT_BYTES_MAX: u64 = 4 << 30;
 
 /// Lists a source for a comparison.
@@ -280,7 +280,7 @@ fn names_in(tree: &Tree<'_>, prefix: &[u8]) -> io::Result<Vec<(Vec<u8>, bool)>> 
             }
             match std::fs::metadata(entry.path()) {
                 Ok(behind) => kind = behind.file_type(),
-                // A link that leads nowhere is an item that nobody can read.
+                // A dangling link is an item that cannot be read.
                 Err(_) => {
                     names.push((name, false));
                     continue;

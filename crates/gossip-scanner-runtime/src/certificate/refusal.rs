@@ -5,7 +5,7 @@ use std::io;
 use gossip_contracts::connector::PageError;
 use thiserror::Error;
 
-/// What is wrong with a certificate, in numbers: leaves and lines are counted from one.
+/// Why a certificate is refused, in numbers: leaves and lines are counted from one.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -124,7 +124,7 @@ pub enum Refusal {
         /// Keys stated.
         count: u64,
     },
-    /// What a parked leaf says is left is not what is left.
+    /// The stated remaining range of a parked leaf is wrong.
     #[error("leaf {leaf} has a wrong remainder")]
     UncoveredMisstated {
         /// Which leaf.

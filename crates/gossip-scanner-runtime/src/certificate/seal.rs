@@ -13,7 +13,7 @@ pub const SIGNING_KEY_LEN_MAX: usize = 4096;
 
 /// A key that signs certificates and checks signatures.
 ///
-/// The same key does both, so whoever can check can also sign.
+/// The same key does both, so everyone who can check can also sign.
 #[derive(Clone)]
 pub struct SigningKey {
     /// Derived from what the user gave, in a domain of its own.

@@ -18,12 +18,12 @@ pub(super) struct SourceCheck<'a> {
     connector: &'a dyn Connector,
     /// Where the request ends.
     end: Vec<u8>,
-    /// The listing that goes through done leaves, and what it gave and nobody has taken.
+    /// The listing that goes through done leaves, with the keys that were not consumed yet.
     shared: Option<Listing>,
 }
 
 impl<'a> SourceCheck<'a> {
-    /// Compares what was asked for; `None` if there is nothing to compare with.
+    /// Compares the requests; `None` if there is nothing to compare with.
     pub(super) fn new(
         stated: &Request,
         source: Option<(&Request, &'a dyn Connector)>,

@@ -25,12 +25,12 @@ pub(super) fn push_hex(line: &mut Vec<u8>, bytes: &[u8]) {
 const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 const LOWER: &[u8; 16] = b"0123456789abcdef";
 
-/// Whether a byte stands for itself.
+/// Whether a byte is written as it is, without an escape.
 const fn is_literal(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'%' | b'"' | b'\\')
 }
 
-/// A line is not what was expected at this place.
+/// A line differs from the expected form at this place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unexpected;
 
@@ -50,7 +50,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Takes this text if it comes next; tells whether it did.
+    /// Takes this text if it comes next. Returns whether it did.
     pub(super) fn takes(&mut self, text: &str) -> bool {
         self.literal(text).is_ok()
     }
@@ -78,7 +78,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Takes a quoted text and puts the bytes it stands for into `bytes`.
+    /// Takes a quoted text and decodes it into `bytes`.
     pub(super) fn escaped(&mut self, bytes: &mut Vec<u8>) -> Result<(), Unexpected> {
         bytes.clear();
         self.literal("\"")?;

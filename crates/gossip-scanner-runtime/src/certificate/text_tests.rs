@@ -20,7 +20,7 @@ fn bytes_as_text(#[case] bytes: &[u8], #[case] expected: &str) {
     assert_eq!(escaped(bytes), expected);
 }
 
-/// There is one way to write each byte string, so what is hashed and what is read cannot differ.
+/// There is one way to write each byte string, so the hashed and the parsed bytes cannot differ.
 #[rstest]
 #[case("\"%41\"")]
 #[case("\"%0a\"")]

@@ -1,4 +1,4 @@
-//! Whether leaves tile a request, and whether each makes sense by itself.
+//! Checks that leaves tile a request, and that each leaf is consistent.
 
 use super::read::{LeafLine, Uncovered};
 use super::record::{LeafRecord, LeafStatus, Request};

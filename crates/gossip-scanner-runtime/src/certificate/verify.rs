@@ -47,7 +47,7 @@ impl<'a> Against<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verification {
-    /// What was asked for.
+    /// The request.
     pub request: Request,
     /// Who may have written it.
     pub trust: Trust,
@@ -139,7 +139,7 @@ pub fn verify_seal(certificate: impl BufRead, key: Option<&SigningKey>) -> Resul
     }
 }
 
-/// What the leaves come to, added up apart from whoever wrote them.
+/// The sums of the leaves, computed independently of the writer.
 #[derive(Default)]
 struct Sums {
     done: u64,

@@ -1,7 +1,7 @@
 //! Writing a certificate, leaf by leaf, in constant memory.
 //!
-//! The writer writes what it is told and adds up. It checks nothing: whether it was told the truth
-//! is for [`verify`](super::verify) to say, which shares none of this.
+//! The writer writes its input and adds up. It checks nothing: whether the input is true is for
+//! [`verify`](super::verify) to say, which shares no code with it.
 
 use std::fmt;
 use std::io::{self, Write};

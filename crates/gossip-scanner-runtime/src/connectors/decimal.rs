@@ -1,8 +1,8 @@
 //! Numbers as keys: twenty decimal digits with leading zeros.
 //!
 //! At a fixed width byte order is numeric order, every number of 64 bits has a key, and a person
-//! who reads a certificate or a log needs no tool. Eight big-endian bytes would be shorter; nobody
-//! could read them, and keys of files and numbers are never the bulk of what is stored.
+//! who reads a certificate or a log needs no tool. Eight big-endian bytes would be shorter but not
+//! readable, and keys of files and numbers are never the bulk of the stored data.
 //!
 //! Ranges may be cut at any bytes, also at such as are no number; [`lower_bound`] gives them a
 //! meaning.

@@ -8,8 +8,8 @@
 //!
 //! Lines may be of any length: none is ever held whole beyond what a body may be inline. A file
 //! that is changed is [`ConnectorError::SourceChanged`], for a listing and for an item: a line is
-//! never taken for gone, nor what is at its place for it. Lines are not counted, as that would mean
-//! to read everything.
+//! never taken for gone, and other content at its place is never taken for it. Lines are not
+//! counted, as that would mean to read everything.
 
 use std::fmt;
 use std::path::Path;

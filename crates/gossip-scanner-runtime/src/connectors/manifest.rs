@@ -1,8 +1,8 @@
 //! Manifests: the rows of a JSON Lines or CSV file, by number.
 //!
 //! The key of a row is its number, counted from one as editors and spreadsheets do
-//! ([`number_key`]), so equal rows are different items. The body is the row as it stands in the
-//! file, without what ends it. Rows of no bytes are numbered and are no items.
+//! ([`number_key`]), so equal rows are different items. The body is the row as written in the file,
+//! without what ends it. Rows of no bytes are numbered and are no items.
 //!
 //! - **JSON Lines**: a row is a line. Opening one that is no JSON text is
 //!   [`OpenError::Malformed`]; one too long to be inline is given unchecked.
@@ -13,8 +13,8 @@
 //!
 //! Numbers cannot be found without counting, and quotes cannot be understood from the middle, so
 //! the first use of a manifest **reads the file once** and keeps a [`RowIndex`] of bounded size.
-//! After that counts and samples are exact, and a seek reads a short way from a known row.
-//! Resuming with a token needs no index. A file that is changed meanwhile is
+//! After that counts and samples are exact, and a seek reads a short way from a known row. Resuming
+//! with a token needs no index. A file that is changed meanwhile is
 //! [`ConnectorError::SourceChanged`], for a listing and for an item: no row is ever taken for gone.
 
 use std::fmt;
@@ -40,7 +40,7 @@ const LOOK_ROWS_MAX: u64 = 16 * 1024;
 pub struct Manifest {
     file: Arc<SourceFile>,
     format: ManifestFormat,
-    /// Made by whoever needs it first. A failure is not kept: another try may succeed.
+    /// Built by the first caller that needs it. A failure is not cached: another try may succeed.
     index: Mutex<Option<Arc<RowIndex>>>,
 }
 

@@ -10,7 +10,7 @@
 //! [`SourceRegistry`] maps the scheme of a source to its connector, and [`Source`] is the parsed
 //! text. A program can register a connector of its own. All built-in ones keep the contract of
 //! [`gossip_contracts::connector`] and pass its conformance suite; all of them can be sampled by a
-//! bounded look. They read what they are told to and never write, start no thread, read no clock,
+//! bounded look. They read only their own source and never write, start no thread, read no clock,
 //! and hold nothing that grows with the source but the names of the directories a listing is in.
 //!
 //! They are for Unix: names of files are bytes.

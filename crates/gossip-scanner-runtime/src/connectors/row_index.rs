@@ -31,7 +31,7 @@ pub(super) struct NumberedRow {
 /// A walk over the items of a manifest.
 pub(super) struct Rows {
     scanner: RowScanner,
-    /// The number of the row at which the scanner stands.
+    /// The number of the scanner's current row.
     next_number: u64,
     /// Rows with lower numbers are no items.
     first_number: u64,
@@ -78,7 +78,7 @@ impl Rows {
         Ok(None)
     }
 
-    /// Gives back what was just taken.
+    /// Returns the row that was just taken.
     pub(super) fn put_back(&mut self, row: NumberedRow) {
         debug_assert!(self.waiting.is_none(), "one item is out at a time");
         self.waiting = Some(row);

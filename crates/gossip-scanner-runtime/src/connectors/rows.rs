@@ -2,7 +2,7 @@
 //!
 //! A row ends at a line feed, or at the end of the file; one carriage return before the line feed
 //! belongs to the ending. In CSV a line feed inside quotes is content: a field that begins with `"`
-//! goes on to the next single `"`, and `""` in it stands for one.
+//! continues to the next single `"`, and `""` in it means one.
 //!
 //! Scanning keeps one buffer of fixed size, however long a row is.
 
@@ -18,7 +18,7 @@ pub(super) const SCAN_BUFFER_LEN: usize = 64 * 1024;
 /// Bytes read at a time where one row is wanted: it is short, as a rule.
 pub(super) const ROW_BUFFER_LEN: usize = 4 * 1024;
 
-/// How rows are told apart.
+/// How rows are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowSyntax {
     /// Every line feed ends a row.
@@ -121,7 +121,7 @@ impl RowScanner {
         Self { file, syntax, buffer, filled: 0, offset: next, next }
     }
 
-    /// Goes on at another place.
+    /// Continues at another place.
     pub(super) const fn seek(&mut self, next: u64) {
         self.next = next;
     }
@@ -165,7 +165,7 @@ impl RowScanner {
         }
     }
 
-    /// What is left when the file ended at `position`.
+    /// Returns the remaining row when the file ended at `position`.
     fn last_row(
         &mut self,
         start: u64,
@@ -184,7 +184,7 @@ impl RowScanner {
     fn bytes_at(&mut self, position: u64) -> Result<&[u8], ConnectorError> {
         let behind = self.offset + self.filled as u64;
         if position < self.offset || position >= behind {
-            // What was appended since belongs to a file that we do not know.
+            // Bytes that were appended since belong to another state of the file.
             let left = self.file.len().saturating_sub(position);
             let wanted = self.buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             self.offset = position;

@@ -15,8 +15,8 @@
 //! Paths are resolved when they are parsed, links included, so the same source is the same from
 //! every directory, and a link that leads elsewhere tomorrow is another source.
 //!
-//! [`Source::canonical`] is what the run's id is derived from: what is listed, and nothing that may
-//! differ between two processes of one run. That a file has changed since is told by its
+//! The run's id is derived from [`Source::canonical`]: the listed object, and nothing that may
+//! differ between two processes of one run. A later change of a file is detected by its
 //! [`SourceStamp`].
 
 use std::ffi::{OsStr, OsString};
@@ -51,7 +51,7 @@ pub enum Source {
     Tree {
         /// Absolute, without links.
         root: PathBuf,
-        /// What is part of it.
+        /// Which files are part of it.
         options: TreeOptions,
     },
     /// The lines of a file.
@@ -212,7 +212,8 @@ impl Source {
     }
 
     /// Whether the file behind it is as it was when its stamp was taken. Keys of rows are
-    /// positions, so a run over another state of the file must not go on: they mean other rows now.
+    /// positions, so a run over another state of the file must not continue: they mean other rows
+    /// now.
     ///
     /// # Errors
     ///
@@ -247,7 +248,7 @@ impl Source {
         }
     }
 
-    /// What was said about it when it was parsed.
+    /// The options given when it was parsed.
     #[must_use]
     pub const fn options(&self) -> SourceOptions {
         let none = SourceOptions::NONE;
@@ -265,7 +266,7 @@ impl Source {
         }
     }
 
-    /// What was chosen about the source, by the names of the command line.
+    /// The options of the source, by their names on the command line.
     #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, bool)> {
         match self {
@@ -349,7 +350,7 @@ impl Source {
         Ok(Self::Manifest { path: file(path)?, format })
     }
 
-    /// An option that changes nothing would be a mistake that nobody notices.
+    /// An option without effect would be a mistake that goes unnoticed.
     pub(super) fn check_options(&self, options: SourceOptions) -> Result<(), SourceError> {
         let is_tree = matches!(self, Self::Tree { .. });
         let is_csv = matches!(self, Self::Manifest { format: ManifestFormat::Csv { .. }, .. });
@@ -401,7 +402,7 @@ pub enum SourceError {
     /// A directory was asked for.
     #[error("not a directory; for a file use lines:FILE, jsonl:FILE or csv:FILE")]
     NotADirectory,
-    /// A file was asked for.
+    /// The source must be a file.
     #[error("not a regular file; for a directory use its path or tree:DIR")]
     NotAFile,
     /// Not two integers.
@@ -412,7 +413,7 @@ pub enum SourceError {
     InvertedRange {
         /// The first integer.
         first: u64,
-        /// What was given as the end.
+        /// The given end.
         end: u64,
     },
     /// An option that means nothing for this source.

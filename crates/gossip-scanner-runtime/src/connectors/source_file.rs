@@ -1,8 +1,8 @@
 //! One file as a source: opened once, read at any place, and known to be the same.
 //!
-//! Keys of rows are positions, so they mean something only as long as the file stays as it is.
-//! A [`SourceFile`] remembers size, time of change and identity of its file, and whoever has read a
-//! page or an item asks whether they are still so. An edit that keeps size and time is not noticed.
+//! Keys of rows are positions, so they mean something only as long as the file stays as it is. A
+//! [`SourceFile`] records size, modification time and identity of its file, and every read of a
+//! page or an item compares them afterwards. An edit that keeps size and time is not detected.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -160,7 +160,7 @@ impl Read for Part<'_> {
             return Ok(0);
         }
         let read = self.file.read_up_to(&mut buffer[..wanted], self.next)?;
-        // A row of a changed file is told as one that was cut short: unread.
+        // A row of a changed file is reported like one that was cut short: unread.
         if read == 0 || self.file.check_unchanged().is_err() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

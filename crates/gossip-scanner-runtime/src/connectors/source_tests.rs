@@ -44,7 +44,7 @@ fn what_users_type(#[case] scheme: &str, #[case] name: &str, #[case] kind: &str)
     let source = parse(below(&directory, scheme, name)).unwrap();
     assert!(format!("{source:?}").starts_with(kind), "{source:?}");
     assert!(source.open().is_ok());
-    // What is shown can be typed again.
+    // The printed form can be typed again.
     assert_eq!(parse(source.text()), Ok(source));
 }
 

@@ -29,7 +29,7 @@ pub(super) fn stream(script: &str, config: ExecConfig) -> StreamProcessor {
     StreamProcessor::new(command(&["sh", "-c", script]), Rendering::Key, config)
 }
 
-/// Gives all keys to a processor, as often as it says undone, and tells what became of each.
+/// Gives all keys to a processor, as often as it says undone, and returns the results.
 pub(super) fn process(
     processor: &mut dyn Processor,
     keys: &[&[u8]],
@@ -40,7 +40,7 @@ pub(super) fn process(
     let mut verdicts = BTreeMap::new();
     let begun = Instant::now();
     while verdicts.len() < keys.len() {
-        assert!(begun.elapsed() < MAX_WAIT, "the processor goes on and on");
+        assert!(begun.elapsed() < MAX_WAIT, "the processor does not end");
         while submitted < processor.capacity()
             && let Some(ticket) = waiting.pop()
         {
@@ -144,5 +144,5 @@ fn abandoning_ends_the_program() {
     processor.abandon();
     assert!(reports.is_empty() && begun.elapsed() < MAX_WAIT);
     processor.collect(Duration::ZERO, &mut reports).unwrap();
-    assert!(reports.is_empty(), "nothing is told of it later");
+    assert!(reports.is_empty(), "no report may follow");
 }

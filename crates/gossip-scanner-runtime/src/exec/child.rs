@@ -34,7 +34,7 @@ struct Programs {
 /// For leaving at once: what their keys come to is not recorded.
 pub fn end_all_programs() {
     let mut programs = running();
-    // Whoever sees that its program was ended may start the next before we are gone.
+    // An observer of the program's end may start the next one before this process is gone.
     programs.is_closed = true;
     programs.leaders.iter().for_each(|leader| end_group(*leader));
 }
@@ -57,7 +57,7 @@ pub(super) struct Running {
 impl Running {
     /// Starts `command` as the leader of a process group.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        // Under the lock, so that nobody who leaves at once misses it.
+        // Under the lock, so that a concurrent exit of this process does not miss it.
         let mut programs = running();
         if programs.is_closed {
             return Err(io::Error::other("this process is shutting down"));
@@ -92,7 +92,7 @@ impl Running {
         }
     }
 
-    /// Whether it has ended while what it has started may go on.
+    /// Returns whether it has ended; the processes it started may still run.
     pub(super) fn leader_has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let leader = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
@@ -112,7 +112,7 @@ impl Running {
 
     /// Ends it and all that it has started.
     pub(super) fn kill(&mut self) {
-        // Before the leader is waited for its number belongs to nobody else, nor does its group's.
+        // Until the leader is waited for, no other process can have its number or its group's.
         if !self.reaped {
             end_group(self.child.id());
         }
@@ -158,11 +158,11 @@ pub(super) fn complaint(status: ExitStatus) -> Option<Box<str>> {
     })
 }
 
-/// Whether a program has ended because nobody reads what it writes, which is no fault of its keys:
+/// Returns whether a program ended because its output has no reader, which is no fault of its keys:
 /// it has the standard output of this process, or its standard error in the place of it.
 pub(super) fn is_unread(status: ExitStatus, keeps_stdout: bool) -> bool {
     let pipe = Signal::PIPE.as_raw();
-    // A shell tells of the signal that ended its command as a status.
+    // A shell reports the signal that ended its command as a status.
     let by_pipe = status.signal() == Some(pipe) || status.code() == Some(SHELL_SIGNALS + pipe);
     by_pipe
         && match keeps_stdout {
@@ -174,7 +174,7 @@ pub(super) fn is_unread(status: ExitStatus, keeps_stdout: bool) -> bool {
 /// What a shell adds to the number of a signal.
 const SHELL_SIGNALS: i32 = 128;
 
-/// Whether an output of ours is a pipe that nobody reads any more.
+/// Returns whether an output of this process is a pipe without a reader.
 fn is_closed(output: &impl AsFd) -> bool {
     let at_once = Timespec::default();
     let mut asked = [PollFd::new(output, PollFlags::empty())];

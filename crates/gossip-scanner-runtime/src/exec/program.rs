@@ -14,7 +14,7 @@ use crate::processor::Broken;
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Looks for a program as the system will: by its path if its name has a slash, and otherwise in
-/// `PATH`. What is found may still fail to start, which is told then.
+/// `PATH`. A program that is found may still fail to start, which is reported then.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub(super) fn find_in(program: &OsStr, path: &OsStr) -> io::Result<()> {
     for directory in env::split_paths(path) {
         match look(&directory.join(program)) {
             Ok(()) => return Ok(()),
-            // One that may not be run is told of only if there is no other.
+            // One without the right to execute is reported only if there is no other.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found = Err(error),
             Err(_) => {}
         }
@@ -46,5 +46,5 @@ fn look(path: &Path) -> io::Result<()> {
     if is_program { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Somebody may run it.
+/// Returns whether any user may execute it.
 const ANY_EXECUTE: u32 = 0o111;

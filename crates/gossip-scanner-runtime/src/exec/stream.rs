@@ -1,4 +1,4 @@
-//! A program that keeps running and is told of items by JSON lines.
+//! A program that keeps running and receives items as JSON lines.
 //!
 //! We write to its standard input, one object a line:
 //!
@@ -14,11 +14,11 @@
 //! {"type":"error","id":7,"message":"…","retry":false}
 //! ```
 //!
-//! `text` is what `{}` stands for elsewhere. A key or text that is not UTF-8 comes as `key_hex` or
+//! `text` is what `{}` expands to elsewhere. A key or text that is not UTF-8 comes as `key_hex` or
 //! `text_hex` instead. After `drain`, or when its input ends, the program finishes and exits.
 //!
 //! A program that dies, hangs or answers nonsense is ended and started again. If it had several
-//! items, nobody knows which was at fault, so they are given again one at a time until it has
+//! items, it is unknown which was at fault, so they are submitted again one at a time until it has
 //! finished some; if it had one, that one has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ const MAX_LINES_WAITING: usize = 1024;
 
 /// From so many different items on, each of which a program ended with alone and none of which it
 /// answered, it is the program that does not work. However often one item is tried counts once, so
-/// that an item which kills its handler is set aside and does not end the worker.
+/// that an item which kills its handler is parked and does not end the worker.
 const MAX_SILENT_ITEMS: usize = 10;
 
 /// How many items a program has to finish alone before it gets several at a time again.
@@ -67,9 +67,8 @@ const MAX_QUOTED_BYTES: usize = 80;
 /// Parses everything that a handler wrote to its standard output, one answer per line.
 ///
 /// Returns the item number and the result of each line, or `None` for a line that
-/// [`StreamProcessor`] would reject. Parsing ends at the first line longer than
-/// [`MAX_LINE_BYTES`], because the processor stops such a handler. Authors of handlers can test
-/// their output with it.
+/// [`StreamProcessor`] would reject. Parsing ends at the first line longer than [`MAX_LINE_BYTES`],
+/// because the processor stops such a handler. Authors of handlers can test their output with it.
 ///
 /// ```
 /// use gossip_scanner_runtime::ItemResult;
@@ -117,7 +116,7 @@ pub struct StreamProcessor {
 #[derive(Clone, Copy, Debug)]
 struct Given {
     ticket: usize,
-    /// Tells its key from those of others; two that are taken for one do no harm.
+    /// A hash of the key; a collision does no harm.
     key_hash: u64,
     since: Instant,
 }
@@ -199,8 +198,8 @@ impl StreamProcessor {
         Ok(())
     }
 
-    /// Ends the program. An item that it had alone has failed; of several nobody knows which was at
-    /// fault, and they are given again one by one.
+    /// Ends the program. An item that it had alone has failed. Of several it is unknown which was
+    /// at fault, so they are submitted again one by one.
     fn give_back(&mut self, complaint: &str) {
         if let Some(mut talk) = self.talk.take() {
             talk.running.kill();
@@ -275,7 +274,7 @@ impl Processor for StreamProcessor {
     }
 
     fn abandon(&mut self) {
-        // Answers that still come have numbers that nobody waits for.
+        // Answers that still arrive have numbers without a waiting item.
         self.given.clear();
         self.ready.clear();
     }
@@ -449,7 +448,7 @@ fn line_of<const N: usize>(fields: [(&'static str, Value); N]) -> Vec<u8> {
     line
 }
 
-/// Writes until there is nothing more to say, or nobody listens.
+/// Writes until the queue is closed or the program has closed its input.
 fn write_lines(mut input: ChildStdin, lines: &Receiver<Vec<u8>>) {
     for line in lines {
         if input.write_all(&line).is_err() {
@@ -458,7 +457,7 @@ fn write_lines(mut input: ChildStdin, lines: &Receiver<Vec<u8>>) {
     }
 }
 
-/// Reads until the output ends, a line is too long, or nobody asks any more.
+/// Reads until the output ends, a line is too long, or the receiver is gone.
 fn read_lines(output: ChildStdout, answers: &SyncSender<Line>) {
     let mut output = BufReader::new(output);
     while let Some(line) = next_line(&mut output) {

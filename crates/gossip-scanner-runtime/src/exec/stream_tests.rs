@@ -43,7 +43,7 @@ fn an_error_without_retry_is_hopeless() {
     );
 }
 
-/// Alone, it is the item that is at fault; together, nobody knows, and each is given alone.
+/// Alone, the item is at fault; of several it is unknown which, and each is given alone.
 #[test]
 fn a_handler_that_dies_fails_the_item_it_died_of() {
     let answer = format!("case $line in *bad*) exit 7;; esac; {DONE}");
@@ -97,7 +97,7 @@ fn a_handler_that_never_makes_sense_breaks_the_processor(
 ) {
     let mut processor = stream(&handler(&answer), config(1, None));
     let mut outcome = Ok(vec![]);
-    // Whatever the item, the handler ends; a worker would go on in the same way.
+    // Whatever the item, the handler ends; a worker would continue in the same way.
     for item in 0..10 {
         outcome = process(&mut processor, &[&[item]]);
         if outcome.is_err() {
@@ -108,7 +108,7 @@ fn a_handler_that_never_makes_sense_breaks_the_processor(
     assert!(message.contains(needle), "{message}");
 }
 
-/// Four of them with nothing between them, each tried often: they fail, and the worker goes on.
+/// Four of them with nothing between them, each tried often: they fail, and the worker continues.
 #[test]
 fn a_few_keys_that_kill_their_handler_do_not_break_the_processor() {
     let answer = format!("case $line in *bad*) exit 7;; esac; {DONE}");
@@ -128,7 +128,7 @@ fn a_handler_that_is_not_there_breaks_the_processor() {
     assert!(message.contains("not found"), "{message}");
 }
 
-/// What is not text comes as digits.
+/// Bytes that are not text come as digits.
 #[test]
 fn any_key_reaches_the_handler() {
     let answer = format!("case $line in *'\"key_hex\":\"ff0a\"'*) {DONE};; esac");

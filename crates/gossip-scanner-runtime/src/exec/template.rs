@@ -14,7 +14,7 @@ const PLACE: &[u8] = b"{}";
 const SHELLS: [&str; 12] =
     ["sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "yash", "zsh"];
 
-/// A program and its arguments, in which `{}` stands for keys.
+/// A program and its arguments, in which `{}` is replaced by keys.
 ///
 /// An argument that is exactly `{}` becomes one argument for each key. A longer one that contains
 /// `{}` takes the only key of a batch of one. Without any `{}` the keys are put behind the rest.
@@ -119,8 +119,8 @@ fn has_place(text: &[u8]) -> bool {
 
 /// Refuses a key where a shell would read it as code.
 ///
-/// A shell counts wherever it stands: what is in front of it (`env`, `nice`, `timeout 5`) runs it.
-/// Only what is typed as words can be seen: a program that runs code of its own (`python -c`), or
+/// A shell counts at any position: the words before it (`env`, `nice`, `timeout 5`) run it. Only
+/// words of the command line can be checked: a program that runs code of its own (`python -c`), or
 /// hands a text to a shell of its own (`ssh`, `su -c`), is not known here.
 fn check_script(program: &[u8], arguments: &[Vec<u8>]) -> Result<(), TemplateError> {
     let words: Vec<&[u8]> =
@@ -133,7 +133,7 @@ fn check_script(program: &[u8], arguments: &[Vec<u8>]) -> Result<(), TemplateErr
             if options.place || options.script.is_some_and(has_place) {
                 return Err(TemplateError::PlaceInScript);
             }
-            // Behind a script stands the name it is to go by, often that of a shell.
+            // After a script comes its `$0`, often the name of a shell.
             at += options.script.map_or(0, |_| options.words + 1);
         }
     }
@@ -149,9 +149,9 @@ fn shell_name(word: &[u8]) -> Option<&'static str> {
 struct ShellOptions<'a> {
     /// The words that were read, the script among them.
     words: usize,
-    /// Whether a key stands among them where it could name the script or be it.
+    /// Returns whether a key is among them where it could name the script or be it.
     place: bool,
-    /// The script, if one of them says that it stands there and not in a file.
+    /// Returns the script, if an option says that it is an argument and not a file.
     script: Option<&'a [u8]>,
 }
 

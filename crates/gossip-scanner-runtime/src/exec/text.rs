@@ -1,4 +1,4 @@
-//! What `{}` stands for.
+//! The text that replaces `{}`.
 
 use std::fmt;
 use std::io::Read as _;
@@ -36,10 +36,10 @@ impl Rendering {
         }
     }
 
-    /// Opens the item and writes what stands for it into `text`.
+    /// Opens the item and writes its text into `text`.
     ///
-    /// A file is opened too, and not read: what is gone or may not be read is told by the source
-    /// and not by the program.
+    /// A file is opened, too, and not read, so that a missing or unreadable file is reported by the
+    /// source and not by the program.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Rendering {
     }
 }
 
-// The kind only: a root may be part of somebody's secret.
+// The kind only: a root may contain a secret.
 impl fmt::Debug for Rendering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

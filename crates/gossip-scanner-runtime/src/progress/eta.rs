@@ -77,8 +77,8 @@ impl Speed {
 
     /// Ticks that a leased shard needs for `left` more keys by its own speed, and at least for one.
     ///
-    /// One that has not moved since it was seen is taken to finish a key right now, so the longer
-    /// it stands the longer it needs. `None` if it is seen for the first time.
+    /// A shard that has not moved since it was seen is assumed to finish a key right now, so its
+    /// estimate grows with time. `None` if it is seen for the first time.
     pub(super) fn shard_needs(
         &mut self,
         shard: ShardId,

@@ -108,7 +108,7 @@ impl ProgressMeter {
         left as f64 * total as f64 / self.density.len().max(1) as f64
     }
 
-    /// What the look at the source adds to the error: chance in what is left of the sample.
+    /// The sampling error: chance in the remaining part of the sample.
     fn look_error(&self) -> f64 {
         match self.kind() {
             ProgressKind::Exact => 0.0,
@@ -123,7 +123,7 @@ impl ProgressMeter {
 /// The largest part that is reported while something is left.
 const ALMOST: f64 = 0.9999;
 
-/// Shards with work left, those that are set aside among them.
+/// Shards with remaining work, including parked ones.
 const fn left_over(tally: &Tally) -> u64 {
     tally.leased + tally.waiting + tally.parked
 }

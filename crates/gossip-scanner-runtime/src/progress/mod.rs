@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  stored shards ─► Tally   (what they cover: exact counts, and a measure)   stateless
-//!  tallies       ─► ProgressMeter (speed, what is left, the slowest)         remembers
+//!  tallies       ─► ProgressMeter (speed, remaining work, slowest shard)     stateful
 //!                     └─► Progress: keys, total and its kind, fraction, ETA
 //! ```
 //!
@@ -14,9 +14,10 @@
 //! **Labelled.** [`ProgressKind`] says whether the total was counted, estimated, or is not known.
 //!
 //! **The time left** is that of work: pauses do not count as time, neither behind nor ahead. It is
-//! never shorter than what the slowest leased shard needs by its own speed, and its error is told.
+//! never shorter than what the slowest leased shard needs by its own speed, and it comes with its
+//! error.
 //!
-//! Nothing here reads a clock or decides anything; it looks at what is stored.
+//! Nothing here reads a clock or decides anything; it reads stored records.
 
 mod eta;
 mod meter;
@@ -45,7 +46,7 @@ pub enum ProgressKind {
     Exact,
     /// From a bounded look at the source.
     Estimated,
-    /// The source can neither be counted nor sampled: only what is done is known.
+    /// The source can neither be counted nor sampled: only the done keys are known.
     Unknown,
 }
 
@@ -59,7 +60,7 @@ impl fmt::Display for ProgressKind {
     }
 }
 
-/// What is known of a run at one time.
+/// The progress of a run at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// When it was looked at.
@@ -76,11 +77,11 @@ pub struct Progress {
     pub fraction: Option<f64>,
     /// Shards that are finished.
     pub shards_done: u64,
-    /// Shards that are set aside.
+    /// Parked shards.
     pub shards_parked: u64,
-    /// Shards that somebody works on.
+    /// Leased shards.
     pub shards_leased: u64,
-    /// Shards that wait for somebody.
+    /// Shards that wait to be claimed.
     pub shards_waiting: u64,
     /// Whether the run is paused. The time left is then that from its resumption on.
     pub paused: bool,
@@ -88,7 +89,7 @@ pub struct Progress {
     pub eta: Option<Eta>,
 }
 
-/// One look at what is stored of a run.
+/// One snapshot of a run's stored records.
 #[derive(Clone, Debug)]
 pub struct RunLook {
     /// When.
@@ -121,7 +122,7 @@ impl RunLook {
     }
 }
 
-/// What the shards of one look cover, by itself, without a memory.
+/// The coverage of one snapshot, without history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Keys that the tokens count.
@@ -132,11 +133,11 @@ pub struct Tally {
     pub covered: usize,
     /// Finished shards.
     pub done: u64,
-    /// Shards set aside.
+    /// Parked shards.
     pub parked: u64,
-    /// Shards that somebody works on.
+    /// Leased shards.
     pub leased: u64,
-    /// Shards that wait for somebody.
+    /// Shards that wait to be claimed.
     pub waiting: u64,
 }
 
@@ -169,7 +170,7 @@ impl Tally {
 
 /// What the token of a shard counts: keys, and those of them that are unread.
 pub(crate) fn counted(shard: &ShardSummary) -> (u64, u64) {
-    // Bytes that are no token of ours count nothing; whoever restores the shard parks it.
+    // Foreign tokens count nothing; the next lease holder parks the shard.
     let token = shard.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
     token.map_or((0, 0), |token| (token.accumulator.count(), token.unread))
 }

@@ -144,7 +144,7 @@ impl Play {
         }
     }
 
-    /// A planned move without its records: the offer, and the acceptance by somebody else.
+    /// A planned handoff without its records: the offer, and the acceptance by another worker.
     fn hand_over(&mut self, op: OpId) {
         let Some(lease) = self.lease() else { return };
         let (now, id) = (at(self.world.now), HandoffId::from_raw(op.as_raw()));
@@ -177,7 +177,7 @@ fn thin() -> Density {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Without a meter's memory: what is stored never covers less than it did.
+    /// Without a meter's history: a snapshot never covers less than an earlier one.
     #[test]
     fn the_covered_set_only_grows_whatever_happens(acts in acts()) {
         let mut play = Play::new();
@@ -245,7 +245,7 @@ fn a_pause_is_no_time() {
     ]);
     let without = eta_of(&[(0, false), (1000, false), (2000, false)]);
     // Two seconds of work each, and ten keys in each of them; the seconds around a pause are left
-    // out, because nobody knows when in them it began and ended.
+    // out, because it is unknown when in them it began and ended.
     assert_eq!(with_pause.unwrap().left, without.unwrap().left);
 }
 
@@ -261,7 +261,7 @@ fn eta_of(looks: &[(u64, bool)]) -> Option<Eta> {
         progress = Some(meter.observe(&look(time + 1, paused, vec![row(1, keys), row(2, 0)])));
     }
     let eta = progress.unwrap().eta;
-    // By what is left, so that two runs which are not equally far can be compared.
+    // By the remaining work, so that two runs which are not equally far can be compared.
     eta.map(|eta| Eta { left: eta.left / (200 - keys as u64), ..eta })
 }
 

@@ -1,4 +1,4 @@
-//! What is finished behind an item that waits for another try.
+//! Items that finish after one that waits for a retry.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -76,7 +76,7 @@ impl Ahead {
                 TaskStep::Over(outcome) => return outcome,
             }
         }
-        panic!("it goes on without end");
+        panic!("it does not end");
     }
 }
 
@@ -122,7 +122,7 @@ fn a_shard_stands_still_when_nothing_waits_to_be_tried_again() {
     assert_eq!(still.unwrap().last_key(), Some(last.as_slice()), "everything done is covered");
 }
 
-/// It was put off while the shard stood, and nobody would have come back to it.
+/// It was put off while the shard was frozen, and must be resumed.
 #[test]
 fn an_item_that_turns_out_hopeless_while_the_shard_stands_is_set_aside_afterwards() {
     let connector = numbered(100);

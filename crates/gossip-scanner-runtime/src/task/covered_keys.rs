@@ -60,7 +60,7 @@ impl CoveredKeys {
         let (mut items, mut bytes) = (0, 0);
         for index in passed.clone() {
             let item = page.item(index).expect("the mark follows this page");
-            let settled = mark.settled(index).expect("the mark passes what is settled");
+            let settled = mark.settled(index).expect("the mark passes settled items only");
             self.take_in(item, settled);
             items += 1;
             bytes += item.size_hint().unwrap_or(0);

@@ -78,7 +78,7 @@ pub struct TaskConfig {
     pub store_patience: u64,
     /// How many grants without progress a shard of the run survives, as its settings say.
     pub shard_retries: Option<u32>,
-    /// Where a shard is split when nobody names a key.
+    /// Where a shard is split if the request names no key.
     pub cut: Cut,
 }
 
@@ -128,11 +128,11 @@ pub struct TaskContext<'g, B> {
     pub coordinator: &'g mut B,
     /// The source.
     pub connector: &'g dyn Connector,
-    /// What is done with each item.
+    /// Processes each item.
     pub processor: &'g mut dyn Processor,
     /// How fast items may be started, all threads together.
     pub throttle: &'g Throttle,
-    /// Who is told.
+    /// Receives the events.
     pub observer: &'g dyn Observer,
 }
 

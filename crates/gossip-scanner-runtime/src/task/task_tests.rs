@@ -34,7 +34,7 @@ fn a_shard_without_items_is_completed_at_its_start() {
     assert_eq!((row.last_key.as_deref(), counted(row)), (Some(b"a".as_slice()), (0, 0)));
 }
 
-/// The next owner goes on behind the last checkpoint, and its count goes on too.
+/// The next lease holder continues after the last checkpoint, with the counts of the first.
 #[test]
 fn a_crash_repeats_at_most_what_was_not_recorded() {
     let mut world = World::new();
@@ -47,7 +47,7 @@ fn a_crash_repeats_at_most_what_was_not_recorded() {
         done == 37
     });
     world.done = done;
-    // The process is gone; its lease ends.
+    // The process is gone; its lease expires.
     world.now += LASTS;
     assert_eq!(world.work_everything(&connector), [TaskOutcome::Completed]);
     let redone = (0..100).filter(|number| world.times_done(&key(*number)) == 2).count();
@@ -56,7 +56,7 @@ fn a_crash_repeats_at_most_what_was_not_recorded() {
     assert_eq!(counted(&world.rows()[0]), (100, 0));
 }
 
-/// Steps until the processor was asked for `stop` items.
+/// Steps until `stop` items were submitted.
 fn step_until(
     world: &mut World,
     task: &mut ShardTask,
@@ -110,7 +110,7 @@ fn failing_on(bad: &'static [usize]) -> impl FnMut(Work<'_>, &mut Vec<u8>) -> It
     }
 }
 
-/// Claims until nothing is left.
+/// Claims until no shard is left.
 fn work_with(world: &mut World, connector: &dyn Connector, processor: &mut dyn Processor) {
     let mut handle = world.handle();
     while let Some(mut task) = world.claim(&mut handle, TaskConfig::default(), 1) {
@@ -136,11 +136,11 @@ fn a_key_that_fails_is_parked_alone(#[case] bad: &'static [usize], #[case] parke
             .all(|row| !is_parked(row.status) || row.park_reason == Some(ParkReason::Poisoned))
     );
     let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
-    assert_eq!(covered, 100 - bad.len() as u64, "everything else is done");
+    assert_eq!(covered, 100 - bad.len() as u64, "all other keys are done");
 }
 
 #[test]
-fn a_key_is_tried_again_before_it_is_given_up() {
+fn a_key_is_retried_before_it_is_parked() {
     let mut world = World::new();
     let mut failures = 0;
     let mut flaky = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
@@ -156,7 +156,7 @@ fn a_key_is_tried_again_before_it_is_given_up() {
 }
 
 #[test]
-fn a_panic_sets_the_item_aside_and_nothing_else() {
+fn a_panic_parks_the_item_and_nothing_else() {
     let mut world = World::new();
     let mut touchy = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| {
         assert!(work.key() != key(7), "a bug of the user");
@@ -167,7 +167,7 @@ fn a_panic_sets_the_item_aside_and_nothing_else() {
 }
 
 #[test]
-fn what_is_gone_is_not_counted_and_what_is_unread_is() {
+fn a_gone_item_is_not_counted_and_an_unread_one_is() {
     let mut world = World::new();
     let listed = numbered(10);
     let mut opened = listed.clone();
@@ -177,7 +177,7 @@ fn what_is_gone_is_not_counted_and_what_is_unread_is() {
     assert_eq!(counted(&world.rows()[0]), (9, 1));
 }
 
-/// Lists what was there, and opens what is there now.
+/// Lists an earlier state of the source, and opens the current one.
 struct Stale {
     listed: MemoryConnector,
     opened: MemoryConnector,
@@ -205,7 +205,7 @@ impl Connector for Stale {
     }
 }
 
-/// Answers the same error to every listing, or lists keys that fall.
+/// Returns the same error for every listing, or lists descending keys.
 struct Bad(Option<ConnectorError>);
 
 impl Connector for Bad {
@@ -293,7 +293,7 @@ fn a_lost_lease_drops_the_shard_and_records_nothing() {
     });
     world.now += LASTS;
     let mut task = world.claim(&mut other, TaskConfig::default(), 2).unwrap();
-    // The zombie believes that its lease was renewed, and is told by the fence.
+    // The old holder assumes that its lease was renewed, and is refused by its fence.
     late.renewed(at(world.now + LASTS));
     late.release();
     let outcome = world.drive(&mut late, &mut zombie, &connector, &mut noting(&done), &());
@@ -304,7 +304,7 @@ fn a_lost_lease_drops_the_shard_and_records_nothing() {
 }
 
 #[test]
-fn nothing_is_begun_under_a_lease_that_has_ended() {
+fn no_item_starts_under_an_expired_lease() {
     let mut world = World::new();
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
@@ -342,7 +342,7 @@ fn a_split_on_request_loses_and_repeats_nothing(#[case] at_key: Option<SplitKey>
 }
 
 #[test]
-fn a_split_behind_the_cursor_is_not_made() {
+fn a_split_before_the_cursor_is_not_made() {
     let mut world = World::new();
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
@@ -358,7 +358,7 @@ fn a_split_behind_the_cursor_is_not_made() {
 }
 
 #[test]
-fn a_token_of_somebody_else_parks_the_shard() {
+fn a_foreign_token_parks_the_shard() {
     let mut world = World::new();
     let mut handle = world.handle();
     let task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
@@ -377,7 +377,7 @@ fn an_operation_in_doubt_is_repeated_until_it_is_answered(#[case] fault: Fault) 
     let mut world = World::new();
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
-    // More would outlast the lease, whose renewals fail as well.
+    // More failures would outlast the lease, whose renewals fail as well.
     for _ in 0..4 {
         handle.store_mut().inject(fault);
     }
@@ -386,7 +386,7 @@ fn an_operation_in_doubt_is_repeated_until_it_is_answered(#[case] fault: Fault) 
 }
 
 #[test]
-fn a_broken_processor_gives_the_shard_back() {
+fn a_broken_processor_releases_the_shard() {
     struct NoSuchProgram;
     impl Processor for NoSuchProgram {
         fn capacity(&self) -> usize {
@@ -408,7 +408,7 @@ fn a_broken_processor_gives_the_shard_back() {
     assert!(!world.rows()[0].leased);
 }
 
-/// The numbers, of which those that begin with `k1` cannot be listed.
+/// Numbers, of which those that begin with `k1` cannot be listed.
 struct Obstructed(MemoryConnector);
 
 struct ObstructedListing(Box<dyn Enumeration>);
@@ -456,9 +456,9 @@ impl Enumeration for ObstructedListing {
     }
 }
 
-/// What cannot be listed is parked with nothing behind it.
+/// The range that cannot be listed is parked alone.
 #[test]
-fn everything_behind_an_obstacle_is_done() {
+fn keys_after_an_unlistable_range_are_done() {
     let mut world = World::new();
     let endings = world.work_everything(&Obstructed(numbered(300)));
     assert_eq!(
@@ -471,7 +471,7 @@ fn everything_behind_an_obstacle_is_done() {
     assert_eq!((parked.last_key.as_deref(), &parked.end[..]), (Some(&b"k099"[..]), &b"k2"[..]));
 }
 
-/// Has many items at a time, finishes `per_life` of them, and hands the others back.
+/// Takes many items at a time, finishes `per_life` of them, and returns the others untried.
 struct Recycled {
     per_life: usize,
     given: Vec<usize>,
@@ -540,7 +540,7 @@ fn a_throttle_makes_a_task_wait() {
     assert!(waits >= 1 && world.now >= 1000, "{waits} waits until {}", world.now);
 }
 
-/// Keys whose processing ends the process: nothing is reported, and the lease runs out.
+/// Keys whose processing kills the process: nothing is reported, and the lease expires.
 #[rstest]
 #[case::one(&[57], 200)]
 #[case::first_and_last(&[0, 199], 200)]
@@ -605,7 +605,7 @@ impl Processor for Deadly<'_> {
     }
 
     fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
-        // A process that is dead reports nothing, whatever else it had.
+        // A dead process reports nothing.
         if !self.killed {
             reports.append(&mut self.reports);
         }
@@ -639,7 +639,7 @@ impl Processor for Shuffled {
         let chosen = self.dice.next_u32() as usize % self.waiting.len();
         let (ticket, key) = self.waiting.swap_remove(chosen);
         let result = match self.dice.next_u32() % 8 {
-            0 => ItemResult::Failed("a bad day".into()),
+            0 => ItemResult::Failed("by chance".into()),
             1 => ItemResult::Undone,
             _ => {
                 self.durable.insert(key);
@@ -656,7 +656,7 @@ impl Processor for Shuffled {
 }
 
 proptest! {
-    /// Whenever a worker dies, whatever finished out of order, and whatever was set aside.
+    /// For every crash, every order of completion, and every parked item.
     #[test]
     fn no_stored_cursor_covers_a_key_that_is_not_durable(
         seed in any::<[u8; 32]>(),

@@ -1,4 +1,4 @@
-//! A task that waits hears what is asked of it, and records what it has.
+//! A waiting task reacts to requests, and checkpoints its progress.
 
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ fn a_throttled_task_records_what_it_has(#[case] later: u64) {
     assert!(counted(&throttled.world.rows()[0]).0 >= 1);
 }
 
-/// Reports nothing before it is told to.
+/// Reports nothing before it is released.
 #[derive(Default)]
 struct Holding {
     tickets: Vec<usize>,
@@ -125,7 +125,7 @@ impl Processor for Holding {
     }
 }
 
-/// An item may take minutes; whoever is idle gets a part of the rest at once.
+/// An item may take minutes; an idle worker gets a part of the rest at once.
 #[rstest]
 #[case::anywhere(None, 10, 2)]
 #[case::before_the_last_key(None, 3, 2)]

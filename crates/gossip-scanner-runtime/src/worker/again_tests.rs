@@ -109,6 +109,6 @@ fn a_move_of_an_earlier_lease_does_not_stop_the_next_one() {
     admin.resume_run(at(1), TENANT, RUN, OpId::from_raw(9)).unwrap();
     worker.work(2);
     worker.work_to_the_end();
-    assert!(worker.shared.has_ended(), "the shard stands still for ever");
+    assert!(worker.shared.has_ended(), "the shard stays frozen for ever");
     assert_eq!(worker.shared.ended(), Ok(Finish::Complete));
 }

@@ -23,7 +23,7 @@ const LEASE: u64 = 2_000;
 
 const KEYS: usize = 300;
 
-/// How long a key takes: a test has a few seconds of work, and a move takes half of one.
+/// How long a key takes: a test has a few seconds of work, and a handoff takes half of one.
 const KEY_TAKES: Duration = Duration::from_millis(15);
 
 fn config(number: u64, threads: usize) -> WorkerConfig {
@@ -33,7 +33,7 @@ fn config(number: u64, threads: usize) -> WorkerConfig {
         worker: worker_of(RUN, number),
         lease_ticks: LEASE,
         threads,
-        // Only what a move carries along is recorded before the end.
+        // Checkpoints are made only by handoffs and at the end.
         task: TaskConfig {
             checkpoint_items: 10_000,
             checkpoint_ticks: 60_000,
@@ -46,7 +46,7 @@ fn config(number: u64, threads: usize) -> WorkerConfig {
     }
 }
 
-/// What two workers did together.
+/// A record of the work of two workers.
 #[derive(Default)]
 struct Seen {
     done: Mutex<BTreeMap<Vec<u8>, u32>>,
@@ -77,7 +77,7 @@ impl Seen {
         ItemResult::Done
     }
 
-    /// Waits until so many keys are done.
+    /// Waits until this many keys are done.
     fn wait_for(&self, keys: usize) {
         const LOOKS: usize = 5_000;
         for _ in 0..LOOKS {
@@ -116,8 +116,7 @@ fn run(
     work(config, parts)
 }
 
-/// One worker that has everything and one that has nothing; what happens when `act` is done in the
-/// middle of it.
+/// Runs a worker that has every shard and one that has none, and calls `act` in the middle.
 fn two(
     world: &World,
     act: &(dyn Fn(&Drain) + Sync),
@@ -134,7 +133,7 @@ fn two(
     (seen, ends)
 }
 
-/// Waits until the second worker has said that it is idle.
+/// Waits until the second worker is registered as idle.
 fn wait_for_idle(world: &World) {
     const LOOKS: usize = 5_000;
     for _ in 0..LOOKS {
@@ -149,7 +148,7 @@ fn wait_for_idle(world: &World) {
     panic!("it is never idle");
 }
 
-/// Waits until a move has begun.
+/// Waits until a handoff has begun.
 fn wait_for_move(world: &World) {
     const LOOKS: usize = 5_000;
     let mut records = world.records();
@@ -162,8 +161,8 @@ fn wait_for_move(world: &World) {
     panic!("it never begins");
 }
 
-/// Waits until nobody holds `shard`.
-fn wait_until_given_back(admin: &mut Coordinator, shard: ShardKey) {
+/// Waits until `shard` has no lease.
+fn wait_until_released(admin: &mut Coordinator, shard: ShardKey) {
     const LOOKS: usize = 5_000;
     for _ in 0..LOOKS {
         let (mut rows, now) = (Vec::new(), SystemClock::new().now());
@@ -181,21 +180,21 @@ fn halves() -> World {
 }
 
 #[test]
-fn a_drained_worker_hands_its_shards_over_and_nothing_is_done_twice() {
+fn a_drained_worker_hands_its_shards_off_and_repeats_no_key() {
     let mut world = halves();
     let (seen, ends) = two(&world, &|drain| drain.ask());
     assert_eq!(ends, [Ok(Finish::Drained), Ok(Finish::Complete)]);
     assert_eq!(seen.arrived.load(Ordering::SeqCst), 2);
     assert_eq!(seen.moved.load(Ordering::SeqCst), 2);
     assert!(seen.each_once());
-    // Nothing was recorded but by the moves and at the end, and the counts are whole.
+    // Only the handoffs and the end made checkpoints, and the counts are complete.
     let rows = world.rows();
     assert_eq!(rows.iter().map(|row| counted(row).0).sum::<u64>(), KEYS as u64);
     assert!(rows.iter().all(|row| row.last_handoff.is_some() && row.acquire_count == 2));
 }
 
 #[test]
-fn with_nobody_willing_a_drain_releases() {
+fn a_drain_without_an_idle_worker_releases() {
     let mut world = halves();
     let (seen, drain) = (Seen::default(), Drain::new());
     let end = thread::scope(|scope| {
@@ -212,7 +211,7 @@ fn with_nobody_willing_a_drain_releases() {
 }
 
 #[test]
-fn an_administrator_moves_one_shard() {
+fn an_administrator_hands_one_shard_off() {
     let world = halves();
     let shard = ShardKey::new(RUN, ShardId::from_raw(1));
     let ask = |_: &Drain| {
@@ -223,13 +222,13 @@ fn an_administrator_moves_one_shard() {
         admin.request_action(now, TENANT, shard, &action, until, op_id).unwrap();
     };
     let (seen, ends) = two(&world, &ask);
-    // Whoever is last completes the run.
+    // The last worker completes the run.
     assert!(ends.contains(&Ok(Finish::Complete)), "{ends:?}");
     assert_eq!(seen.arrived.load(Ordering::SeqCst), 1);
     assert!(seen.each_once());
 }
 
-/// Somebody who is not there, somebody of another run, the owner itself.
+/// A worker that does not exist, one of another run, the holder itself.
 #[rstest]
 #[case::gone(worker_of(RUN, 999), 1)]
 #[case::stranger(WorkerId::from_raw(999), 0)]
@@ -246,22 +245,23 @@ fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId, #[case] o
     let (seen, ends) = two(&world, &ask);
     assert!(ends.iter().all(Result::is_ok), "{ends:?}");
     assert_eq!(seen.arrived.load(Ordering::SeqCst), 0);
-    assert_eq!(seen.kept.load(Ordering::SeqCst), offers, "whoever offered in vain says so");
+    assert_eq!(seen.kept.load(Ordering::SeqCst), offers, "every failed offer is reported");
     assert!(seen.each_once());
-    assert!(world.rows().iter().all(|row| row.acquire_count == 1), "nobody gave it back");
+    assert!(world.rows().iter().all(|row| row.acquire_count == 1), "it was never released");
 }
 
-/// What the owner lost while it stood on offer does not go on there, and nobody is told so.
+/// A shard that its holder loses while it is offered does not continue there, and is not reported
+/// as kept.
 #[rstest]
 #[case::revoked(|admin: &mut Coordinator, now, shard| {
     admin.revoke_lease(now, TENANT, shard, OpId::from_raw(78)).unwrap();
 })]
 #[case::paused(|admin: &mut Coordinator, now, shard| {
     admin.pause_run(now, TENANT, RUN, OpId::from_raw(78)).unwrap();
-    wait_until_given_back(admin, shard);
+    wait_until_released(admin, shard);
     admin.resume_run(SystemClock::new().now(), TENANT, RUN, OpId::from_raw(79)).unwrap();
 })]
-fn a_shard_that_is_lost_while_on_offer_is_not_told_as_kept(
+fn a_shard_that_is_lost_while_offered_is_not_reported_as_kept(
     #[case] lose: fn(&mut Coordinator, LogicalTime, ShardKey),
 ) {
     let mut world = halves();
@@ -280,10 +280,9 @@ fn a_shard_that_is_lost_while_on_offer_is_not_told_as_kept(
     assert!(world.rows().iter().all(|row| row.status == ShardStatus::Done));
 }
 
-/// A worker that was asked for a shard and is told to stop before the shard stands still does not
-/// wait for ever for either.
+/// A worker that drains while a requested shard is not frozen yet waits for neither for ever.
 #[test]
-fn a_drain_overtakes_a_move_that_was_asked_for() {
+fn a_drain_overtakes_a_requested_handoff() {
     let mut world = halves();
     let shard = ShardKey::new(RUN, ShardId::from_raw(1));
     let ask = |drain: &Drain| {

@@ -88,7 +88,7 @@ fn config(threads: usize, seed: u64) -> WorkerConfig {
     }
 }
 
-/// One life of the process: how it ended by itself, or `None` if it was killed.
+/// One life of the process: how it ended, or `None` if it was killed.
 fn live(
     world: &World,
     threads: usize,
@@ -133,7 +133,7 @@ fn live(
             return shared.end.lock().unwrap().clone().map(|end| end.expect("no error"));
         }
     }
-    panic!("the process goes on and on");
+    panic!("the process does not end");
 }
 
 /// Starts the process again and again: its crashes.

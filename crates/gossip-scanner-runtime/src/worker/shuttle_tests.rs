@@ -1,19 +1,19 @@
-//! The threads of a worker under schedules that no machine would come to by itself.
+//! The threads of a worker under schedules that rarely occur on a real machine.
 //!
-//! The same files are compiled once more, over locks, waits and a clock that `shuttle` schedules:
-//! it decides at every lock, at every operation of the store and at every wake-up who goes on. A
-//! schedule in which nobody can go on is a test that fails, and so is one that does not end
-//! (`stopped_clock.rs`). Whole workers are run: runners, renewer and handoff over the real task and
-//! the real coordinator.
+//! The same files are compiled a second time, over locks, waits and a clock that `shuttle`
+//! schedules: it chooses the next thread at every lock, at every operation of the store and at
+//! every wake-up. A deadlock fails the test, and so does a schedule that does not end
+//! (`stopped_clock.rs`). Whole workers are run: runners, renewer and handoff thread over the real
+//! task and the real coordinator.
 //!
 //! # Laws
-//! - Nobody waits for ever, whatever ends the worker, and nothing is late: when the last shard is
-//!   over, everybody goes home at that moment, the renewer too.
-//! - Whoever asks for a drain waits for the items under way and not a moment longer.
+//! - No thread waits for ever, whatever ends the worker, and none is late: when the last shard is
+//!   over, every thread ends at that moment, including the renewer.
+//! - A drain waits for the in-flight items and not a moment longer.
 //! - A lease that is renewed in time is never lost: each key is done once.
-//! - A lease that somebody takes away is told to its owner within a round of renewals and an item;
-//!   and whoever lost none is told of none.
-//! - Moves and pauses of the machine lose no key, and a move repeats none.
+//! - The loss of a lease is reported to its holder within a round of renewals and an item; and no
+//!   loss is reported that did not happen.
+//! - Handoffs and pauses of the machine lose no key, and a handoff repeats none.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -39,7 +39,7 @@ use crate::task::{TaskConfig, TaskOutcome};
 use crate::test_support::{RUN, TENANT, World, key, numbered};
 use crate::throttle::Limits;
 
-/// What the threads lock, wait and tell the time with here.
+/// Synchronization and time of the threads in these tests.
 mod sync {
     pub(super) use std::sync::PoisonError;
 
@@ -76,16 +76,16 @@ once_more! {
 /// Schedules of each world and each way to draw them: a few seconds without optimisation.
 const SCHEDULES: usize = 120;
 
-/// Places where a schedule departs from one that runs every thread as long as it can.
+/// How often a schedule departs from one that runs every thread as long as possible.
 const DEPARTURES: usize = 3;
 
-/// Schedules that are drawn one way before it is the other's turn.
+/// Schedules that are drawn one way before the other way is used.
 const TURN: usize = 30;
 
-/// What schedules are drawn from: the same ones every time.
+/// The seed of the schedules: the same ones every time.
 const SEED: u64 = 5;
 
-/// The stack of a thread: decoding and deciding want more than the usual 32 KiB.
+/// The stack of a thread: decoding and planning need more than the usual 32 KiB.
 const STACK: usize = 1 << 20;
 
 const LEASE: u64 = 900;
@@ -95,10 +95,10 @@ const KEYS: usize = 12;
 /// How long a key takes: a shard of a few keys outlives its lease.
 const KEY_TAKES: u64 = 200;
 
-// Whoever is not told that a lease is lost goes on for longer than whoever is.
+// A holder that does not learn of the loss continues longer than one that does.
 const _: () = assert!(ROUND + KEY_TAKES < LEASE - ROUND);
 
-/// Runs `world` by turns under schedules drawn evenly, and under those that depart a few times.
+/// Runs `world` alternately under schedules drawn evenly, and under those that depart a few times.
 fn explore(world: fn(), schedules: usize) {
     for turn in 0..schedules.div_ceil(TURN) as u64 {
         run(RandomScheduler::new_from_seed(SEED + turn, TURN), world);
@@ -116,7 +116,7 @@ fn run(scheduler: impl Scheduler + 'static, world: fn()) {
     });
 }
 
-/// A store before each of whose operations others may come.
+/// A store that lets other threads run before each of its operations.
 struct Interrupted(MapStore);
 
 impl Store for Interrupted {
@@ -130,7 +130,7 @@ impl Store for Interrupted {
         self.0.commit(txns)
     }
 
-    /// Takes no time, so that times can be told exactly: others come first.
+    /// Takes no time, so that times are exact: other threads run first.
     fn wait(&mut self, _ticks: u64) {
         shuttle::thread::yield_now();
     }
@@ -140,7 +140,7 @@ impl Store for Interrupted {
     }
 }
 
-/// Workers of one run, and what they did.
+/// The workers of one run, and a record of their work.
 struct Scene {
     world: World,
     config: WorkerConfig,
@@ -149,7 +149,7 @@ struct Scene {
     key_takes: u64,
     nonces: Mutex<u64>,
     done: Mutex<BTreeMap<Vec<u8>, u32>>,
-    /// Which shard ended when, and whether because its lease was lost.
+    /// Which shard ended when, and whether its lease was lost.
     ended: Mutex<Vec<(ShardKey, u64, bool)>>,
 }
 
@@ -205,7 +205,7 @@ impl Scene {
         Box::new(StoreRepository::new(store, TENANT, self.nonce()))
     }
 
-    /// One worker, from its beginning to its end.
+    /// Runs one worker from start to end.
     fn work(&self, number: u64, drain: &Drain) -> Result<Finish, RunWorkerError> {
         let config =
             WorkerConfig { worker: worker_of(RUN, number), seed: number, ..self.config.clone() };
@@ -227,7 +227,7 @@ impl Scene {
         work(&config, parts)
     }
 
-    /// Frees a shard that somebody has; which, if there was one.
+    /// Frees a leased shard. Returns which, if there was one.
     fn revoke(&self) -> Option<ShardKey> {
         let (mut admin, mut rows) = (self.handle(), Vec::new());
         let time = || LogicalTime::from_raw(now());
@@ -242,7 +242,7 @@ impl Scene {
         run.status() == RunStatus::Done
     }
 
-    /// Whether each key was done, and none more often.
+    /// Returns whether each key was done exactly once.
     fn each_once(&self) -> bool {
         self.each_done() && self.done.lock().unwrap().values().all(|times| *times == 1)
     }
@@ -265,25 +265,25 @@ impl Observer for Scene {
     }
 }
 
-/// A number of ticks below `bound`, for this schedule.
+/// Returns a number of ticks below `bound`, for this schedule.
 fn some(bound: u64) -> u64 {
     shuttle::rand::thread_rng().gen_range(0..bound)
 }
 
-/// Nobody disturbs a worker.
+/// A worker without disturbances.
 fn undisturbed() {
     let scene = Scene::new();
     assert_eq!(scene.work(1, &Drain::new()), Ok(Finish::Complete));
-    assert_eq!(now(), scene.last_ended(), "somebody came home late");
+    assert_eq!(now(), scene.last_ended(), "a thread ended late");
     assert!(scene.is_run_done() && scene.each_once());
 }
 
 #[test]
-fn under_every_schedule_each_key_is_done_once_and_all_go_home_with_the_last() {
+fn under_every_schedule_each_key_is_done_once_and_no_thread_ends_late() {
     explore(undisturbed, SCHEDULES);
 }
 
-/// A worker is told to stop at any moment, and another finishes.
+/// A worker drains at any moment, and another finishes the run.
 fn drained() {
     let (scene, drain) = (Scene::new(), Drain::new());
     let (end, late) = scope(|scope| {
@@ -301,11 +301,11 @@ fn drained() {
 }
 
 #[test]
-fn under_every_schedule_a_drain_waits_for_the_items_under_way_and_no_longer() {
+fn under_every_schedule_a_drain_waits_for_in_flight_items_and_no_longer() {
     explore(drained, SCHEDULES);
 }
 
-/// A worker that finds nothing to do is told to stop, as it begins or while it waits.
+/// A worker without work drains, as it starts or while it waits.
 fn idle() {
     let mut scene = Scene::new();
     scene.world.now = now();
@@ -320,15 +320,15 @@ fn idle() {
         assert_eq!(worker.join().unwrap(), Ok(Finish::Drained));
         now() - asked
     });
-    assert_eq!(late, 0, "somebody has not heard of it");
+    assert_eq!(late, 0, "a thread missed the notification");
 }
 
 #[test]
-fn under_every_schedule_a_drain_of_an_idle_worker_is_heard_at_once() {
+fn under_every_schedule_a_drain_of_an_idle_worker_ends_it_at_once() {
     explore(idle, SCHEDULES);
 }
 
-/// Somebody takes leases away, while they are renewed and while their shards end.
+/// Leases are revoked while they are renewed and while their shards end.
 fn robbed(scene: &Scene) {
     let mut revoked = Vec::new();
     let end = scope(|scope| {
@@ -343,10 +343,10 @@ fn robbed(scene: &Scene) {
     assert!(scene.is_run_done() && scene.each_done());
     let ended = scene.ended.lock().unwrap();
     let lost: Vec<_> = ended.iter().filter(|(_, _, is_lost)| *is_lost).collect();
-    assert_eq!(lost.len(), revoked.len(), "as many were lost as were taken");
+    assert_eq!(lost.len(), revoked.len(), "each revoked lease is reported lost, and no other");
     for (shard, at) in revoked {
-        let told = lost.iter().find(|(lost, when, _)| *lost == shard && *when >= at);
-        let when = told.map(|(_, when, _)| *when);
+        let reported = lost.iter().find(|(lost, when, _)| *lost == shard && *when >= at);
+        let when = reported.map(|(_, when, _)| *when);
         assert!(
             when.is_some_and(|when| when - at <= ROUND + scene.key_takes),
             "{when:?} after {at}"
@@ -354,13 +354,13 @@ fn robbed(scene: &Scene) {
     }
 }
 
-/// Word of a loss comes by a renewal alone.
+/// The loss is reported by a renewal only.
 fn robbed_in_silence() {
     robbed(&Scene::new());
 }
 
-/// Word of a loss comes by a checkpoint, too, at the moment of a renewal, and the next shard is
-/// claimed at once. There are as few keys as will do, so that few schedules show it.
+/// The loss is reported by a checkpoint, too, concurrently with a renewal, and the next shard is
+/// claimed at once. There are few keys, so that a small share of the schedules suffices.
 fn robbed_in_the_open() {
     let roots: [(&[u8], &[u8]); 2] = [(b"a", b"k001"), (b"k001", b"z")];
     let mut scene = Scene { keys: 2, key_takes: ROUND, ..Scene::of(&roots) };
@@ -370,12 +370,12 @@ fn robbed_in_the_open() {
 }
 
 #[test]
-fn under_every_schedule_a_lost_lease_is_told_to_its_owner_and_to_nobody_else() {
+fn under_every_schedule_a_lost_lease_is_reported_to_its_holder_only() {
     explore(robbed_in_silence, SCHEDULES);
     explore(robbed_in_the_open, SCHEDULES);
 }
 
-/// The machine looks away for longer than a lease, whoever is on its way.
+/// The machine pauses all threads for longer than a lease, whatever they are doing.
 fn paused() {
     let scene = Scene::new();
     let end = scope(|scope| {
@@ -395,7 +395,7 @@ fn under_every_schedule_a_pause_beyond_the_lease_loses_no_key() {
     explore(paused, SCHEDULES);
 }
 
-/// An administrator asks for a move from one worker to another, and then one of them drains.
+/// An administrator requests a handoff from one worker to another, and then one of them drains.
 fn moved() {
     let scene = Scene { has_records: true, ..Scene::new() };
     let (first, second) = (Drain::new(), Drain::new());
@@ -406,7 +406,7 @@ fn moved() {
         let shard = ShardKey::new(RUN, ShardId::from_raw(1));
         let (time, action) = (LogicalTime::from_raw(now()), ShardAction::HandOff(None));
         let (until, op_id) = (time.saturating_add(2_000), OpId::from_raw(77));
-        // Refused if the shard is over already.
+        // Refused if the shard has already ended.
         drop(scene.handle().request_action(time, TENANT, shard, &action, until, op_id));
         sleep(some(2 * ROUND));
         first.ask();
@@ -417,6 +417,6 @@ fn moved() {
 }
 
 #[test]
-fn under_every_schedule_a_move_repeats_no_key_and_a_drain_overtakes_it() {
+fn under_every_schedule_a_handoff_repeats_no_key_and_a_drain_overtakes_it() {
     explore(moved, SCHEDULES / 4);
 }

@@ -1,12 +1,12 @@
 //! Time and threads under the scheduler of `shuttle`, for tests.
 //!
-//! Time stands still while any thread can go on, and then leaps to the first moment that somebody
-//! waits for. So what takes time takes exactly that, whatever the schedule; a wake-up that is lost
-//! shows as time that has passed; and a wait that nobody ends, as time without end.
+//! Time does not advance while any thread is runnable, and then jumps to the earliest deadline of a
+//! wait. So every duration is exact, whatever the schedule. A lost wake-up shows as elapsed time,
+//! and a wait without end as time beyond all limits.
 //!
 //! # Never
-//! - lets time pass while a thread is on its way, unless a test says so ([`pass`]);
-//! - lets a world live longer than [`LONGEST`].
+//! - advances time while a thread is runnable, unless a test says so ([`pass`]);
+//! - lets a world run longer than [`LONGEST`].
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use shuttle::sync::MutexGuard;
 
 use crate::clock::Clock;
 
-/// When a world begins: not at zero, which no clock says.
+/// When a world starts: not at zero, which no clock returns.
 const BEGIN: u64 = 1_000;
 
-/// When a world should long be over, in ticks after it began: a hundred times what the longest of
-/// them takes.
+/// When a world should have ended, in ticks after its start: a hundred times the duration of the
+/// longest one.
 const LONGEST: u64 = 1_000_000;
 
 thread_local! {
-    /// All threads of a schedule are one thread of the machine, so this is theirs together.
+    /// All threads of a schedule run on one thread of the machine, so they share this.
     static TIME: RefCell<Time> = const { RefCell::new(Time::new()) };
 }
 
 /// The time of one schedule.
 struct Time {
     now: u64,
-    /// Threads that can go on: those that wait for time or for another thread cannot.
+    /// Runnable threads: those that wait for time or for another thread are not.
     awake: usize,
     sleepers: Vec<Sleeper>,
-    /// How many condition variables there are.
+    /// How many condition variables exist.
     condvars: u64,
 }
 
-/// A thread that waits until a time, or until a condition variable is told.
+/// A thread that waits for a time or for a notification of a condition variable.
 struct Sleeper {
     until: u64,
     condvar: Option<u64>,
@@ -52,11 +52,11 @@ impl Time {
         Self { now: BEGIN, awake: 1, sleepers: Vec::new(), condvars: 0 }
     }
 
-    /// If nobody can go on, time does, to the first moment that somebody waits for.
+    /// If no thread is runnable, advances time to the earliest deadline of a wait.
     fn leap(&mut self) -> Vec<shuttle::thread::Thread> {
         match self.sleepers.iter().map(|sleeper| sleeper.until).min() {
             Some(first) if self.awake == 0 => {
-                assert!(first < BEGIN + LONGEST, "somebody waits for ever");
+                assert!(first < BEGIN + LONGEST, "a thread waits for ever");
                 self.now = self.now.max(first);
                 let now = self.now;
                 self.wake(|sleeper| sleeper.until <= now)
@@ -65,7 +65,7 @@ impl Time {
         }
     }
 
-    /// Whom to unpark.
+    /// Returns the threads to unpark.
     fn wake(&mut self, whom: impl Fn(&Sleeper) -> bool) -> Vec<shuttle::thread::Thread> {
         let woken: Vec<_> = self.sleepers.extract_if(.., |sleeper| whom(sleeper)).collect();
         self.awake += woken.len();
@@ -77,22 +77,22 @@ impl Time {
     }
 }
 
-/// Begins a schedule, in its first thread.
+/// Starts a schedule, in its first thread.
 pub(super) fn begin() {
     TIME.set(Time::new());
 }
 
-/// The present time, in ticks.
+/// Returns the current time, in ticks.
 pub(super) fn now() -> u64 {
     TIME.with_borrow(|time| time.now)
 }
 
-/// Waits for so many ticks.
+/// Waits for this many ticks.
 pub(super) fn sleep(ticks: u64) {
     fall_asleep(ticks, None, || ());
 }
 
-/// Lets time pass although threads are on their way: the machine has looked away from all of them.
+/// Advances time although threads are runnable: the machine has paused all of them.
 pub(super) fn pass(ticks: u64) {
     let woken = TIME.with_borrow_mut(|time| {
         time.now += ticks;
@@ -102,9 +102,8 @@ pub(super) fn pass(ticks: u64) {
     unpark(&woken);
 }
 
-/// Sleeps, after `release_all`, which may let others come between: a wake-up from then on is not
-/// lost.
-fn fall_asleep(ticks: u64, condvar: Option<u64>, release_all: impl FnOnce()) {
+/// Sleeps after `unlock`, which may let other threads run: a wake-up from then on is not lost.
+fn fall_asleep(ticks: u64, condvar: Option<u64>, unlock: impl FnOnce()) {
     let thread = shuttle::thread::current();
     let woken = TIME.with_borrow_mut(|time| {
         let until = time.now.saturating_add(ticks);
@@ -112,15 +111,15 @@ fn fall_asleep(ticks: u64, condvar: Option<u64>, release_all: impl FnOnce()) {
         time.awake -= 1;
         time.leap()
     });
-    release_all();
+    unlock();
     unpark(&woken);
     while TIME.with_borrow(|time| time.is_asleep(&thread)) {
         shuttle::thread::park();
     }
 }
 
-/// A thread can no longer go on, until another gives its turn back.
-fn stand_by() {
+/// Marks a thread as not runnable, until another thread takes its place.
+fn leave_runnable() {
     let woken = TIME.with_borrow_mut(|time| {
         time.awake -= 1;
         time.leap()
@@ -141,7 +140,7 @@ impl Clock for StoppedClock {
     }
 }
 
-/// As the one of the standard library.
+/// Like the one of the standard library.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instant(u64);
 
@@ -155,7 +154,7 @@ impl Instant {
     }
 }
 
-/// As the one of the standard library, for those who do not look at what it gives back.
+/// Like the one of the standard library, for callers that ignore its result.
 #[derive(Debug)]
 pub(super) struct Condvar(u64);
 
@@ -174,7 +173,7 @@ impl Condvar {
         unpark(&TIME.with_borrow_mut(|time| time.wake(|sleeper| sleeper.condvar == here)));
     }
 
-    /// Waits once: whoever is woken looks at the world again. The guard, if there was no wait.
+    /// Waits once: the caller checks its condition again. Returns the guard if there was no wait.
     pub(super) fn wait_timeout_while<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -190,19 +189,19 @@ impl Condvar {
     }
 }
 
-/// As [`std::thread::scope`].
+/// Like [`std::thread::scope`].
 pub(super) fn scope<'env, T>(threads: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
-    let told = shuttle::thread::scope(|scope| {
-        let told = threads(Scope(scope));
-        // The threads that nobody has waited for so far are waited for now.
-        stand_by();
-        told
+    let result = shuttle::thread::scope(|scope| {
+        let result = threads(Scope(scope));
+        // Waits for the threads that were not joined.
+        leave_runnable();
+        result
     });
     TIME.with_borrow_mut(|time| time.awake += 1);
-    told
+    result
 }
 
-/// Where threads are begun.
+/// A scope in which threads are started.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'scope, 'env: 'scope>(&'scope shuttle::thread::Scope<'scope, 'env>);
 
@@ -215,19 +214,19 @@ impl<'scope> Scope<'scope, '_> {
         let state = Arc::new(Life::default());
         let life = Arc::clone(&state);
         let thread = self.0.spawn(move || {
-            let told = work();
+            let result = work();
             life.ended.store(true, Ordering::SeqCst);
-            // Whoever waits for this thread goes on in its place.
+            // A thread that joins this one becomes runnable in its place.
             if !life.awaited.load(Ordering::SeqCst) {
-                stand_by();
+                leave_runnable();
             }
-            told
+            result
         });
         Handle { thread, life: state }
     }
 }
 
-/// A thread that can be waited for.
+/// A thread that can be joined.
 pub(super) struct Handle<'scope, T> {
     thread: shuttle::thread::ScopedJoinHandle<'scope, T>,
     life: Arc<Life>,
@@ -236,7 +235,7 @@ pub(super) struct Handle<'scope, T> {
 #[derive(Default)]
 struct Life {
     ended: AtomicBool,
-    /// Whether somebody waits for its end.
+    /// Whether another thread joins it.
     awaited: AtomicBool,
 }
 
@@ -244,7 +243,7 @@ impl<T> Handle<'_, T> {
     pub(super) fn join(self) -> std::thread::Result<T> {
         if !self.life.ended.load(Ordering::SeqCst) {
             self.life.awaited.store(true, Ordering::SeqCst);
-            stand_by();
+            leave_runnable();
         }
         self.thread.join()
     }

@@ -42,7 +42,7 @@ fn config(threads: usize) -> WorkerConfig {
 
 type Done = Mutex<BTreeMap<Vec<u8>, u32>>;
 
-/// One worker over `connector`, whose processor calls `process` for each key.
+/// Runs one worker over `connector`, whose processor calls `process` for each key.
 fn run(
     world: &World,
     config: &WorkerConfig,
@@ -83,21 +83,21 @@ fn status(world: &World) -> RunStatus {
 }
 
 #[test]
-fn a_crew_touches_every_key_once_and_ends_the_run() {
+fn a_worker_processes_every_key_once_and_completes_the_run() {
     let (world, done) = (roots(), Done::default());
     let process = |key: &[u8]| note(&done, key);
     let finish = run(&world, &config(3), &numbered(80), &Drain::new(), &(), &process);
     assert_eq!(finish, Ok(Finish::Complete));
     assert_eq!(status(&world), RunStatus::Done);
     assert!((0..80).all(|number| done.lock().unwrap()[&key(number)] == 1));
-    // Once more: there is nothing to do.
+    // A second worker has nothing to do.
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &(), &process);
     assert_eq!(finish, Ok(Finish::Complete));
     assert_eq!(done.lock().unwrap().values().sum::<u32>(), 80);
 }
 
 #[test]
-fn a_run_with_something_set_aside_stays_active() {
+fn a_run_with_a_parked_shard_stays_active() {
     let mut world = roots();
     let process = |seen: &[u8]| match seen == key(33) {
         true => ItemResult::Failed("no good".into()),
@@ -109,11 +109,11 @@ fn a_run_with_something_set_aside_stays_active() {
     assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 79);
 }
 
-/// Everything behind a key that is set aside goes to a new shard. What was done of it, and what was
-/// tried in vain, is known to whoever takes it in the same process. One thread: another may claim
-/// the shard before the first has told.
+/// Everything after a parked key goes to a new shard. The results of its items that were already
+/// processed are cached in the process. One thread: another one may claim the shard before they are
+/// cached.
 #[test]
-fn keys_behind_one_that_is_set_aside_are_not_done_again() {
+fn keys_after_a_parked_one_are_not_repeated() {
     let (mut world, done) = (roots(), Done::default());
     let fails = |number: usize| number % 7 == 3;
     let process = |seen: &[u8]| {
@@ -135,7 +135,7 @@ fn keys_behind_one_that_is_set_aside_are_not_done_again() {
 }
 
 #[test]
-fn too_much_set_aside_stops_the_worker_and_gives_the_rest_back() {
+fn too_many_parked_shards_stop_the_worker_and_release_the_rest() {
     let mut world = roots();
     let config = WorkerConfig { max_parked: 3, ..config(2) };
     let process = |_: &[u8]| ItemResult::Hopeless("broken".into());
@@ -148,7 +148,7 @@ fn too_much_set_aside_stops_the_worker_and_gives_the_rest_back() {
     assert!(rows.iter().filter(|row| row.status == ShardStatus::Parked).count() <= 6);
 }
 
-/// The worker has ended with an error, and an item of another runner goes on for several leases.
+/// The worker has ended with an error, and an item of another runner takes several leases longer.
 #[test]
 fn leases_are_kept_until_the_last_item_is_settled() {
     let mut world = roots();
@@ -165,13 +165,13 @@ fn leases_are_kept_until_the_last_item_is_settled() {
     let finish = run(&world, &config, &numbered(80), &Drain::new(), &(), &process);
     assert_eq!(finish, Err(RunWorkerError::TooManyParked { parked: 1, max: 0 }));
     let rows = world.rows();
-    assert!(rows.iter().all(|row| !row.leased), "every shard was given back");
+    assert!(rows.iter().all(|row| !row.leased), "every shard was released");
     assert_eq!(rows.iter().map(|row| counted(row).0).sum::<u64>(), 1, "the item is recorded");
 }
 
-/// Also with leases that last much longer than an entry of the registry.
+/// Also with leases that are much longer than the TTL of a registry entry.
 #[test]
-fn the_registry_never_forgets_a_worker_for_longer_than_a_round() {
+fn a_dropped_registry_entry_is_restored_within_a_round() {
     let (world, clock, drain) = (roots(), SystemClock::new(), Drain::new());
     let parts = Parts {
         coordinator: &|| world.handle(),
@@ -191,7 +191,7 @@ fn the_registry_never_forgets_a_worker_for_longer_than_a_round() {
     };
     let again = renewer.round(at(1000));
     assert!(is_known(1000 + 2 * again), "two heartbeats may be lost");
-    // A process that was stopped for a long time is back with its first round.
+    // A process that was suspended for a long time registers again in its first round.
     assert!(!is_known(1000 + 600_000));
     renewer.round(at(1000 + 600_000));
     assert!(is_known(1000 + 600_000));
@@ -211,7 +211,7 @@ fn a_drained_worker_keeps_its_progress_and_leaves_no_lease() {
     let rows = world.rows();
     assert!(rows.iter().all(|row| !row.leased));
     let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
-    assert_eq!(covered, done.lock().unwrap().len() as u64, "everything finished is recorded");
+    assert_eq!(covered, done.lock().unwrap().len() as u64, "every finished item is checkpointed");
     let again = |key: &[u8]| note(&done, key);
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &(), &again);
     assert_eq!(finish, Ok(Finish::Complete));
@@ -221,7 +221,7 @@ fn a_drained_worker_keeps_its_progress_and_leaves_no_lease() {
     );
 }
 
-/// Longer than several leases: renewal in the background keeps it.
+/// An item takes several leases: the renewer keeps its lease valid.
 #[test]
 fn an_item_may_take_longer_than_a_lease() {
     let (world, done) = (World::lasting(LEASE, &[(b"a", b"z")]), Done::default());
@@ -236,7 +236,7 @@ fn an_item_may_take_longer_than_a_lease() {
     assert_eq!(done.lock().unwrap()[&key(1)], 1);
 }
 
-/// Does something once, at the first event of a kind.
+/// Calls a function once, at the first event of a kind.
 struct Once<'a>(AtomicUsize, &'a (dyn Fn(&Event<'_>) -> bool + Sync));
 
 impl Observer for Once<'_> {
@@ -286,7 +286,7 @@ fn a_paused_run_waits_until_it_is_resumed() {
     let observer = Once(AtomicUsize::new(0), &toggle);
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &observer, &process);
     assert_eq!(finish, Ok(Finish::Complete));
-    // Both threads may hear of it before either has resumed it.
+    // Both threads may see it before either has resumed it.
     assert_ne!(observer.0.load(Ordering::SeqCst), 0, "it was paused and resumed");
     assert!(done.lock().unwrap().values().all(|times| *times == 1));
 }
@@ -339,7 +339,7 @@ fn idle_threads_make_busy_ones_split() {
 }
 
 #[test]
-fn a_worker_registers_and_says_what_it_does() {
+fn a_worker_registers_and_reports_its_state() {
     let world = roots();
     let seen = Mutex::new(Vec::new());
     let process = |_: &[u8]| {
@@ -356,7 +356,7 @@ fn a_worker_registers_and_says_what_it_does() {
     assert!(seen.iter().any(|entry| entry.state == WorkerState::Working));
 }
 
-/// Panics when the second shard is listed: a broken invariant of ours.
+/// Panics when the second shard is listed: a bug of the connector.
 struct Touchy(gossip_contracts::connector::MemoryConnector);
 
 impl Connector for Touchy {
@@ -383,7 +383,7 @@ impl Connector for Touchy {
 }
 
 #[test]
-fn a_panic_parks_its_shard_and_the_others_go_on() {
+fn a_panic_parks_its_shard_and_the_others_continue() {
     let mut world = roots();
     let process = |_: &[u8]| ItemResult::Done;
     let finish = run(&world, &config(2), &Touchy(numbered(80)), &Drain::new(), &(), &process);
@@ -413,7 +413,7 @@ impl Processor for NoProgram {
 }
 
 #[test]
-fn a_processor_that_cannot_work_stops_the_worker() {
+fn a_broken_processor_stops_the_worker() {
     let mut world = roots();
     let parts = Parts {
         coordinator: &|| world.handle(),
@@ -430,7 +430,7 @@ fn a_processor_that_cannot_work_stops_the_worker() {
 }
 
 #[test]
-fn a_run_that_is_not_there_is_named_as_such() {
+fn a_missing_run_is_run_not_found() {
     let world = roots();
     let config = WorkerConfig { run: RunId::from_raw(99), ..config(1) };
     let finish = run(&world, &config, &numbered(1), &Drain::new(), &(), &|_| ItemResult::Done);

@@ -13,10 +13,10 @@ use gossip_contracts::coordination::CursorUpdate;
 use super::tree_tests::{Files, allow, deny, is_superuser};
 use crate::connectors::test_support::{TempDir, WHOLE, keys_from, sample_of};
 
-/// A user without rights: `nobody` on every system that we know.
+/// A user without rights, whose id is the same on every system that we know.
 const ORDINARY_USER: u32 = 65_534;
 
-/// Runs the test of this name as an ordinary user, if this one is not; tells whether it did.
+/// Runs the test of this name as an ordinary user, if this one is not. Returns whether it did.
 fn ran_as_ordinary_user(test: &str) -> bool {
     if !is_superuser() {
         return false;

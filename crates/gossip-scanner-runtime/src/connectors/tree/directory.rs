@@ -124,7 +124,7 @@ impl Reading<'_> {
         Ok(kind_of(found))
     }
 
-    /// A link that leads nowhere is an item, so that opening it tells.
+    /// A dangling link is an item, so that opening it reports the failure.
     fn kind_behind_link(&self, link: PathBuf) -> Option<bool> {
         match std::fs::metadata(link) {
             Ok(metadata) => kind_of(metadata.file_type()),

@@ -5,9 +5,9 @@
 //! What begins with a dot is left out unless a pattern wants it. Patterns that cannot be understood
 //! are passed over.
 //!
-//! So that the same source means the same on every machine, this is what ripgrep does when it is
-//! told `--no-ignore-parent`, `--no-ignore-global` and `--no-require-git`: nothing above the root
-//! and no settings of the user are read, and `.gitignore` counts with or without a repository.
+//! So that the same source means the same on every machine, this matches ripgrep with
+//! `--no-ignore-parent`, `--no-ignore-global` and `--no-require-git`: nothing above the root and no
+//! settings of the user are read, and `.gitignore` counts with or without a repository.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

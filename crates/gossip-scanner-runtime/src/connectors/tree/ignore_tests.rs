@@ -19,7 +19,7 @@ fn open(directory: &TempDir) -> FileTree {
     FileTree::open(directory.path(), options).unwrap()
 }
 
-/// What ripgrep lists when it is told what our module says.
+/// Returns the list of ripgrep with the flags that our module documents.
 fn listed_by_ripgrep(directory: &TempDir) -> Vec<Vec<u8>> {
     let mut walk = WalkBuilder::new(directory.path());
     walk.parents(false).git_global(false).require_git(false);
@@ -53,7 +53,7 @@ fn ignored_and_hidden_files_are_left_out() {
     assert_every_cursor_gives_the_suffix(&tree);
 }
 
-/// A pipe of that name would keep whoever opens it waiting for a writer; a directory is no file.
+/// Opening a pipe of that name would wait for a writer; a directory is no file.
 #[test]
 fn what_is_no_file_holds_no_rules() {
     const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -63,8 +63,8 @@ fn what_is_no_file_holds_no_rules() {
     let pipe = directory.path().join(".ignore");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let tree = open(&directory);
-    let (told, listed) = channel();
-    std::thread::spawn(move || told.send(all_keys(&tree)));
+    let (sender, listed) = channel();
+    std::thread::spawn(move || sender.send(all_keys(&tree)));
     let listed = listed.recv_timeout(MAX_WAIT).expect("the listing waits for a pipe");
     assert_eq!(listed, [b"keep".to_vec()]);
 }

@@ -91,7 +91,7 @@ impl<'a> Look<'a> {
 
     /// Reads as many directories of a level as the look allows; gives the level below.
     fn read_level(&mut self, level: Vec<Directory>) -> Vec<Directory> {
-        // Half of what is left, so that a wide level leaves something for those below it.
+        // Half of the remaining budget, so that a wide level leaves something for those below it.
         let allowed = level.len().min(self.directories_left.div_ceil(2));
         let entries_before = self.entries_left;
         let (mut below, mut unread) = (Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ impl<'a> Look<'a> {
                 unread.push(directory);
                 continue;
             }
-            // Whoever lists it will be told what is wrong. A look must not fail for one directory.
+            // The listing reports the failure. A sample must not fail for one directory.
             match self.read_below(&directory, &mut below) {
                 Ok(()) => read += 1,
                 Err(_) => unread.push(directory),
@@ -164,7 +164,7 @@ impl<'a> Look<'a> {
             let key = [prefix, name].concat();
             self.entries_left = self.entries_left.saturating_sub(1);
             self.bytes_left = self.bytes_left.saturating_sub(key.len());
-            // Whoever lists it will be told.
+            // The listing reports the failure.
             if key.len() > MAX_KEY_SIZE {
                 self.is_complete = false;
                 continue;

@@ -6,7 +6,7 @@
 //! sorts before `/`. A walk that compares directories as their name with a `/` behind gives that
 //! order.
 //!
-//! # What is an item
+//! # Items
 //!
 //! - **Every regular file**, hidden ones too. With [`TreeOptions::ignore`] what ripgrep would pass
 //!   over is left out; `ignore_rules.rs` says exactly what.
@@ -22,22 +22,21 @@
 //! is [`ConnectorError::PermissionDenied`], after everything before it was listed: it is cut off
 //! from what lies behind it and parked alone, until someone has granted access. A file that
 //! vanished is [`OpenError::Vanished`]; one that is no regular file any more is
-//! [`OpenError::Changed`].
-//! A path longer than a key may be, or than the system takes, is [`ConnectorError::Malformed`],
-//! with its length, and is set aside in the same way.
-//! Files made or renamed while a shard is listed may be seen or not.
+//! [`OpenError::Changed`]. A path longer than a key may be, or than the system takes, is
+//! [`ConnectorError::Malformed`], with its length, and is parked in the same way. Files made or
+//! renamed while a shard is listed may be seen or not.
 //!
 //! The **root** must stay the directory that was opened. Before anything is taken for gone, and
 //! before a listing ends, it is looked at once more: if it is not there, or another directory is in
-//! its place (a disk was unmounted, and what is left is the empty mount point), nothing below it is
+//! its place (a disk was unmounted, and only its empty mount point remains), nothing below it is
 //! believed. That is [`ConnectorError::NotFound`] or [`ConnectorError::SourceChanged`]. A file
-//! system that is mounted further down and taken away is not told from files that were deleted.
+//! system that is mounted further down and removed cannot be distinguished from deleted files.
 //!
 //! # Cost
 //!
 //! A listing reads the directories on the way to its cursor and no others before it. It holds the
-//! names of one directory for each level, of the largest at worst, less those outside its range.
-//! A directory cannot be entered in the middle: each shard that lies in it reads it whole, once a
+//! names of one directory for each level, of the largest at worst, less those outside its range. A
+//! directory cannot be entered in the middle: each shard that lies in it reads it whole, once a
 //! lease. Sizes are not known, as each would take a call to the system.
 
 mod bounds;
@@ -79,12 +78,12 @@ pub(super) const NAME_LEN_MAX: usize = 255;
 /// The files below one directory.
 pub struct FileTree {
     tree: Arc<Tree>,
-    /// The directory of the item opened last, and its rules: items are opened in about the order
-    /// of their keys, so most are beside the one before.
+    /// The directory of the item opened last, and its rules: items are opened in about the order of
+    /// their keys, so most are beside the one before.
     opened_beside: Mutex<Option<(Vec<u8>, Arc<Rules>)>>,
 }
 
-/// What is part of the source and what is not.
+/// Which files are part of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TreeOptions {
@@ -285,7 +284,7 @@ fn behind_link(path: &Path, error: &io::Error) -> OpenError {
     }
 }
 
-/// What tells a file or directory from every other one, as long as it is there.
+/// Identifies a file or directory as long as it exists.
 fn identity_of(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }

@@ -144,8 +144,8 @@ fn a_root_that_vanishes_is_not_found() {
     assert_eq!(refused, Err(ConnectorError::NotFound));
 }
 
-/// Somebody moves the tree away between two pages, and perhaps puts an empty one in its place, as
-/// an unmounted disk does: nothing is taken for deleted.
+/// The tree is moved away between two pages, and perhaps an empty one put in its place, as an
+/// unmounted disk does: nothing is taken for deleted.
 #[rstest]
 #[case(false, ConnectorError::NotFound)]
 #[case(true, ConnectorError::SourceChanged)]
@@ -167,13 +167,13 @@ fn a_root_that_goes_away_between_pages_ends_no_listing(
     let opened = tree.open(last, &mut Vec::new()).map(drop);
     assert_eq!(opened, Err(OpenError::Source(expected)));
     let mut rest = small_page();
-    let mut told = listing.next_page(&mut rest);
-    if told.is_ok() {
+    let mut listed = listing.next_page(&mut rest);
+    if listed.is_ok() {
         assert!(!rest.is_exhausted(), "what came before the failure is given first");
         rest.clear();
-        told = listing.next_page(&mut rest);
+        listed = listing.next_page(&mut rest);
     }
-    assert_eq!(told, Err(expected));
+    assert_eq!(listed, Err(expected));
 }
 
 /// What a worker sees that claims its shard after the disk was unmounted.
@@ -193,7 +193,7 @@ fn an_empty_directory_in_place_of_the_root_lists_nothing() {
 fn a_listing_does_not_enter_directories_before_its_cursor() {
     let files = Files::new(["a/x", "b/x", "c/d/x", "c/e/x"]);
     let tree = files.open();
-    // Too long for a key: whoever enters `a` fails.
+    // Too long for a key: entering `a` fails.
     make_deep(&files.path("a"), 200);
     let failed = CheckedEnumeration::open(&tree, WHOLE, CursorUpdate::initial())
         .map_err(drop)
@@ -303,7 +303,7 @@ fn links_count_as_what_they_lead_to_if_asked_for() {
     let open = |key: &str| tree.open(PageItem::new(key.as_bytes()), &mut Vec::new()).map(drop);
     assert_eq!(open("link/sub/x"), Ok(()));
     assert_eq!(open("alias"), Ok(()));
-    // They are listed again by whoever checks, so they are unread and not gone.
+    // A recount lists them again, so they are unread and not gone.
     assert_eq!(open("dangling"), Err(OpenError::Changed));
     assert_eq!(open("loop"), Err(OpenError::Changed));
     std::fs::remove_file(files.path("dangling")).unwrap();
@@ -318,7 +318,7 @@ fn a_root_may_be_a_link() {
     assert_eq!(all_keys(&tree), [b"file".to_vec()]);
 }
 
-/// A socket stands for all that is neither file nor directory; opening a pipe would wait.
+/// A socket represents everything that is neither file nor directory; opening a pipe would wait.
 #[test]
 fn special_files_are_no_items() {
     let files = Files::new(["file"]);
@@ -431,8 +431,8 @@ pub(super) fn allow(path: &Path) {
 
 /// Makes directories below `path` until a path below the root is longer than a key.
 ///
-/// The system takes no path that long, so the last steps are made by moving what is there into a
-/// new directory above it.
+/// The system takes no path that long, so the last steps are made by moving the existing part into
+/// a new directory above it.
 fn make_deep(path: &Path, name_len: usize) {
     let name = "d".repeat(name_len);
     let mut deep = PathBuf::from(&name);

@@ -21,13 +21,13 @@ pub(super) struct Walk {
     path: Vec<u8>,
     /// Whether `path` is a key that no page has taken.
     is_waiting: bool,
-    /// Met after some keys of a page; told instead of the next page.
+    /// Met after some keys of a page; returned instead of the next page.
     failure: Option<ConnectorError>,
     /// The first key behind the directory or file that failed.
     behind_failure: Option<Box<[u8]>>,
 }
 
-/// One directory, and what is left of it.
+/// One directory, and its remaining entries.
 struct Level {
     entries: Entries,
     /// How much of the path is this directory's, with the `/` behind it.
@@ -75,7 +75,7 @@ impl Walk {
         Ok(false)
     }
 
-    /// Remembers where the listing could go on, unless it is the whole tree that failed.
+    /// Records where the listing could continue, unless the whole tree failed.
     fn failed(&mut self, failure: ConnectorError) -> ConnectorError {
         if !matches!(failure, ConnectorError::NotFound | ConnectorError::SourceChanged) {
             let mut behind = [0; MAX_KEY_SIZE];
