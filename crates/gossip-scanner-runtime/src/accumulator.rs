@@ -1,4 +1,4 @@
-//! How many keys were covered, and which, in forty bytes.
+//! A count and a hash of the covered keys, in forty bytes.
 //!
 //! An [`Accumulator`] is a count and an order-free hash of a multiset of keys: each key is hashed
 //! by BLAKE3 in a domain of its own, the digest is read as four numbers, and those are added lane
@@ -6,9 +6,9 @@
 //! that of the whole. It travels in the runtime's part of a shard's cursor token and so is exactly
 //! as durable as the cursor: it covers the keys of the shard up to the cursor, no more.
 //!
-//! It never keeps a key, and nothing can be taken out of it again.
+//! It never stores a key, and no key can be removed from it.
 //!
-//! What equal accumulators show: the same keys, against every mistake of ours and of a source, and
+//! Equal accumulators show equal sets of keys, against every bug and every error of a source, and
 //! against anyone who cannot choose the keys. Someone who may choose thousands of keys freely can
 //! find another set with the same sum in far fewer than 2¹²⁸ steps (the generalised birthday attack
 //! on sums); lanes of two kilobytes would stop that, at fifty times the size of each checkpoint. A
@@ -31,14 +31,14 @@ const _: () = assert!(8 * LANES == size_of::<[u8; 32]>());
 /// A count and an order-free hash of a multiset of keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Accumulator {
-    /// How many keys were added, each as often as it was.
+    /// How many keys were added, with repetitions.
     count: u64,
     /// Lane-wise wrapping sum of the keys' digests; all zero while the count is zero.
     sum: [u64; LANES],
 }
 
 impl Accumulator {
-    /// No keys.
+    /// The accumulator of no keys.
     pub const EMPTY: Self = Self { count: 0, sum: [0; LANES] };
 
     /// Adds one key.
@@ -49,9 +49,9 @@ impl Accumulator {
         self.merge(&Self { count: 1, sum: lanes_of(&digest) });
     }
 
-    /// Adds everything that `other` holds.
+    /// Adds all keys of `other`.
     ///
-    /// A count at its top stays there: one that became small again would look plausible.
+    /// The count saturates: one that wrapped would look plausible.
     pub const fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         let mut lane = 0;
@@ -61,19 +61,19 @@ impl Accumulator {
         }
     }
 
-    /// How many keys were added.
+    /// Returns how many keys were added.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether no key was added.
+    /// Returns whether no key was added.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The hash without the count, as a certificate writes it.
+    /// Returns the hash without the count, as a certificate writes it.
     #[must_use]
     pub fn sum_bytes(&self) -> [u8; 8 * LANES] {
         let mut bytes = [0; 8 * LANES];
@@ -83,7 +83,7 @@ impl Accumulator {
         bytes
     }
 
-    /// The whole in its fixed width.
+    /// Returns the encoding in its fixed width.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; ACCUMULATOR_LEN] {
         let mut bytes = [0; ACCUMULATOR_LEN];
@@ -92,11 +92,11 @@ impl Accumulator {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] wrote.
+    /// Decodes the output of [`Self::to_bytes`].
     ///
     /// # Errors
     ///
-    /// Another length, then a hash of no keys that is not that of no keys.
+    /// Returns an error for another length, and for a non-zero hash with a count of zero.
     pub fn try_from_bytes(bytes: &[u8]) -> Result<Self, AccumulatorError> {
         let len = bytes.len();
         let wrong_length = AccumulatorError::Length { len, expected: ACCUMULATOR_LEN };
@@ -106,11 +106,11 @@ impl Accumulator {
         Self::try_from_parts(number(count), sum)
     }
 
-    /// Puts together a count and what [`Self::sum_bytes`] gave.
+    /// Combines a count and the output of [`Self::sum_bytes`].
     ///
     /// # Errors
     ///
-    /// A hash of no keys that is not that of no keys.
+    /// Returns an error for a non-zero hash with a count of zero.
     pub fn try_from_parts(count: u64, sum: &[u8; 8 * LANES]) -> Result<Self, AccumulatorError> {
         let accumulator = Self { count, sum: lanes_of(sum) };
         if count == 0 && accumulator != Self::EMPTY {
@@ -145,7 +145,7 @@ pub enum AccumulatorError {
         /// [`ACCUMULATOR_LEN`].
         expected: usize,
     },
-    /// No keys, and yet a hash of some.
+    /// The count is zero and the hash is not.
     #[error("an accumulator that counts no keys has the hash of some")]
     SumOfNothing,
 }

@@ -1,28 +1,28 @@
-//! How long to wait before trying again, with jitter from a seed.
+//! Exponential backoff with jitter from a seed.
 //!
-//! Waits double from a first one up to a longest one, and each is drawn from the upper half of its
-//! span, so that workers that failed together do not come back together. The numbers come from a
-//! seed, so a simulation draws the same ones again.
+//! Waits double from a first one up to a longest one. Each is drawn from the upper half of its
+//! span, so that workers that failed together do not retry together. The numbers come from a seed,
+//! so a simulation is reproducible.
 
 /// A sequence of waits, in ticks.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: u64,
     longest: u64,
-    /// How often in a row waiting was needed.
+    /// The number of waits since the last success.
     failures: u32,
     /// State of the generator.
     dice: u64,
 }
 
 impl Backoff {
-    /// Waits of about `first` ticks at first and `longest` at most.
+    /// Returns a backoff of about `first` ticks at first and `longest` at most.
     #[must_use]
     pub const fn new(first: u64, longest: u64, seed: u64) -> Self {
         Self { first, longest, failures: 0, dice: seed }
     }
 
-    /// The next wait.
+    /// Returns the next wait.
     pub fn wait(&mut self) -> u64 {
         let doubled = self.first.checked_shl(self.failures).unwrap_or(u64::MAX);
         // A shift may lose bits without overflowing its width.
@@ -31,18 +31,18 @@ impl Backoff {
         self.jitter(grown.min(self.longest))
     }
 
-    /// Something between half of `span` and `span`.
+    /// Returns a random duration between half of `span` and `span`.
     pub fn jitter(&mut self, span: u64) -> u64 {
         let half = span / 2;
         span - half + self.roll() % half.saturating_add(1)
     }
 
-    /// Begins anew: the last try succeeded.
+    /// Starts again at the first wait, because the last try succeeded.
     pub const fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// How often in a row waiting was needed.
+    /// Returns the number of waits since the last success.
     #[must_use]
     pub const fn failures(&self) -> u32 {
         self.failures

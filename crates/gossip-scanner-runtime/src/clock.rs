@@ -1,4 +1,4 @@
-//! Where the runtime's time comes from.
+//! The runtime's source of time.
 //!
 //! Everything below the worker's threads takes `now` as an argument; this file is the only one that
 //! reads the system's clock. One tick is a millisecond.
@@ -14,9 +14,9 @@ use gossip_contracts::identity::LogicalTime;
 /// Ticks in a second.
 pub const TICKS_PER_SECOND: u64 = 1000;
 
-/// A source of time that never goes back and never says zero.
+/// A clock that never goes back and never returns zero.
 pub trait Clock: Send + Sync {
-    /// The present time.
+    /// Returns the current time.
     fn now(&self) -> LogicalTime;
 }
 
@@ -30,7 +30,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that has not been read yet.
+    /// Returns a clock that has not been read yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { latest: AtomicU64::new(1) }

@@ -5,8 +5,8 @@
 //! That is what makes progress monotone: cursors only move forward, and a split, a move, a pause or
 //! an unparking changes no shard's covered keys.
 //!
-//! It never lists a source (the connector's look is bounded by contract) and depends on nothing but
-//! what the connector answers.
+//! It never lists a source (a connector's sample is bounded by contract) and depends only on the
+//! connector's answers.
 
 use std::fmt;
 
@@ -33,13 +33,13 @@ pub struct Density {
 }
 
 impl Density {
-    /// Looks at the keys of `root`.
+    /// Samples the keys of `root`.
     ///
-    /// A source that can neither count nor sample gives a measure that knows nothing.
+    /// A source that can neither count nor sample gives an empty measure.
     ///
     /// # Errors
     ///
-    /// When the source cannot be asked.
+    /// Returns an error if the source cannot be read.
     pub fn look(connector: &dyn Connector, root: ShardSpecRef<'_>) -> Result<Self, ConnectorError> {
         let limits = PageLimits::try_new(LOOK_KEYS, MAX_PAGE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
@@ -48,9 +48,9 @@ impl Density {
         Ok(Self::of_sample(&sample, total))
     }
 
-    /// What a sample says of the range it was taken from.
+    /// Returns the measure of a sample and the range it was taken from.
     pub(crate) fn of_sample(sample: &Page, total: Option<u64>) -> Self {
-        // A sample out of order is no measure. The connector's fault is found where it lists.
+        // A sample out of order is no measure. The listing reports the connector's fault.
         if sample.fault().is_some() || !sample.items().is_sorted_by(|a, b| a.key() < b.key()) {
             return Self { total, ..Self::default() };
         }
@@ -60,39 +60,39 @@ impl Density {
         Self { keys, is_all, total: total.or_else(|| is_all.then_some(seen)) }
     }
 
-    /// All keys of the source, if that is known exactly.
+    /// Returns the number of all keys of the source, if it is known exactly.
     #[must_use]
     pub const fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// The measure of everything: how many keys were sampled.
+    /// Returns the measure of everything: the number of sampled keys.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether nothing is known.
+    /// Returns whether the measure is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The measure of `[start, end)`; an empty end means that there is none.
+    /// Returns the measure of `[start, end)`; an empty end means no end.
     #[must_use]
     pub fn between(&self, start: &[u8], end: &[u8]) -> usize {
         let end = if end.is_empty() { self.keys.len() } else { self.below(end) };
         end.saturating_sub(self.below(start))
     }
 
-    /// The measure of `[start, last]`, the last key included.
+    /// Returns the measure of `[start, last]`, including the last key.
     #[must_use]
     pub fn through(&self, start: &[u8], last: &[u8]) -> usize {
         let end = self.keys.partition_point(|key| **key <= *last);
         end.saturating_sub(self.below(start))
     }
 
-    /// The same sample of a source that cannot count.
+    /// Returns the same sample of a source that cannot count.
     #[cfg(test)]
     pub(crate) const fn forget_total(&mut self) {
         self.total = None;

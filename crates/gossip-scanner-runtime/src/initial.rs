@@ -1,9 +1,9 @@
-//! The first shards of a run, from a cheap look at its source.
+//! The initial shards of a run, from a bounded sample of its source.
 //!
 //! The connector samples keys ([`Connector::sample_keys`] is bounded by contract), and the root is
 //! cut so that every shard holds about as many of the sampled ones. If the sample holds every key,
 //! the source is small and gets no more shards than are worth their overhead. If a connector cannot
-//! sample, or found nothing in what it may look at, the root is cut evenly by bytes.
+//! sample, or its sample is empty, the root is divided evenly by bytes.
 //!
 //! Nothing here lists a source, counts it, or depends on anything but what the connector answers:
 //! the same answers give the same cuts. Cuts need not be perfect, since busy shards are split
@@ -18,7 +18,7 @@ use gossip_frontier::{
 };
 use thiserror::Error;
 
-/// The most shards a run begins with: four for each of 64 workers.
+/// Maximum number of initial shards: four for each of 64 workers.
 ///
 /// More would cost more to register than they spread; splits divide them further.
 pub const INITIAL_SHARDS_MAX: usize = 256;
@@ -27,21 +27,21 @@ pub const INITIAL_SHARDS_MAX: usize = 256;
 /// completing one costs about as much as a few trivial keys.
 pub const INITIAL_KEYS_MIN: usize = 4;
 
-/// Keys asked for per shard. A cut falls on a sampled key, so a part is wrong by about one in so
-/// many.
+/// Keys to sample per shard. A cut falls on a sampled key, so the size of a part is wrong by about
+/// one in so many.
 const SAMPLED_KEYS_PER_SHARD: usize = 16;
 
 const _: () = assert!(INITIAL_SHARDS_MAX <= MAX_SPLIT_CHILDREN, "one call makes all cuts");
 const _: () = assert!(INITIAL_SHARDS_MAX * SAMPLED_KEYS_PER_SHARD <= MAX_PAGE_ITEMS);
 
-/// Cuts `root` into at most `target` shards of about as many keys each.
+/// Divides `root` into at most `target` shards with about equally many keys.
 ///
 /// They tile the root in order, and there is always at least one.
 ///
 /// # Errors
 ///
-/// A target of none or beyond [`INITIAL_SHARDS_MAX`]; a root without bounds; a source that cannot
-/// be asked, or answers against the rules of pages.
+/// Returns an error for a target of zero or beyond [`INITIAL_SHARDS_MAX`], for a root without
+/// bounds, and for a source that cannot be read or breaks the rules of pages.
 pub fn initial_shards(
     connector: &dyn Connector,
     root: ShardSpecRef<'_>,
@@ -59,7 +59,7 @@ pub fn initial_shards(
     Ok(tiles(root, cuts))
 }
 
-/// Why a source was not cut.
+/// Why a source was not divided.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitialShardsError {
@@ -88,7 +88,7 @@ pub enum InitialShardsError {
     Cut(#[from] SplitPointsError),
 }
 
-/// Keys that show where the source is dense; none if it cannot tell.
+/// Returns keys that show where the source is dense; none if it cannot be sampled.
 fn look(
     connector: &dyn Connector,
     root: ShardSpecRef<'_>,
@@ -124,7 +124,7 @@ fn even_cuts(range: KeyRange<'_>, target: usize) -> Result<Vec<Vec<u8>>, Initial
     Ok(cuts.iter().map(|key| key.to_vec()).collect())
 }
 
-/// The shards between the cuts, which lie in order strictly inside the root.
+/// Returns the shards between the cuts, which lie in ascending order strictly inside the root.
 fn tiles(root: ShardSpecRef<'_>, cuts: Vec<Vec<u8>>) -> Vec<ShardSpec> {
     let starts = [root.start].into_iter().chain(cuts.iter().map(Vec::as_slice));
     let ends = cuts.iter().map(Vec::as_slice).chain([root.end]);

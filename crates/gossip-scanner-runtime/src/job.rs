@@ -1,7 +1,7 @@
-//! What a run is about, in bytes that are stored beside the range of each of its shards.
+//! The description of a run, stored with the range of each of its shards.
 //!
-//! A worker that joins a run from another process or machine reads there what to list and what to
-//! do with it. Shards that a split makes inherit the bytes.
+//! A worker that joins a run from another process or machine reads there which source to list and
+//! which command to run. Shards that a split creates inherit the bytes.
 //!
 //! ```text
 //!  version (1) · flags (1) · [len (8) · modified (8) of the source's file]
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Numbers are little-endian. A decoder takes nothing else: no other version, no unknown flag, no
-//! byte behind the end; it never allocates by a length that it has not seen the bytes of.
+//! byte after the end; it never allocates by a length whose bytes it has not seen.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::connectors::{SourceOptions, SourceStamp};
 
 const VERSION: u8 = 1;
 
-/// One bit for each choice.
+// One bit for each option.
 const IGNORE: u8 = 1;
 const FOLLOW_LINKS: u8 = 2;
 const NO_HEADER: u8 = 4;
@@ -30,14 +30,14 @@ const STREAM: u8 = 8;
 const STAMPED: u8 = 16;
 const ALL_FLAGS: u8 = IGNORE | FOLLOW_LINKS | NO_HEADER | STREAM | STAMPED;
 
-/// What to list, and what to do with each key.
+/// The source, and the command for each key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Job {
     /// The source, as it can be typed.
     pub source: OsString,
     /// Its options.
     pub options: SourceOptions,
-    /// The state of its file when the run was made, if it is one.
+    /// The state of its file when the run was created, if it is a file.
     pub stamp: Option<SourceStamp>,
     /// The command and its arguments; empty for runs of programs that bring their own processor.
     pub command: Vec<OsString>,
@@ -46,11 +46,11 @@ pub struct Job {
 }
 
 impl Job {
-    /// The bytes to store.
+    /// Returns the bytes to store.
     ///
     /// # Errors
     ///
-    /// [`JobError::TooLong`].
+    /// Returns [`JobError::TooLong`] if it does not fit.
     pub fn encode(&self) -> Result<Vec<u8>, JobError> {
         let mut bytes = vec![VERSION, self.flags()];
         if let Some(stamp) = self.stamp {
@@ -67,18 +67,18 @@ impl Job {
         if size > max { Err(JobError::TooLong { size, max }) } else { Ok(bytes) }
     }
 
-    /// Reads what [`Self::encode`] wrote, and nothing that it would not write.
+    /// Decodes the output of [`Self::encode`], and nothing else.
     ///
     /// # Errors
     ///
-    /// [`JobError::Unreadable`].
+    /// Returns [`JobError::Unreadable`] for all other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, JobError> {
         let unreadable = JobError::Unreadable { size: bytes.len() };
         let fits = bytes.len() <= MAX_METADATA_SIZE;
         Reader { rest: bytes }.job().filter(|_| fits).ok_or(unreadable)
     }
 
-    /// Everything that makes it another job, the source and the state of its file apart.
+    /// Returns the settings that distinguish jobs, except the source and the state of its file.
     #[must_use]
     pub fn settings(&self) -> Vec<u8> {
         let mut bytes = vec![u8::from(self.stream)];
@@ -110,16 +110,16 @@ impl fmt::Debug for Job {
     }
 }
 
-/// A job that cannot be stored, or bytes that are none.
+/// A job that cannot be stored, or bytes that cannot be decoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobError {
-    /// It does not fit beside a range.
+    /// It does not fit into the metadata of a shard.
     #[error("source and command take {size} bytes; at most {max} fit; put the command into a file")]
     TooLong {
         /// Its size.
         size: usize,
-        /// The most that fits.
+        /// The maximum size.
         max: usize,
     },
     /// Not written by this version of the runtime.

@@ -13,22 +13,22 @@ use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, O
 use gossip_coordination::Lease;
 use gossip_coordination::store::fresh_nonce;
 
-/// The ids of one lease, in order.
+/// The ids of one lease, in sequence.
 #[derive(Debug)]
 pub(crate) struct OpIds {
     /// Everything but the sequence.
     lease: Lease,
-    /// How many ids were given; the next one gets this number.
+    /// How many ids were issued; the next one gets this number.
     given: u64,
 }
 
 impl OpIds {
-    /// The ids of `lease`, from the first.
+    /// Returns the ids of `lease`, from the first.
     pub(crate) const fn of(lease: Lease) -> Self {
         Self { lease, given: 0 }
     }
 
-    /// An id that no other operation has.
+    /// Returns an id that no other operation has.
     pub(crate) fn fresh(&mut self) -> OpId {
         let id = derive(&self.lease, self.given);
         self.given += 1;

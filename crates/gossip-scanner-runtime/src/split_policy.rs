@@ -1,21 +1,20 @@
 //! Chooses the shard that is worth splitting when a worker is idle.
 //!
-//! An idle worker looks at the shards that others hold, and asks the owner of the one with the most
-//! *time* left: keys that are left, by the density of the source and by what the tokens have
-//! counted so far, times the speed at which its owner was seen to go. Where to cut is the owner's
-//! business: it knows its page and can look at what remains.
+//! An idle worker lists the held shards and requests a split of the one with the most remaining
+//! *time*: its remaining keys, by the density of the source and the counts in the tokens so far,
+//! times the observed speed of its holder. The holder chooses the split point, because it has the
+//! page and can sample the remaining range.
 //!
 //! # Rules
 //!
-//! - Never before first progress: a shard is asked only after its cursor has moved since it was
-//!   taken, or since it was last split.
-//! - Off for shards that are too small: [`SPLIT_KEYS_MIN`] keys, and a time below which it is not
-//!   worth the
-//!   trouble, absolute and as a part of the time that the worker has been at it. The latter bounds
-//!   the splits of a run by workers times a logarithm.
-//! - Bounded in number: [`SPLITS_PER_LEASE`] for each shard that is held, all workers together.
+//! - Never before first progress: a split is requested only after the shard's cursor has moved
+//!   since it was granted, or since it was last split.
+//! - Not for small shards: [`SPLIT_KEYS_MIN`] keys, and a minimum of remaining time, absolute and
+//!   relative to the time that the worker has been running. The latter bounds the splits of a run
+//!   by workers times a logarithm.
+//! - Bounded in number: [`SPLITS_PER_LEASE`] for each held shard, all workers together.
 //!
-//! It reads no clock and no store, and the same looks give the same answers.
+//! It reads no clock and no store, and equal snapshots give equal answers.
 
 use std::collections::BTreeMap;
 
@@ -25,71 +24,71 @@ use gossip_coordination::{ShardStatus, ShardSummary};
 use crate::density::Density;
 use crate::progress::{Speed, counted, covered};
 
-/// Fewer keys than this cannot be shared: one of them stays. Those under way count. More is not
-/// asked, because keys are of any size; whether they are worth it is a question of time.
+/// Fewer keys than this cannot be split: one of them stays. In-flight keys count. The minimum is
+/// low because keys are of any size; the remaining time decides whether a split is worth it.
 pub(crate) const SPLIT_KEYS_MIN: usize = 2;
 
-/// Splits of a run for each shard that is held at the time: halving that often divides any shard
-/// down to single keys, so more would be a mistake of ours.
+/// Splits of a run per held shard: halving that often divides any shard down to single keys, so
+/// more would be a bug.
 pub const SPLITS_PER_LEASE: usize = 64;
 
-/// What takes less than this is not shared within a process: a claim takes a few ticks.
+/// Work shorter than this is not split within a process: a claim takes a few ticks.
 const WORTH_NEAR: f64 = 100.0;
 
 /// Work shorter than this is not split between processes: the request waits for a checkpoint, and
 /// the new shard for a claim, about a second each.
 const WORTH_FAR: f64 = 3_000.0;
 
-/// What takes less than this part of the time so far is not shared: it would end the run by less
-/// than so much earlier.
+/// Work shorter than this fraction of the elapsed time is not split: the run would end earlier by
+/// less than that.
 const WORTH_OF_ELAPSED: f64 = 1.0 / 64.0;
 
 /// Maximum number of requests per search: the first shard without a pending request is enough.
 const ASKED_MAX: usize = 4;
 
-/// Covered sampled keys from which on a shard's own density is believed.
+/// The number of covered sampled keys from which on a shard's own density is used.
 const LEARNED_FROM: usize = 8;
 
-/// A shard that was seen for so many ticks without moving has a speed: none.
+/// A shard that has not moved for this many ticks has an observed speed of zero.
 const STILL_FROM: u64 = 4_000;
 
-/// What an idle worker sees.
+/// The input of a decision.
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
-    /// The time.
+    /// The current time.
     pub now: LogicalTime,
-    /// When the worker that looks began: a run may have been left alone for weeks.
+    /// When this worker started: the run may have been idle for weeks before.
     pub begun: LogicalTime,
-    /// How many shards it was made with.
+    /// How many shards the run was created with.
     pub roots: usize,
     /// All of its shards.
     pub shards: &'a [ShardSummary],
-    /// Ticks that the worker itself has spent on a key, if it has done any.
+    /// Ticks per key of this worker, if it has finished any.
     pub ticks_per_key: Option<f64>,
-    /// For a shard of the same process: whether it has come forward.
+    /// For a shard of the same process: whether it has progressed.
     pub near: &'a dyn Fn(ShardId) -> Option<bool>,
 }
 
-/// Remembers what it saw of each shard.
+/// Chooses shards by their observed progress.
 #[derive(Debug, Default)]
 pub(crate) struct SplitPolicy {
     speed: Speed,
     eras: BTreeMap<ShardId, Era>,
 }
 
-/// A shard since it was taken or split.
+/// A shard since its grant or its last split.
 #[derive(Clone, Copy, Debug)]
 struct Era {
     fence: FenceEpoch,
     spawned: u32,
-    /// Keys that were counted when it was first seen so.
+    /// The counted keys at its first observation.
     keys: u64,
-    /// Whether it has moved in this era.
+    /// Whether it has moved since then.
     moved: bool,
 }
 
 impl SplitPolicy {
-    /// Whom to ask, best first.
+    /// Returns the shards to request a split of, best first.
     pub(crate) fn candidates(
         &mut self,
         situation: Situation<'_>,
@@ -114,7 +113,7 @@ impl SplitPolicy {
         worth.into_iter().map(|(_, shard)| shard).collect()
     }
 
-    /// Takes a look in.
+    /// Records a snapshot.
     fn follow(&mut self, situation: &Situation<'_>, held: &[&ShardSummary]) {
         let keys = held.iter().map(|shard| counted(shard).0).sum();
         self.speed.look(situation.now, false, keys);
@@ -123,7 +122,7 @@ impl SplitPolicy {
         self.eras.retain(|shard, era| fences.get(shard) == Some(&era.fence));
         for shard in held {
             let (fence, spawned, keys) = (shard.fence_epoch, shard.spawned_count, counted(shard).0);
-            // One that was never split has moved if it has a cursor at all.
+            // A shard that was never split has moved if it has a cursor at all.
             let fresh = Era { fence, spawned, keys, moved: spawned == 0 && keys > 0 };
             let era = self.eras.entry(shard.shard).or_insert(fresh);
             if era.spawned != spawned {
@@ -139,7 +138,8 @@ impl SplitPolicy {
         (situation.near)(shard.shard).unwrap_or_else(seen)
     }
 
-    /// How long a shard will take its owner; endless if nothing is known of its keys or its speed.
+    /// Returns how long a shard will take its holder; infinity if its keys or its speed are
+    /// unknown.
     fn ticks_left(
         &self,
         shard: &ShardSummary,

@@ -29,10 +29,10 @@ use crate::job::{Job, JobError};
 use crate::observer::{Event, Observer};
 use crate::run_plan::{OpenRunError, OpenedRun, OpenedState, RunPlan, open_run};
 
-/// Initial shards per thread: enough that the slowest of them is not the whole end of a run.
+/// Initial shards per thread: enough that the slowest one does not determine the end of the run.
 pub const SHARDS_PER_THREAD: usize = 4;
 
-/// Shortest lease: it is renewed three times in its life, and a commit takes milliseconds.
+/// Shortest lease: it is renewed three times within its duration, and a commit takes milliseconds.
 pub const LEASE_SHORTEST: Duration = Duration::from_millis(100);
 
 /// Unfinished runs of one source that are examined to find one with other settings.
@@ -42,13 +42,13 @@ const NEIGHBOURS: usize = 8;
 /// registration takes seconds; a day is more than the clocks of two machines differ.
 const ABANDONED_AFTER: u64 = 24 * 60 * 60 * 1_000;
 
-/// Runs that one call collects at most: its caller wants something else.
+/// Maximum number of runs that one call collects, because it delays its caller.
 const COLLECTED_MAX: usize = 64;
 
-/// A run that is wanted.
+/// A request for a run.
 #[derive(Clone, Copy)]
 pub struct RunRequest<'a> {
-    /// Whose run.
+    /// The tenant of the run.
     pub tenant: TenantId,
     /// The source that is listed.
     pub source: &'a Source,
@@ -56,7 +56,7 @@ pub struct RunRequest<'a> {
     pub connector: &'a dyn Connector,
     /// The description stored with each shard, for workers that join.
     pub job: &'a Job,
-    /// What makes it another run of the same source.
+    /// Settings that distinguish it from other runs of the same source.
     pub settings: &'a [u8],
     /// Lease duration; part of the run's identity.
     pub lease: Duration,
@@ -64,7 +64,7 @@ pub struct RunRequest<'a> {
     pub retries: u32,
     /// Initial shards, at most [`INITIAL_SHARDS_MAX`].
     pub shards: usize,
-    /// Whether a finished run is left alone and the next one created.
+    /// Whether a finished run is skipped and the next generation created.
     pub restart: bool,
     /// Whether an unfinished run of the same source with other settings is accepted. If not, it is
     /// an error: most likely a setting was changed by mistake.
@@ -88,7 +88,7 @@ impl RunRequest<'_> {
     ///
     /// # Errors
     ///
-    /// [`StartError`]. A registration that was interrupted is continued by the next call.
+    /// Returns [`StartError`]. The next call continues an interrupted registration.
     pub fn open<B: CoordinationFacade>(
         &self,
         coordinator: &mut B,
@@ -154,7 +154,7 @@ impl RunRequest<'_> {
         Ok(opened?)
     }
 
-    /// Looks for an unfinished run of the same source that is no generation of this plan.
+    /// Searches for an unfinished run of the same source that is no generation of this plan.
     fn refuse_other_settings<B: CoordinationFacade>(
         &self,
         coordinator: &mut B,
@@ -207,15 +207,16 @@ impl RunRequest<'_> {
         }
         let target = self.shards.clamp(1, INITIAL_SHARDS_MAX);
         match initial_shards(self.connector, root.as_spec_ref(), target) {
-            // The worker meets the same failure and parks the shard with its cause.
+            // The worker gets the same error and parks the shard with its cause.
             Err(InitialShardsError::Connector(error)) if !error.is_retryable() => Ok(vec![root]),
             cut => cut,
         }
     }
 }
 
-/// Refuses a source with a key behind its root: no shard would contain the key, so it would be
-/// skipped. In front of the default root there is none; a root of the family's own is its promise.
+/// Refuses a source with a key after its root: no shard would contain the key, so it would be
+/// skipped. Before the default root there can be none, and a connector that sets its own root
+/// guarantees it.
 fn refuse_keys_outside(
     connector: &dyn Connector,
     root: ShardSpecRef<'_>,
@@ -228,13 +229,13 @@ fn refuse_keys_outside(
         Ok(()) if page.is_empty() => Ok(()),
         Err(PageError::Connector(error)) => Err(error.into()),
         Err(PageError::Violation(violation)) => Err(InitialShardsError::Sample(violation)),
-        // Without a clean page it is not known that there is no key.
+        // An error or an incomplete page does not prove that there is no key.
         Ok(()) | Err(_) => Err(InitialShardsError::KeyOutsideRoot),
     }
 }
 
-/// Deletes what interrupted commands of a tenant have left: deletions that were not completed, and
-/// runs that were never fully registered. Returns whether there was anything.
+/// Deletes the remains of interrupted commands of a tenant: incomplete deletions, and runs that
+/// were never fully registered. Returns whether there were any.
 ///
 /// A failure is reported to the observer only: the next call tries again.
 pub fn collect_abandoned<B: CoordinationFacade>(
@@ -350,7 +351,7 @@ pub enum StartError {
     },
 }
 
-/// Whether the quota has no room for the shards of the run.
+/// Returns whether the quota has no room for the shards of the run.
 const fn is_full(error: &OpenRunError) -> bool {
     matches!(error, OpenRunError::Register(RegisterShardsError::ShardLimitExceeded { .. }))
 }

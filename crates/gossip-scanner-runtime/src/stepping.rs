@@ -25,8 +25,10 @@
 //! use gossip_coordination::{
 //!     AcquireScratch, CoordinationBackend, InMemoryCoordinator, RunConfig, RunManagement,
 //! };
-//! use gossip_scanner_runtime::stepping::{TaskOutcome, TaskContext, ShardTask, TaskConfig,
-//! Throttle, TaskStep}; use gossip_scanner_runtime::{Inline, ItemResult};
+//! use gossip_scanner_runtime::stepping::{
+//!     ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep, Throttle,
+//! };
+//! use gossip_scanner_runtime::{Inline, ItemResult};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut coordinator = InMemoryCoordinator::default();
@@ -78,8 +80,8 @@
 //! # A whole worker
 //!
 //! A worker is one [`WorkerShared`] and the parts that refer to it: a [`ShardRunner`] per thread,
-//! one [`Renewer`], and one [`HandoffThread`] if it takes part in planned moves. Each part says
-//! when it must be stepped again. A scheduler
+//! one [`Renewer`], and one [`HandoffThread`] if it takes part in handoffs. Each part says when it
+//! must be stepped again. A scheduler
 //!
 //! - steps [`ShardRunner`] and [`HandoffThread`] as their [`Rest`] says, but at the latest after
 //!   [`RUNNER_WAIT_MAX`] and [`HANDOFF_WAIT_MAX`] ticks;

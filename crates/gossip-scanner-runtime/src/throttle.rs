@@ -1,8 +1,8 @@
-//! How fast items may be started, for all threads of a worker together.
+//! Limits the start rate of items, for all threads of a worker together.
 //!
-//! A [`Throttle`] is a pair of buckets that fill with time, one in items and one in bytes, each
-//! holding at most one second's worth, so a pause is not followed by a burst. Time is an argument.
-//! A throttle without limits takes no lock.
+//! A [`Throttle`] is a pair of token buckets, one in items and one in bytes, each holding at most
+//! one second's worth, so a pause is not followed by a burst. Time is an argument. A throttle
+//! without limits takes no lock.
 
 use std::sync::Mutex;
 
@@ -10,17 +10,17 @@ use gossip_contracts::identity::LogicalTime;
 
 use crate::clock::TICKS_PER_SECOND;
 
-/// Limits on the start of items.
+/// A rate limiter for item starts.
 #[derive(Debug, Default)]
 pub struct Throttle {
     limits: Limits,
     state: Mutex<State>,
 }
 
-/// Items and bytes in a second; `None` is without limit, and zero is one.
+/// Items and bytes per second; `None` means no limit, and zero counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Items in a second.
+    /// Items per second.
     pub items: Option<u64>,
     /// Bytes per second, by the sizes in the listing.
     pub bytes: Option<u64>,
@@ -28,22 +28,22 @@ pub struct Limits {
 
 /// When the buckets will have refilled the amount taken.
 ///
-/// A bucket is kept as the time at which everything that was taken is paid for, in fractions of a
-/// tick; it is full when that lies a second back.
+/// A bucket is represented by the time at which everything taken is paid for, in fractions of a
+/// tick; it is full when that time is a second ago.
 #[derive(Debug, Default)]
 struct State {
     items_paid: u128,
     bytes_paid: u128,
 }
 
-/// Fractions of a tick, so that rates above one in a tick are exact enough.
+/// Fractions of a tick, so that rates above one per tick are exact enough.
 const FRACTIONS: u128 = 1 << 20;
 
-/// How far payment may lie back: one second's worth may be taken at once.
+/// How far the payment time may lie back: one second's worth may be taken at once.
 const BURST: u128 = TICKS_PER_SECOND as u128 * FRACTIONS;
 
 impl Throttle {
-    /// A throttle with these limits.
+    /// Returns a throttle with these limits.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, state: Mutex::default() }
@@ -51,8 +51,8 @@ impl Throttle {
 
     /// Takes one item of `bytes` bytes, or returns when there will be room for one.
     ///
-    /// An item larger than a second's worth is let through when the bucket is full, and paid for
-    /// afterwards: it would otherwise never be.
+    /// An item larger than a second's worth is admitted when the bucket is full and paid for
+    /// afterwards; otherwise it would never start.
     pub fn take(&self, now: LogicalTime, bytes: u64) -> Option<LogicalTime> {
         if self.limits == Limits::default() {
             return None;
@@ -73,7 +73,7 @@ impl Throttle {
     }
 }
 
-/// How long `amount` takes at `rate` in a second.
+/// Returns how long `amount` takes at `rate` per second.
 fn price(amount: u64, rate: Option<u64>) -> u128 {
     rate.map_or(0, |rate| u128::from(amount) * BURST / u128::from(rate.max(1)))
 }

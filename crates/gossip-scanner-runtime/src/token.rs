@@ -3,12 +3,12 @@
 //! ```text
 //!  byte   0  version
 //!  byte   1  accumulator of the keys of this shard at or below the cursor   (40 bytes)
-//!  byte  41  how many of those keys were passed over unread                 (8, little-endian)
-//!  byte  49  version 2 only: how much was found in them, never 0            (8, little-endian)
-//!  behind it the connector's own token, perhaps empty
+//!  byte  41  how many of those keys were skipped as unreadable              (8, little-endian)
+//!  byte  49  version 2 only: number of findings in them, never 0            (8, little-endian)
+//!  then the connector's own token, possibly empty
 //! ```
 //!
-//! A token of which nothing was found is of version 1: there is one form of every token.
+//! A token without findings has version 1: every token has exactly one encoding.
 //!
 //! The runtime's part is written with every checkpoint, under the same compare-and-swap as the
 //! cursor's key, so what it says is exact under crash, split and handoff: the child of a split that
@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 
-/// Bytes that the runtime puts in front of the connector's token, if nothing was found.
+/// Bytes of the runtime's part, before the connector's token, if there are no findings.
 pub const RUNTIME_TOKEN_LEN: usize = 1 + ACCUMULATOR_LEN + 8;
 
 /// Bytes of the number of findings.
@@ -37,26 +37,26 @@ const VERSION_FOUND: u8 = 2;
 
 const _: () = assert!(RUNTIME_TOKEN_LEN + FOUND_LEN <= RUNTIME_TOKEN_RESERVE);
 
-/// What a cursor's token says.
+/// The decoded token of a cursor.
 ///
-/// A cursor without a token is one of [`RuntimeToken::START`]: nothing was covered.
+/// A cursor without a token means [`RuntimeToken::START`]: no key is covered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RuntimeToken<'a> {
     /// The keys of this shard at or below its cursor.
     pub accumulator: Accumulator,
-    /// How many of those keys could not be read and were passed over. Never more than their count.
+    /// How many of those keys were skipped as unreadable. Never more than their count.
     pub unread: u64,
-    /// How many findings the processor has reported of those keys.
+    /// How many findings the processor has reported for those keys.
     pub found: u64,
     /// The connector's own token; empty if it has none.
     pub connector: &'a [u8],
 }
 
 impl<'a> RuntimeToken<'a> {
-    /// Before the first key.
+    /// The token before the first key.
     pub const START: Self = Self::new(Accumulator::EMPTY, &[]);
 
-    /// A token of which nothing was passed over, and nothing found.
+    /// Returns a token without unread keys and without findings.
     #[must_use]
     pub const fn new(accumulator: Accumulator, connector: &'a [u8]) -> Self {
         Self { accumulator, unread: 0, found: 0, connector }
@@ -66,8 +66,8 @@ impl<'a> RuntimeToken<'a> {
     ///
     /// # Errors
     ///
-    /// A connector's part that is too long, then more keys unread than there are; `bytes` are then
-    /// empty.
+    /// Returns an error if the connector's part is too long, or if more keys are unread than
+    /// counted; `bytes` is empty then.
     pub fn encode_into(&self, bytes: &mut Vec<u8>) -> Result<(), TokenError> {
         bytes.clear();
         self.check()?;
@@ -81,11 +81,12 @@ impl<'a> RuntimeToken<'a> {
         Ok(())
     }
 
-    /// Reads what [`Self::encode_into`] wrote.
+    /// Decodes the output of [`Self::encode_into`].
     ///
     /// # Errors
     ///
-    /// Too short, another version, a broken accumulator, then as [`Self::encode_into`].
+    /// Returns an error if the bytes are too short, have another version or a broken accumulator,
+    /// or break a rule of [`Self::encode_into`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, TokenError> {
         let too_short = |min| TokenError::TooShort { len: bytes.len(), min };
         let (runtime, behind) = bytes
@@ -138,11 +139,11 @@ impl fmt::Debug for RuntimeToken<'_> {
     }
 }
 
-/// Bytes that are not a token of the runtime, or parts that make none.
+/// Bytes that are no token of the runtime, or parts that cannot be encoded.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// Not even the runtime's own part.
+    /// Shorter than the runtime's part.
     #[error("a token of {len} bytes; the runtime's part alone has {min}")]
     TooShort {
         /// Bytes presented.
@@ -158,7 +159,7 @@ pub enum TokenError {
         /// The last version known here.
         expected: u8,
     },
-    /// A token with findings says that there are none.
+    /// A token with a field for findings has none.
     #[error("a token of findings without any")]
     NothingFound,
     /// The accumulator is broken.
@@ -172,7 +173,7 @@ pub enum TokenError {
         /// [`MAX_CONNECTOR_TOKEN_SIZE`].
         max: usize,
     },
-    /// More keys were passed over than there were.
+    /// More keys are unread than counted.
     #[error("{unread} keys unread of {count}")]
     UnreadExceedsCount {
         /// Keys said to be unread.
