@@ -51,17 +51,17 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The line that was read last.
+    /// Returns the line that was read last.
     pub(super) fn current(&self) -> &[u8] {
         &self.line
     }
 
-    /// What to say of the line that was read last if it cannot be read.
+    /// Returns the refusal for the last line if it cannot be read.
     pub(super) const fn malformed(&self) -> Refusal {
         Refusal::Malformed { line: self.number }
     }
 
-    /// The file ends here.
+    /// Checks that the file ends here.
     pub(super) fn end(mut self) -> Result<(), Refusal> {
         let rest = self.reader.fill_buf();
         match rest.map_err(|error| Refusal::Unreadable { kind: error.kind() })? {
@@ -148,7 +148,7 @@ impl Uncovered {
     }
 }
 
-/// Whether a line is that of a leaf; the only other one that may come there is the totals.
+/// Returns whether a line is that of a leaf; the only other one that may come there is the totals.
 pub(super) fn is_leaf(line: &[u8]) -> bool {
     line.starts_with(b"{\"start\":")
 }

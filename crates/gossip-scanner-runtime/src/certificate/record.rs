@@ -32,7 +32,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request for all of a source.
+    /// Returns the request for all of a source.
     #[must_use]
     pub fn new(run: RunId, source: &Source) -> Self {
         let options = source.settings().into_iter();
@@ -49,7 +49,7 @@ impl Request {
         }
     }
 
-    /// The request for a range of something that is no [`Source`].
+    /// Returns the request for a range of something that is no [`Source`].
     #[must_use]
     pub fn for_range(run: RunId, source: &str, start: &[u8], end: &[u8]) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Request {
         }
     }
 
-    /// The word before the colon: what kind of source it is.
+    /// Returns the word before the colon: what kind of source it is.
     pub(super) fn kind(&self) -> &[u8] {
         self.source.split(|byte| *byte == b':').next().unwrap_or_default()
     }
@@ -108,7 +108,7 @@ pub struct LeafRecord {
 }
 
 impl LeafRecord {
-    /// A leaf of `[start, end)` with no progress.
+    /// Returns a leaf of `[start, end)` with no progress.
     #[must_use]
     pub fn new(start: &[u8], end: &[u8], status: LeafStatus, fence: FenceEpoch) -> Self {
         Self {

@@ -123,7 +123,7 @@ impl Keys {
         key.extend_from_slice(format!("{number:020}").as_bytes());
     }
 
-    /// The index of the first key that is not before something, by halving.
+    /// Returns the index of the first key for which the predicate fails, by binary search.
     fn first_not(&self, is_before: impl Fn(&[u8]) -> bool) -> u128 {
         let (mut low, mut high) = (0, self.len());
         let mut key = Vec::new();
@@ -267,7 +267,7 @@ impl Found {
     }
 }
 
-/// The names in a directory that are items, and those that are directories.
+/// Returns the names in a directory that are items, and those that are directories.
 fn names_in(tree: &Tree<'_>, prefix: &[u8]) -> io::Result<Vec<(Vec<u8>, bool)>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(tree.path(prefix))? {
@@ -315,7 +315,7 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
     }
 }
 
-/// Where each line begins.
+/// Returns where each line begins.
 fn lines_of(path: &Path) -> Result<Vec<u64>, ConnectorError> {
     let mut text = Text::open(path)?;
     let mut starts = Vec::new();
@@ -325,7 +325,7 @@ fn lines_of(path: &Path) -> Result<Vec<u64>, ConnectorError> {
     Ok(starts)
 }
 
-/// The number of each row that is an item.
+/// Returns the number of each row that is an item.
 fn rows_of(path: &Path, format: ManifestFormat) -> Result<Vec<u64>, ConnectorError> {
     let (quotes, header) = match format {
         ManifestFormat::JsonLines => (false, false),
@@ -468,7 +468,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Recounted {
-    /// The first wall that keys of the range may lie behind.
+    /// Returns the first wall that keys of the range may lie behind.
     fn first_wall(&self, range: ShardSpecRef<'_>, after: Option<&[u8]>) -> Option<usize> {
         let reaches_above = |prefix: &[u8], low: &[u8]| {
             let mut behind = [0; MAX_KEY_SIZE];
@@ -516,7 +516,7 @@ impl Enumeration for Listing {
     }
 }
 
-/// A source of these paths, of which those with a prefix cannot be listed.
+/// Returns a source of these paths, of which those with a prefix cannot be listed.
 #[cfg(test)]
 pub(super) fn walled(paths: &[&str], prefix: &[u8], error: ConnectorError) -> Box<dyn Connector> {
     let mut found = Found::default();

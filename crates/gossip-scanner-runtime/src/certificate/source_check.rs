@@ -102,7 +102,7 @@ impl Found {
         Self { accumulator: Accumulator::EMPTY, max }
     }
 
-    /// Whether another key would tell nothing.
+    /// Returns whether another key would add no information.
     const fn is_too_many(&self) -> bool {
         self.accumulator.count() > self.max
     }

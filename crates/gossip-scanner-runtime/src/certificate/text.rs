@@ -25,7 +25,7 @@ pub(super) fn push_hex(line: &mut Vec<u8>, bytes: &[u8]) {
 const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 const LOWER: &[u8; 16] = b"0123456789abcdef";
 
-/// Whether a byte is written as it is, without an escape.
+/// Returns whether a byte is written as it is, without an escape.
 const fn is_literal(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'%' | b'"' | b'\\')
 }
@@ -107,7 +107,7 @@ impl<'a> Scanner<'a> {
         Ok(bytes)
     }
 
-    /// The line ends here.
+    /// Checks that the line ends here.
     pub(super) const fn end(&self) -> Result<(), Unexpected> {
         if self.rest.is_empty() { Ok(()) } else { Err(Unexpected) }
     }
@@ -121,7 +121,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The value of a hex digit whose ten is written `ten`.
+/// Returns the value of a hex digit whose ten is written `ten`.
 fn digit(ten: u8, letter: u8) -> Result<u8, Unexpected> {
     match letter {
         b'0'..=b'9' => Ok(letter - b'0'),

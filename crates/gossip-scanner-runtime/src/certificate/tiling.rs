@@ -45,7 +45,7 @@ impl Tiling {
         Ok(leaf)
     }
 
-    /// All leaves have been added.
+    /// Checks that the leaves reach the end of the request, after all were added.
     pub(super) fn finish(&self) -> Result<(), Refusal> {
         match self.frontier == self.end {
             true => Ok(()),

@@ -64,7 +64,7 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Whether everything that was asked for was covered and read.
+    /// Returns whether everything that was asked for was covered and read.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.parked == 0 && self.unread == 0

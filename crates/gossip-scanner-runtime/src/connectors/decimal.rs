@@ -14,7 +14,7 @@ pub const NUMBER_KEY_LEN: usize = 20;
 
 const _: () = assert!(NUMBER_KEY_LEN == u64::MAX.ilog10() as usize + 1);
 
-/// The key of a number.
+/// Returns the key of a number.
 #[must_use]
 pub fn number_key(number: u64) -> [u8; NUMBER_KEY_LEN] {
     let mut key = [b'0'; NUMBER_KEY_LEN];
@@ -27,7 +27,7 @@ pub fn number_key(number: u64) -> [u8; NUMBER_KEY_LEN] {
     key
 }
 
-/// The number of a key, if it is the key of one.
+/// Returns the number of a key, if it is the key of one.
 #[must_use]
 pub fn parse_number_key(key: &[u8]) -> Option<u64> {
     let digits: &[u8; NUMBER_KEY_LEN] = key.try_into().ok()?;
@@ -37,7 +37,7 @@ pub fn parse_number_key(key: &[u8]) -> Option<u64> {
     })
 }
 
-/// The first number whose key is not below `bound`, if any is.
+/// Returns the first number whose key is not below `bound`, if any is.
 pub(super) fn lower_bound(bound: &[u8]) -> Option<u64> {
     // Most bounds are keys themselves.
     if let Some(number) = parse_number_key(bound) {
@@ -50,8 +50,8 @@ pub(super) fn lower_bound(bound: &[u8]) -> Option<u64> {
     }
 }
 
-/// The numbers whose keys lie in `range` and above the cursor: from the first up to, not including,
-/// the second. `None` there means that nothing bounds them.
+/// Returns the numbers whose keys lie in `range` and above the cursor: from the first up to, not
+/// including, the second. `None` there means that nothing bounds them.
 ///
 /// The first is `None` if no number is left.
 pub(super) fn numbers_in(
@@ -71,7 +71,8 @@ pub(super) fn numbers_in(
     (start.zip(after).map(|(start, after)| start.max(after)), end)
 }
 
-/// The first number for which `holds`, which must hold of every greater one and of the greatest.
+/// Returns the first number for which `holds`, which must hold of every greater one and of the
+/// greatest.
 ///
 /// By halving, with the comparison of keys itself: no second rule of how bytes compare to digits.
 fn first_where(holds: impl Fn(u64) -> bool) -> u64 {

@@ -23,25 +23,25 @@ pub struct IntegerRange {
 }
 
 impl IntegerRange {
-    /// The integers `first..end`; none if `end` is not above `first`.
+    /// Returns the integers `first..end`; none if `end` is not above `first`.
     #[must_use]
     pub fn new(first: u64, end: u64) -> Self {
         Self { first, end: u128::from(end.max(first)) }
     }
 
-    /// The integers `first..=last`; none if `last` is below `first`.
+    /// Returns the integers `first..=last`; none if `last` is below `first`.
     #[must_use]
     pub fn inclusive(first: u64, last: u64) -> Self {
         Self { first, end: (u128::from(last) + 1).max(u128::from(first)) }
     }
 
-    /// The first integer, if there is one; where it would be otherwise.
+    /// Returns the first integer, if there is one; where it would be otherwise.
     #[must_use]
     pub const fn first(&self) -> u64 {
         self.first
     }
 
-    /// The last integer, if there is one.
+    /// Returns the last integer, if there is one.
     #[must_use]
     pub fn last(&self) -> Option<u64> {
         if self.end == u128::from(self.first) {
@@ -50,7 +50,7 @@ impl IntegerRange {
         Some(u64::try_from(self.end - 1).expect("the end is at most one above the last number"))
     }
 
-    /// The part of this range that lies in a shard behind its cursor, as `[first, end)`.
+    /// Returns the part of this range that lies in a shard behind its cursor, as `[first, end)`.
     fn part(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> (u128, u128) {
         let (first, end) = numbers_in(range, from);
         let end = end.map_or(self.end, |end| self.end.min(u128::from(end)));
@@ -127,7 +127,7 @@ impl Enumeration for Integers {
     }
 }
 
-/// A number of the range, which is below its end.
+/// Returns a number of the range, which is below its end.
 fn number(wide: u128) -> u64 {
     u64::try_from(wide).expect("below an end that is at most 2⁶⁴")
 }

@@ -61,7 +61,7 @@ impl LineFile {
         RowScanner::new(Arc::clone(&self.file), RowSyntax::Lines, next, buffer_len)
     }
 
-    /// The offsets that keys of `range` above the cursor may have, `[first, end)`.
+    /// Returns the offsets that keys of `range` above the cursor may have, `[first, end)`.
     fn offsets(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> (u64, u64) {
         let (first, end) = numbers_in(range, from);
         let end = end.unwrap_or(u64::MAX).min(self.file.len());
@@ -175,7 +175,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The lines that begin at `first` or above and below `end`.
+    /// Returns the lines that begin at `first` or above and below `end`.
     fn new(lines: &LineFile, first: u64, end: u64) -> Result<Self, ConnectorError> {
         let file = Arc::clone(&lines.file);
         let mut scanner = lines.scanner(first, SCAN_BUFFER_LEN);
@@ -214,7 +214,7 @@ impl Enumeration for Lines {
     }
 }
 
-/// The first line that begins at `offset` or a little above.
+/// Returns the first line that begins at `offset` or a little above.
 fn first_line_near(scanner: &mut RowScanner, offset: u64) -> Result<Option<u64>, ConnectorError> {
     let Some(before) = offset.checked_sub(1) else {
         return Ok(Some(0));

@@ -65,7 +65,7 @@ impl ManifestFormat {
         }
     }
 
-    /// The number of the first row that may be an item.
+    /// Returns the number of the first row that may be an item.
     const fn first_number(self) -> u64 {
         match self {
             Self::JsonLines | Self::Csv { header: false } => 1,
@@ -92,7 +92,7 @@ impl Manifest {
         Self { file, format, index: Mutex::new(None) }
     }
 
-    /// The index, which takes one reading of the file the first time.
+    /// Returns the index, which takes one reading of the file the first time.
     fn index(&self) -> Result<Arc<RowIndex>, ConnectorError> {
         // Held while reading: two threads that both need it shall not both read the file. A panic
         // inside leaves no index, which is a right state.
@@ -110,7 +110,7 @@ impl Manifest {
         Rows::new(file, self.format.syntax(), self.format.first_number(), buffer_len)
     }
 
-    /// A walk that begins with the first item whose number is not below `number`.
+    /// Returns a walk that begins with the first item whose number is not below `number`.
     ///
     /// `token` is believed if it is of this file and of a row that is not behind `number`.
     fn rows_at(
@@ -128,7 +128,7 @@ impl Manifest {
         Ok(rows)
     }
 
-    /// The token, if it is of this very file and of the row with this key.
+    /// Returns the token, if it is of this very file and of the row with this key.
     fn token_of(&self, key: &[u8], token: Option<&[u8]>) -> Option<RowToken> {
         let token = RowToken::read(token?, self.file.stamp())?;
         (Some(token.number) == parse_number_key(key)).then_some(token)
@@ -152,14 +152,14 @@ impl Manifest {
         }
     }
 
-    /// How many items there are with numbers below `number`.
+    /// Returns how many items there are with numbers below `number`.
     fn items_below(&self, number: u64) -> Result<u64, ConnectorError> {
         let mut rows = self.rows_from_the_top(ROW_BUFFER_LEN);
         let known = self.index()?.jump_before(number, &mut rows);
         Ok(known + rows.skip_below(number)?)
     }
 
-    /// The number of items with numbers in `first..end`, `None` standing for no end.
+    /// Returns the number of items with numbers in `first..end`, `None` meaning no end.
     fn count(&self, first: u64, end: Option<u64>) -> Result<u64, ConnectorError> {
         let below_end = match end {
             Some(end) => self.items_below(end)?,
@@ -312,7 +312,7 @@ impl RowToken {
     }
 }
 
-/// Whether these bytes are one JSON text.
+/// Returns whether these bytes are one JSON text.
 fn is_json(row: &[u8]) -> bool {
     // The parser skips what it is not asked for without looking whether it is text.
     let text = std::str::from_utf8(row);

@@ -51,7 +51,7 @@ impl Rows {
         Self { scanner, next_number: 1, first_number, waiting: None }
     }
 
-    /// A number that no item still to come is below.
+    /// Returns a number that no item still to come is below.
     pub(super) fn next_number(&self) -> u64 {
         self.waiting.map_or(self.next_number, |row| row.number)
     }
@@ -63,7 +63,7 @@ impl Rows {
         self.waiting = None;
     }
 
-    /// The next item, `None` at the end.
+    /// Returns the next item, `None` at the end.
     pub(super) fn take(&mut self) -> Result<Option<NumberedRow>, ConnectorError> {
         if let Some(row) = self.waiting.take() {
             return Ok(Some(row));
@@ -128,7 +128,7 @@ impl RowIndex {
         self.items
     }
 
-    /// The entries for items with numbers in `first..end`.
+    /// Returns the entries for items with numbers in `first..end`.
     pub(super) fn entries_in(&self, first: u64, end: u64) -> &[IndexEntry] {
         let (low, high) = (self.entries_below(first), self.entries_below(end));
         &self.entries[low..high.max(low)]

@@ -60,7 +60,7 @@ impl RowSplitter {
         Some(end + 1)
     }
 
-    /// Whether the file may end here: not inside quotes.
+    /// Returns whether the file may end here: not inside quotes.
     pub(super) fn may_end(&self) -> bool {
         self.state != CsvState::Quoted
     }
@@ -126,19 +126,20 @@ impl RowScanner {
         self.next = next;
     }
 
-    /// Where the next row begins.
+    /// Returns where the next row begins.
     pub(super) const fn position(&self) -> u64 {
         self.next
     }
 
-    /// Where the row after the next one begins, if one buffer's worth of bytes is enough to tell.
+    /// Returns where the row after the next one begins, if one buffer's worth of bytes is enough to
+    /// tell.
     pub(super) fn end_of_row_within_buffer(&mut self) -> Result<Option<u64>, ConnectorError> {
         let (start, syntax) = (self.next, self.syntax);
         let bytes = self.bytes_at(start)?;
         Ok(RowSplitter::new(syntax).feed(bytes).map(|behind| start + behind as u64))
     }
 
-    /// The next row, `None` at the end of the file.
+    /// Returns the next row, `None` at the end of the file.
     ///
     /// # Errors
     ///

@@ -138,7 +138,7 @@ impl Source {
         })
     }
 
-    /// What the source is, as bytes: equal for equal sources, different for different ones.
+    /// Returns what the source is, as bytes: equal for equal sources, different for different ones.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
         let path_after = |head: &[u8], path: &Path| [head, path.as_os_str().as_bytes()].concat();
@@ -164,7 +164,7 @@ impl Source {
         }
     }
 
-    /// The range that every key of such a source lies in: the root of a run.
+    /// Returns the range that every key of such a source lies in: the root of a run.
     #[must_use]
     pub fn root(&self) -> ShardSpec {
         match self {
@@ -195,7 +195,7 @@ impl Source {
         })
     }
 
-    /// The state of the file behind it; `None` for sources that are no single file.
+    /// Returns the state of the file behind it; `None` for sources that are no single file.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl Source {
         }
     }
 
-    /// Whether the file behind it is as it was when its stamp was taken. Keys of rows are
+    /// Returns whether the file behind it is as it was when its stamp was taken. Keys of rows are
     /// positions, so a run over another state of the file must not continue: they mean other rows
     /// now.
     ///
@@ -222,7 +222,7 @@ impl Source {
         if self.stamp()? == taken { Ok(()) } else { Err(ConnectorError::SourceChanged) }
     }
 
-    /// The source as it can be typed again, with the options of [`Self::settings`].
+    /// Returns the source as it can be typed again, with the options of [`Self::settings`].
     #[must_use]
     pub fn text(&self) -> OsString {
         let with_path = |scheme: &str, path: &Path| {
@@ -248,7 +248,7 @@ impl Source {
         }
     }
 
-    /// The options given when it was parsed.
+    /// Returns the options given when it was parsed.
     #[must_use]
     pub const fn options(&self) -> SourceOptions {
         let none = SourceOptions::NONE;
@@ -266,7 +266,7 @@ impl Source {
         }
     }
 
-    /// The options of the source, by their names on the command line.
+    /// Returns the options of the source, by their names on the command line.
     #[must_use]
     pub fn settings(&self) -> Vec<(&'static str, bool)> {
         match self {
@@ -283,7 +283,7 @@ impl Source {
         }
     }
 
-    /// What lies in the source and is no item of it, in words.
+    /// Returns what lies in the source and is no item of it, in words.
     #[must_use]
     pub fn excluded(&self) -> Vec<&'static str> {
         match self {
@@ -350,7 +350,7 @@ impl Source {
         Ok(Self::Manifest { path: file(path)?, format })
     }
 
-    /// An option without effect would be a mistake that goes unnoticed.
+    /// Refuses an option without effect: it would be a mistake that goes unnoticed.
     pub(super) fn check_options(&self, options: SourceOptions) -> Result<(), SourceError> {
         let is_tree = matches!(self, Self::Tree { .. });
         let is_csv = matches!(self, Self::Manifest { format: ManifestFormat::Csv { .. }, .. });

@@ -112,7 +112,7 @@ impl SourceFile {
         Ok(filled)
     }
 
-    /// The bytes `start..end` as a body: in `scratch` if they are few.
+    /// Returns the bytes `start..end` as a body: in `scratch` if they are few.
     pub(super) fn body<'a>(
         &'a self,
         start: u64,

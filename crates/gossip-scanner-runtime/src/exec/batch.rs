@@ -141,7 +141,7 @@ impl BatchProcessor {
         Ok(())
     }
 
-    /// Whether a process has ended as one that found something does.
+    /// Returns whether a process has ended as one that found something does.
     fn has_found(&self, status: ExitStatus) -> bool {
         let found = self.found_status.map(|status| i32::from(status.get()));
         found.is_some() && status.code() == found

@@ -67,17 +67,17 @@ impl Running {
         Ok(Self { child, since: Instant::now(), reaped: false })
     }
 
-    /// The child itself, for its pipes.
+    /// Returns the child itself, for its pipes.
     pub(super) const fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// For how long it has run.
+    /// Returns for how long it has run.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Its end, if it comes within `patience`.
+    /// Returns its end, if it comes within `patience`.
     pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         let begun = Instant::now();
         let mut nap = NAP_FIRST;
@@ -146,7 +146,7 @@ fn end_group(leader: u32) {
     }
 }
 
-/// What an exit status means, in words; `None` for success.
+/// Returns what an exit status means, in words; `None` for success.
 pub(super) fn complaint(status: ExitStatus) -> Option<Box<str>> {
     if status.success() {
         return None;

@@ -184,7 +184,7 @@ impl StreamProcessor {
         }
     }
 
-    /// The program has ended or is of no use any more: its items failed or are given again.
+    /// Handles a program that has ended or is unusable: its items fail or are submitted again.
     fn end_child(&mut self, complaint: &str) -> Result<(), Broken> {
         if self.given.len() == 1 {
             self.silent_items.extend(self.given.values().map(|given| given.key_hash));
@@ -324,8 +324,8 @@ impl Talk {
         }
     }
 
-    /// The next answer. A program that has ended answers nothing more, also if something that it
-    /// started holds its output open.
+    /// Returns the next answer. A program that has ended answers nothing more, also if something
+    /// that it started holds its output open.
     fn next_line(&self, patience: Duration) -> Result<Line, RecvTimeoutError> {
         match self.from_child.recv_timeout(patience) {
             Err(RecvTimeoutError::Timeout) if self.running.leader_has_ended() => {}
@@ -382,7 +382,7 @@ impl Answer {
     }
 }
 
-/// How much an item that is done says it found; `None` if that is no number.
+/// Returns how much an item that is done says it found; `None` if that is no number.
 fn done(findings: Option<&Value>) -> Option<ItemResult> {
     let number = findings.map_or(Some(0), Value::as_u64)?;
     let number = NonZeroU32::new(u32::try_from(number).unwrap_or(u32::MAX));
@@ -468,7 +468,7 @@ fn read_lines(output: ChildStdout, answers: &SyncSender<Line>) {
     }
 }
 
-/// The next line, with its line feed if it has one; `None` when the output has ended.
+/// Returns the next line, with its line feed if it has one; `None` when the output has ended.
 fn next_line(output: &mut impl BufRead) -> Option<Line> {
     let mut line = Vec::new();
     let limit = MAX_LINE_BYTES as u64 + 1;

@@ -58,19 +58,19 @@ impl Template {
         Ok(Self { program: program.clone(), arguments, kind })
     }
 
-    /// Whether a process may get more than one key.
+    /// Returns whether a process may get more than one key.
     #[must_use]
     pub fn takes_many(&self) -> bool {
         self.kind == Kind::Many
     }
 
-    /// The program.
+    /// Returns the program.
     #[must_use]
     pub fn program(&self) -> &OsStr {
         &self.program
     }
 
-    /// The arguments for these keys, of which there is one unless the template takes many.
+    /// Returns the arguments for these keys, of which there is one unless the template takes many.
     pub fn arguments(&self, keys: &[&[u8]]) -> Vec<OsString> {
         debug_assert!(keys.len() == 1 || self.takes_many(), "a batch of one");
         let mut filled = Vec::with_capacity(self.arguments.len() + keys.len());
@@ -192,7 +192,7 @@ impl<'a> ShellOptions<'a> {
     }
 }
 
-/// Whether an option says that a script comes: any bundle with a `c`, or fish's long ones.
+/// Returns whether an option says that a script comes: any bundle with a `c`, or fish's long ones.
 fn names_script(option: &[u8]) -> bool {
     match option.strip_prefix(b"--") {
         Some(long) => long.starts_with(b"com") || long.starts_with(b"init-c"),
@@ -200,7 +200,7 @@ fn names_script(option: &[u8]) -> bool {
     }
 }
 
-/// How many words behind an option belong to it.
+/// Returns how many words behind an option belong to it.
 fn values_of(option: &[u8], valued: &[u8]) -> usize {
     match option.strip_prefix(b"--") {
         Some(b"rcfile" | b"init-file" | b"command" | b"init-command") => 1,

@@ -25,7 +25,7 @@ pub enum Rendering {
 }
 
 impl Rendering {
-    /// The usual way for a source.
+    /// Returns the default rendering of a source.
     #[must_use]
     pub fn of(source: &Source) -> Self {
         match source {

@@ -75,7 +75,8 @@ impl Speed {
         self.shards.retain(|shard, known| leased.get(shard) == Some(&known.fence));
     }
 
-    /// Ticks that a leased shard needs for `left` more keys by its own speed, and at least for one.
+    /// Returns the ticks that a leased shard needs for `left` more keys by its own speed, and at
+    /// least for one.
     ///
     /// A shard that has not moved since it was seen is assumed to finish a key right now, so its
     /// estimate grows with time. `None` if it is seen for the first time.
@@ -107,7 +108,7 @@ impl Speed {
         })
     }
 
-    /// Ticks for each key, and the relative error of that; `None` without progress.
+    /// Returns the ticks for each key, and the relative error of that; `None` without progress.
     pub(super) fn of_run(&self) -> Option<(f64, f64)> {
         let (first, last) = (self.looks.front()?, self.looks.back()?);
         let (ticks, keys) = (last.0 - first.0, last.1 - first.1);
@@ -118,7 +119,7 @@ impl Speed {
         Some((mean.recip(), self.relative_error(mean)))
     }
 
-    /// The standard error of the mean speed, as a part of it.
+    /// Returns the standard error of the mean speed, as a part of it.
     fn relative_error(&self, mean: f64) -> f64 {
         let pairs = self.looks.iter().zip(self.looks.iter().skip(1));
         let speeds = pairs.map(|(a, b)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64);

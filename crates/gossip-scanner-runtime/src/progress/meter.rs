@@ -21,7 +21,7 @@ pub struct ProgressMeter {
 }
 
 impl ProgressMeter {
-    /// A meter for a run over the source that `density` was taken of.
+    /// Returns a meter for a run over the source that `density` was taken of.
     #[must_use]
     pub fn new(density: Density) -> Self {
         Self { density, speed: Speed::default(), keys: 0, fraction: 0.0 }
@@ -61,7 +61,7 @@ impl ProgressMeter {
         }
     }
 
-    /// The part of the source that is covered; below 1, because something is left.
+    /// Returns the part of the source that is covered; below 1, because something is left.
     fn part(&self, tally: &Tally) -> f64 {
         let part = match self.density.total() {
             Some(total) => tally.keys as f64 / total.max(1) as f64,
@@ -70,7 +70,7 @@ impl ProgressMeter {
         part.min(ALMOST)
     }
 
-    /// All keys there are, not fewer than are covered.
+    /// Returns the number of all keys, at least the covered ones.
     fn total(&self, is_over: bool) -> u64 {
         let total = match self.density.total() {
             _ if is_over => self.keys,
@@ -101,14 +101,14 @@ impl ProgressMeter {
         Some(Eta { left: left as u64, error: (left * error.hypot(self.look_error())) as u64 })
     }
 
-    /// How many keys of a shard are not covered, by its share of the sample.
+    /// Returns how many keys of a shard are not covered, by its share of the sample.
     fn keys_left(&self, shard: &ShardSummary, total: u64) -> f64 {
         let whole = self.density.between(&shard.start, &shard.end);
         let left = whole.saturating_sub(covered(shard, &self.density));
         left as f64 * total as f64 / self.density.len().max(1) as f64
     }
 
-    /// The sampling error: chance in the remaining part of the sample.
+    /// Returns the sampling error: chance in the remaining part of the sample.
     fn look_error(&self) -> f64 {
         match self.kind() {
             ProgressKind::Exact => 0.0,

@@ -168,14 +168,14 @@ impl Tally {
     }
 }
 
-/// What the token of a shard counts: keys, and those of them that are unread.
+/// Returns what the token of a shard counts: keys, and those of them that are unread.
 pub(crate) fn counted(shard: &ShardSummary) -> (u64, u64) {
     // Foreign tokens count nothing; the next lease holder parks the shard.
     let token = shard.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
     token.map_or((0, 0), |token| (token.accumulator.count(), token.unread))
 }
 
-/// The measure of what a shard has covered.
+/// Returns the measure of what a shard has covered.
 pub(crate) fn covered(shard: &ShardSummary, density: &Density) -> usize {
     match (shard.status, shard.last_key.as_deref()) {
         (ShardStatus::Done, _) => density.between(&shard.start, &shard.end),

@@ -102,8 +102,8 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Self::open`]; a line or row longer than [`MAX_INLINE_BODY_BYTES`]; or bytes that
-    /// are not UTF-8: [`Self::path`], [`Self::read`] and [`Self::key`] return those.
+    /// As [`Self::open`]; a line or row longer than [`MAX_INLINE_BODY_BYTES`]; or bytes that are
+    /// not UTF-8: [`Self::path`], [`Self::read`] and [`Self::key`] return those.
     pub fn text(&mut self) -> Result<String, ItemError> {
         let mut text = Vec::new();
         self.rendering.write(&self.work, self.buffer, &mut text)?;
@@ -146,17 +146,17 @@ impl fmt::Debug for Item<'_> {
 pub struct ItemError(ItemResult);
 
 impl ItemError {
-    /// A failure; another try may succeed.
+    /// Returns a failure; another try may succeed.
     pub fn failed(message: impl fmt::Display) -> Self {
         Self(ItemResult::Failed(message.to_string().into()))
     }
 
-    /// A failure that would occur again.
+    /// Returns a failure that would occur again.
     pub fn permanent(message: impl fmt::Display) -> Self {
         Self(ItemResult::Hopeless(message.to_string().into()))
     }
 
-    /// The content cannot be read.
+    /// Returns a failure to read the content.
     #[must_use]
     pub const fn unread(error: OpenError) -> Self {
         Self(ItemResult::Unopened(error))

@@ -146,7 +146,7 @@ impl<'s> Session<'s> {
         Ok(Outcome::new(self.run, finish, &rows, self.connector))
     }
 
-    /// The handoff records, in the same store as the shards.
+    /// Returns the handoff records, in the same store as the shards.
     fn records(&self) -> Box<dyn Repository> {
         Box::new(StoreRepository::new(self.backend.store(), self.tenant, fresh_nonce()))
     }

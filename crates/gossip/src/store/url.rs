@@ -29,13 +29,13 @@ pub enum StoreUrl {
 }
 
 impl StoreUrl {
-    /// The usual settings for a file.
+    /// Returns a URL for a file, with default options.
     #[must_use]
     pub fn sqlite(path: impl AsRef<Path>) -> Self {
         Self::Sqlite { path: path.as_ref().to_path_buf(), options: SqliteOptions::default() }
     }
 
-    /// Whether other processes can come to the same place.
+    /// Returns whether other processes can open the same store.
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         match self {

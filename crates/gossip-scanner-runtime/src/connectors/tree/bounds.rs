@@ -22,18 +22,19 @@ impl Bounds {
         Self { start: range.start.into(), after: after.into(), end: range.end.into() }
     }
 
-    /// Whether the key is wanted.
+    /// Returns whether the key is wanted.
     pub(super) fn admit(&self, key: &[u8]) -> bool {
         *key >= *self.start && (self.after.is_empty() || *key > *self.after) && self.is_below(key)
     }
 
-    /// Whether some key that begins with `prefix` may be wanted.
+    /// Returns whether some key that begins with `prefix` may be wanted.
     pub(super) fn may_begin_with(&self, prefix: &[u8]) -> bool {
         let reaches = |low: &[u8]| *prefix >= *low || low.starts_with(prefix);
         reaches(&self.start) && reaches(&self.after) && self.is_below(prefix)
     }
 
-    /// The prefix itself, or the start if that comes later: bytes that stand for wanted keys.
+    /// Returns the prefix itself, or the start if that comes later: bytes that represent wanted
+    /// keys.
     pub(super) fn clamp(&self, prefix: Vec<u8>) -> Vec<u8> {
         if *prefix < *self.start { self.start.to_vec() } else { prefix }
     }

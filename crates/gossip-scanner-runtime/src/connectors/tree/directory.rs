@@ -111,7 +111,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether an entry is a directory or an item; `None` if it is neither.
+    /// Returns whether an entry is a directory or an item; `None` if it is neither.
     fn kind(&self, entry: &DirEntry) -> Result<Option<bool>, ConnectorError> {
         let found = match entry.file_type() {
             Ok(found) if found.is_symlink() && self.tree.options.follow_links => {
@@ -124,7 +124,8 @@ impl Reading<'_> {
         Ok(kind_of(found))
     }
 
-    /// A dangling link is an item, so that opening it reports the failure.
+    /// Returns the kind of a link's target. A dangling link is an item, so that opening it reports
+    /// the failure.
     fn kind_behind_link(&self, link: PathBuf) -> Option<bool> {
         match std::fs::metadata(link) {
             Ok(metadata) => kind_of(metadata.file_type()),

@@ -50,7 +50,7 @@ impl Rules {
         Ok(Arc::new(Self { patterns, above }))
     }
 
-    /// Whether the entry at `path`, which lies in this directory, is left out.
+    /// Returns whether the entry at `path`, which lies in this directory, is left out.
     pub(super) fn exclude(&self, path: &Path, name: &[u8], is_directory: bool) -> bool {
         for index in 0..KINDS.len() {
             match self.verdict(index, path, is_directory) {
@@ -62,7 +62,7 @@ impl Rules {
         name.starts_with(b".")
     }
 
-    /// What patterns of one kind say: the innermost that says anything.
+    /// Returns what patterns of one kind say: the innermost that says anything.
     fn verdict(&self, index: usize, path: &Path, is_directory: bool) -> Match<()> {
         let mut rules = Some(self);
         while let Some(here) = rules {
@@ -76,7 +76,7 @@ impl Rules {
     }
 }
 
-/// The patterns of one file, none if it is not there.
+/// Returns the patterns of one file, none if it is not there.
 fn read_patterns(directory: &Path, file: &str) -> Result<Gitignore, ConnectorError> {
     let path = directory.join(file);
     // Asked before opening, which would wait for the other end of a pipe.

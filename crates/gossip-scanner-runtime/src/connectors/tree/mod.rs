@@ -119,8 +119,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Whether the root is still the directory that was opened. Where it is not, whatever is
-    /// missing below it says nothing.
+    /// Returns whether the root is still the directory that was opened. Where it is not, whatever
+    /// is missing below it says nothing.
     fn check_root(&self) -> Result<(), ConnectorError> {
         match std::fs::metadata(&self.root) {
             Ok(metadata) if identity_of(&metadata) == self.identity => Ok(()),
@@ -129,12 +129,12 @@ impl Tree {
         }
     }
 
-    /// Where a key, or a directory with or without its last `/`, lies in the file system.
+    /// Returns where a key, or a directory with or without its last `/`, lies in the file system.
     fn path(&self, relative: &[u8]) -> PathBuf {
         self.root.join(OsStr::from_bytes(relative))
     }
 
-    /// The rules of the root, if rules are asked for.
+    /// Returns the rules of the root, if rules are asked for.
     fn root_rules(&self) -> Result<Option<Arc<Rules>>, ConnectorError> {
         if self.options.ignore { Rules::read(&self.root, None).map(Some) } else { Ok(None) }
     }
@@ -211,7 +211,7 @@ impl FileTree {
         if excluded { Err(OpenError::Vanished) } else { Ok(()) }
     }
 
-    /// The rules inside a directory, unless it or one above it is ignored itself.
+    /// Returns the rules inside a directory, unless it or one above it is ignored itself.
     fn rules_of(&self, directory: &[u8]) -> Result<Arc<Rules>, OpenError> {
         let mut rules = Rules::read(&self.tree.root, None)?;
         // With a `/` behind it, a directory is an ancestor of what would come next.
@@ -289,20 +289,21 @@ fn identity_of(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Whether a file could have this path: names of legal length, none that the system reads as
-/// another directory.
+/// Returns whether a file could have this path: names of legal length, none that the system reads
+/// as another directory.
 fn is_path(key: &[u8]) -> bool {
     let is_name =
         |name: &[u8]| (1..=NAME_LEN_MAX).contains(&name.len()) && !matches!(name, b"." | b"..");
     key.len() <= MAX_KEY_SIZE && !key.contains(&0) && key.split(|byte| *byte == b'/').all(is_name)
 }
 
-/// The directories above a key, outermost first, without their last `/`; the root is left out.
+/// Returns the directories above a key, outermost first, without their last `/`; the root is left
+/// out.
 fn ancestors(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     memchr::memchr_iter(b'/', key).map(|slash| &key[..slash])
 }
 
-/// The last name of a path.
+/// Returns the last name of a path.
 fn name_of(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }

@@ -87,7 +87,7 @@ impl Walk {
         failure
     }
 
-    /// The rules inside the directory at `path`.
+    /// Returns the rules inside the directory at `path`.
     fn rules_inside(&self) -> Result<Option<Arc<Rules>>, ConnectorError> {
         let above = self.levels.last().and_then(|level| level.rules.clone());
         match above {
