@@ -1,8 +1,7 @@
 //! One process for each batch of keys.
 //!
-//! A batch that fails says nothing about which key was at fault, so it is run again in halves until
-//! the failing keys stand alone. Keys beside them are then processed more than once, as after a
-//! crash.
+//! A batch that fails does not say which key was at fault, so it is split in halves until each
+//! failing key is alone. The other keys are then processed more than once, as after a crash.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,10 +37,10 @@ pub struct BatchProcessor {
     /// Parts of a batch that failed, still to be run; the first is next.
     parts: VecDeque<Vec<Item>>,
     running: Option<(Running, Vec<Item>)>,
-    /// Reports of items that no process is needed for.
+    /// Reports of items that need no process.
     ready: Vec<Report>,
     scratch: Vec<u8>,
-    /// Whose items these are.
+    /// The shard and the fence of the items.
     holder: Option<(ShardKey, FenceEpoch)>,
 }
 
@@ -118,7 +117,7 @@ impl BatchProcessor {
         command
     }
 
-    /// Takes the end of the running process in, if it comes within `patience`.
+    /// Handles the end of the running process, if it comes within `patience`.
     fn reap(&mut self, patience: Duration) -> Result<(), Broken> {
         let Some((mut running, part)) = self.running.take() else { return Ok(()) };
         let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
@@ -147,14 +146,14 @@ impl BatchProcessor {
         found.is_some() && status.code() == found
     }
 
-    /// All keys are done. In which of them it was found is not known, so it counts once.
+    /// Reports all keys as done. It is unknown which of them has the finding, so it counts once.
     fn report_found(&mut self, part: &[Item]) {
         let Some((first, rest)) = part.split_first() else { return };
         self.report(std::slice::from_ref(first), &ItemResult::Found(NonZeroU32::MIN));
         self.report(rest, &ItemResult::Done);
     }
 
-    /// One key has failed; of several it is not known which.
+    /// Fails one key; of several it is unknown which failed.
     fn fail(&mut self, part: Vec<Item>, complaint: &str) {
         if part.len() == 1 {
             self.report(&part, &ItemResult::Failed(complaint.into()));

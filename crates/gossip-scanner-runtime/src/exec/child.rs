@@ -14,24 +14,24 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::processor::Broken;
 
-/// The first and the longest nap of a wait for a program: most take longer than the first, and a
-/// long one is noticed within the longest.
+/// The first and the longest interval at which a program's end is polled: most programs take longer
+/// than the first, and the end of a long one is noticed within the longest.
 const NAP_FIRST: Duration = Duration::from_micros(50);
 const NAP_LONGEST: Duration = Duration::from_millis(5);
 
-/// The programs that run now, so that all can be ended when we leave at once.
+/// The running programs, so that all can be killed when this process exits at once.
 static RUNNING: Mutex<Programs> =
     Mutex::new(Programs { leaders: BTreeSet::new(), is_closed: false });
 
 struct Programs {
     /// Their process groups.
     leaders: BTreeSet<u32>,
-    /// Whether no more are started. Never opened again.
+    /// Whether no more are started. Never reset.
     is_closed: bool,
 }
 
-/// Ends every program of this process, with all that they have started, and lets no other begin.
-/// For leaving at once: what their keys come to is not recorded.
+/// Kills every program of this process and its descendants, and starts no more. For an immediate
+/// exit: the results of their keys are not recorded.
 pub fn end_all_programs() {
     let mut programs = running();
     // An observer of the program's end may start the next one before this process is gone.
@@ -45,7 +45,7 @@ pub fn running_programs() -> usize {
     running().leaders.len()
 }
 
-/// A running program; ended with all that it has started when it is dropped.
+/// A running program; it and its descendants are killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
@@ -96,21 +96,21 @@ impl Running {
     pub(super) fn leader_has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let leader = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It is not waited for here, so that its number stays its own.
+        // It is not waited for here, so that its process id is not reused.
         self.reaped
             || leader.is_some_and(|leader| {
                 waitid(WaitId::Pid(leader), options).is_ok_and(|status| status.is_some())
             })
     }
 
-    /// Ends what it has started, and leaves its own end to be looked at.
+    /// Kills its descendants, and leaves its own exit status to be read.
     pub(super) fn kill_rest(&self) {
         if !self.reaped {
             end_group(self.child.id());
         }
     }
 
-    /// Ends it and all that it has started.
+    /// Kills it and its descendants.
     pub(super) fn kill(&mut self) {
         // Until the leader is waited for, no other process can have its number or its group's.
         if !self.reaped {
@@ -141,7 +141,7 @@ fn running() -> MutexGuard<'static, Programs> {
 
 fn end_group(leader: u32) {
     if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
-        // Gone already, or not ours to end any more: either way there is nothing left to do.
+        // It is gone already, or may not be killed any more: nothing is left to do.
         let _ = kill_process_group(group, Signal::KILL);
     }
 }

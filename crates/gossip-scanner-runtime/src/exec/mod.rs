@@ -3,14 +3,14 @@
 //! Two ways: [`BatchProcessor`] starts the program once for some keys, which take the place of `{}`
 //! among its arguments; [`StreamProcessor`] keeps it running and speaks JSON lines with it.
 //!
-//! Every program runs in a process group of its own: a Ctrl-C at the terminal reaches us and not
-//! the program, which finishes its item; and when it has to be ended, whatever it has started ends
+//! Every program runs in its own process group: Ctrl-C at the terminal reaches this process and not
+//! the program, which finishes its item. When a program must be killed, its descendants are killed
 //! with it.
 //!
 //! # Never
 //! - puts a key into the text of a shell script: keys are arguments, and arguments are data;
 //! - keeps more of a program's output than the bounds below;
-//! - takes silence, nonsense or a bad exit status for success.
+//! - takes silence, invalid output or a bad exit status for success.
 
 mod batch;
 mod child;
@@ -40,21 +40,21 @@ pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor, parse
 pub use self::template::{Template, TemplateError};
 pub use self::text::Rendering;
 
-/// How a program is run, whichever way.
+/// Settings for both ways to run a program.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecConfig {
-    /// How many keys one process gets at most, or how many items a running one has at a time.
+    /// Maximum number of keys per process, or of items that a running program has at a time.
     pub batch: usize,
-    /// How long a process may take for its keys, or a running one that has items may answer none;
-    /// `None` for ever.
+    /// Timeout of a process for its keys, or of a running program with items between two answers;
+    /// `None` for no timeout.
     pub timeout: Option<Duration>,
-    /// The exit status by which a process says that its keys are done and that it found something;
-    /// `None` if none does. A running one says so in its answers.
+    /// The exit status by which a process reports that its keys are done and that it found
+    /// something; `None` if there is none. A running program reports findings in its answers.
     pub found_status: Option<NonZeroU8>,
-    /// Whether standard output belongs to this process alone: what programs write there then goes
-    /// to standard error.
+    /// Whether standard output belongs to this process alone: output of programs then goes to
+    /// standard error.
     pub keeps_stdout: bool,
 }
 
-/// The most keys that one process gets, or has at a time. A crash repeats them all.
+/// Maximum number of keys that a program has at a time. A crash repeats them all.
 pub const MAX_BATCH: usize = 4096;

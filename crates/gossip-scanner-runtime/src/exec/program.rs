@@ -1,4 +1,4 @@
-//! Whether a program is there, before anything is made that depends on it.
+//! Checks that a program exists, before a run is created.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ const USUAL_PATH: &str = "/bin:/usr/bin";
 ///
 /// # Errors
 ///
-/// In the words that a failure to start it would have.
+/// Returns the message that a failure to start it would have.
 pub fn find_program(program: &OsStr) -> Result<(), Broken> {
     let path = env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
     find_in(program, &path).map_err(|error| cannot_start(program, &error))

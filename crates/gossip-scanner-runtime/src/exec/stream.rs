@@ -17,7 +17,7 @@
 //! `text` is what `{}` expands to elsewhere. A key or text that is not UTF-8 comes as `key_hex` or
 //! `text_hex` instead. After `drain`, or when its input ends, the program finishes and exits.
 //!
-//! A program that dies, hangs or answers nonsense is ended and started again. If it had several
+//! A program that exits, hangs or writes invalid answers is killed and restarted. If it had several
 //! items, it is unknown which was at fault, so they are submitted again one at a time until it has
 //! finished some; if it had one, that one has failed.
 
@@ -37,28 +37,28 @@ use super::child::{Running, cannot_start, complaint};
 use super::{ExecConfig, MAX_BATCH, Rendering};
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 
-/// The longest line that a program may answer; more is nonsense.
+/// Maximum length of an answer's line.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Answers that wait to be looked at: a program that floods its output waits in its own writes.
+/// Answers that wait to be read: a program that floods its output blocks in its own writes.
 const MAX_LINES_WAITING: usize = 1024;
 
-/// From so many different items on, each of which a program ended with alone and none of which it
-/// answered, it is the program that does not work. However often one item is tried counts once, so
-/// that an item which kills its handler is parked and does not end the worker.
+/// When a program ended with this many different items, each alone and without an answer, the
+/// program itself is broken. Retries of one item count once, so that an item which kills its
+/// handler is parked and does not end the worker.
 const MAX_SILENT_ITEMS: usize = 10;
 
 /// How many items a program has to finish alone before it gets several at a time again.
 const CAUTIOUS_ITEMS: u32 = 8;
 
-/// How long a program may take to finish after it was asked to.
+/// How long a program may take to exit after `drain`.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the answers of a program that has ended are waited for: they are in a pipe, and a
-/// thread of ours takes them out at once.
+/// How long to wait for the answers of a program that has ended: they are in a pipe that a thread
+/// of this process drains at once.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(200);
 
-/// How much of a program's message is kept.
+/// How much of a program's message is kept, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// How much of an invalid line an error quotes: enough to recognize it, on one line of a terminal.
@@ -102,7 +102,7 @@ pub struct StreamProcessor {
     /// Items that the program has, by their number.
     given: BTreeMap<u64, Given>,
     ready: Vec<Report>,
-    /// Items left to be finished alone.
+    /// How many items are still to be processed alone.
     cautious: u32,
     /// Items that the program ended with since it last answered, by the hash of their key; fewer
     /// than [`MAX_SILENT_ITEMS`].
@@ -129,7 +129,7 @@ struct Talk {
     from_child: Receiver<Line>,
 }
 
-/// What came from the program.
+/// Output of the program.
 enum Line {
     Whole(Vec<u8>),
     /// Longer than a line may be.
@@ -178,7 +178,7 @@ impl StreamProcessor {
                 self.ready.push(Report { ticket: given.ticket, result: answer.result });
                 Ok(())
             }
-            // The number of an item of a shard that was lost meanwhile.
+            // The answer belongs to an item of a shard whose lease was lost.
             (Some(answer), None) if answer.id < self.next_id => Ok(()),
             (Some(_), None) | (None, _) => self.end_child(&bad_line(line)),
         }
@@ -215,8 +215,8 @@ impl StreamProcessor {
         self.cautious = CAUTIOUS_ITEMS;
     }
 
-    /// Ends a program that has items and says nothing. How long an item waits for those before it
-    /// does not count: a program that takes one after another is not slow.
+    /// Kills a program that has items and gives no answer. The time that an item waits for those
+    /// before it does not count: a program that answers one after another is not slow.
     fn check_time(&mut self) {
         let Some(timeout) = self.timeout else { return };
         let Some(oldest) = self.given.values().map(|given| given.since).min() else { return };
@@ -226,7 +226,7 @@ impl StreamProcessor {
         }
     }
 
-    /// Looks at one answer, waiting for it at most `patience`.
+    /// Handles one answer; waits for it at most `patience`.
     fn listen(&mut self, patience: Duration) -> Result<bool, Broken> {
         let Some(talk) = &mut self.talk else { return Ok(false) };
         match talk.next_line(patience) {
@@ -266,7 +266,7 @@ impl Processor for StreamProcessor {
         if self.ready.is_empty() {
             self.listen(patience)?;
         }
-        // Whatever else has come is taken along.
+        // Answers that are already queued are handled, too.
         while self.ready.len() < MAX_BATCH && self.listen(Duration::ZERO)? {}
         self.check_time();
         reports.append(&mut self.ready);
@@ -319,7 +319,7 @@ impl Talk {
 
     fn say(&self, line: Vec<u8>) {
         if let Some(to_child) = &self.to_child {
-            // A program that is gone is noticed where its answers are read.
+            // A program that is gone is detected where its answers are read.
             let _ = to_child.send(line);
         }
     }
@@ -331,7 +331,7 @@ impl Talk {
             Err(RecvTimeoutError::Timeout) if self.running.leader_has_ended() => {}
             answered => return answered,
         }
-        // What it wrote before its end may still be on its way through our own thread.
+        // Output from before its end may still be queued in our reader thread.
         self.from_child.recv_timeout(LAST_WORDS_PATIENCE).map_err(|_| {
             self.running.kill_rest();
             RecvTimeoutError::Disconnected
@@ -346,7 +346,7 @@ impl Talk {
         }
     }
 
-    /// Lets the program finish, and ends it if it does not.
+    /// Lets the program finish, and kills it if it does not.
     fn finish(&mut self) {
         self.say(line_of([("type", Value::from("drain"))]));
         self.to_child = None;

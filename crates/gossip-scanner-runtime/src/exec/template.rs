@@ -85,7 +85,7 @@ impl Template {
     }
 }
 
-// The program only: arguments may hold what the user keeps to himself.
+// The program only: arguments may contain secrets.
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Template")
@@ -95,7 +95,7 @@ impl fmt::Debug for Template {
     }
 }
 
-/// A command line that cannot be run for keys. Each says what to type instead.
+/// A command line that cannot be run for keys. Each message says what to type instead.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateError {

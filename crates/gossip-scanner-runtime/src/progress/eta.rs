@@ -1,4 +1,4 @@
-//! The time that is left, and how wrong it may be.
+//! The remaining time, and its error.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,36 +6,36 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId};
 
 use crate::clock::TICKS_PER_SECOND;
 
-/// Looks that the speed is taken from: at one a second, about the last minute.
+/// Snapshots from which the speed is computed: at one per second, about the last minute.
 const LOOKS_KEPT: usize = 64;
 
-/// Looks closer together than this are taken for one: their difference is mostly chance.
+/// Snapshots closer together than this count as one: their difference is mostly chance.
 const LOOKS_APART: u64 = TICKS_PER_SECOND / 2;
 
-/// Leased shards whose own speed is followed: more than workers have threads.
+/// Leased shards whose own speed is tracked: more than workers have threads.
 const SHARDS_FOLLOWED: usize = 4096;
 
-/// Two looks give one speed and no idea of its error: it is then taken to be this large.
+/// The assumed relative error with only two snapshots, which give a speed but no error.
 const ERROR_OF_ONE: f64 = 0.5;
 
-/// Working time left.
+/// Remaining working time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Eta {
     /// Ticks.
     pub left: u64,
-    /// Ticks by which it is probably wrong: one standard error of the speed, and of the look at the
-    /// source if the total is an estimate. It knows nothing of what has not shown yet.
+    /// The standard error, in ticks: of the speed, and of the sample if the total is an estimate.
+    /// It does not include changes that have not shown yet.
     pub error: u64,
 }
 
-/// How fast a run goes, in working time.
+/// The speed of a run, in working time.
 #[derive(Debug, Default)]
 pub(crate) struct Speed {
-    /// Working time so far, in ticks since the first look.
+    /// Working time so far, in ticks since the first snapshot.
     worked: u64,
-    /// The time of the last look, and whether the run was paused then.
+    /// The time of the last snapshot, and whether the run was paused then.
     last: Option<(LogicalTime, bool)>,
-    /// Working time and keys of the last looks, oldest first; both never fall.
+    /// Working time and keys of the last snapshots, oldest first; neither ever decreases.
     looks: VecDeque<(u64, u64)>,
     /// When each leased shard was first seen under its lease.
     shards: BTreeMap<ShardId, Followed>,
@@ -50,7 +50,7 @@ struct Followed {
 }
 
 impl Speed {
-    /// Takes a look in.
+    /// Records a snapshot.
     pub(crate) fn look(&mut self, at: LogicalTime, paused: bool, keys: u64) {
         if let Some((before, was_paused)) = self.last
             && !paused
@@ -70,7 +70,7 @@ impl Speed {
         self.looks.push_back((self.worked, keys));
     }
 
-    /// Forgets shards that are no longer leased, or under another lease.
+    /// Drops shards that are no longer leased, or have another lease.
     pub(crate) fn keep(&mut self, leased: &BTreeMap<ShardId, FenceEpoch>) {
         self.shards.retain(|shard, known| leased.get(shard) == Some(&known.fence));
     }
@@ -92,7 +92,7 @@ impl Speed {
         (ticks > 0).then(|| left.max(1.0) * ticks as f64 / done.max(1) as f64)
     }
 
-    /// Begins to follow a leased shard, which now counts `keys`, unless it is followed.
+    /// Starts to track a leased shard with `keys` counted keys, unless it is tracked.
     pub(crate) fn follow(&mut self, shard: ShardId, fence: FenceEpoch, keys: u64) {
         if self.shards.len() < SHARDS_FOLLOWED || self.shards.contains_key(&shard) {
             let since = (self.worked, keys);

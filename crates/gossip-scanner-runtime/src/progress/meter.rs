@@ -1,4 +1,4 @@
-//! Looks, one after another, made into progress.
+//! Turns successive snapshots into progress.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::eta::{Eta, Speed};
 use super::{Progress, ProgressKind, RunLook, Tally, counted, covered};
 use crate::density::Density;
 
-/// Follows one run. What it reports never falls from one look to the next.
+/// Tracks one run. Its reports never decrease.
 #[derive(Debug)]
 pub struct ProgressMeter {
     density: Density,
     speed: Speed,
-    /// The most that was ever reported.
+    /// The largest count reported so far.
     keys: u64,
-    /// The largest part that was ever reported; below 1 until nothing is left.
+    /// The largest fraction reported so far; below 1 while work remains.
     fraction: f64,
 }
 
@@ -27,7 +27,7 @@ impl ProgressMeter {
         Self { density, speed: Speed::default(), keys: 0, fraction: 0.0 }
     }
 
-    /// Takes a look in and says how far the run has come.
+    /// Records a snapshot and returns the progress of the run.
     pub fn observe(&mut self, look: &RunLook) -> Progress {
         let tally = Tally::of(&look.shards, &self.density);
         self.keys = self.keys.max(tally.keys);
@@ -76,7 +76,7 @@ impl ProgressMeter {
             _ if is_over => self.keys,
             Some(total) => total,
             None if self.fraction > 0.0 => (self.keys as f64 / self.fraction) as u64,
-            // Nothing is covered, so nothing but the sample itself is known.
+            // No key is covered, so only the sample itself is known.
             None => self.density.len() as u64,
         };
         total.max(self.keys)
@@ -120,7 +120,7 @@ impl ProgressMeter {
     }
 }
 
-/// The largest part that is reported while something is left.
+/// The largest fraction that is reported while work remains.
 const ALMOST: f64 = 0.9999;
 
 /// Shards with remaining work, including parked ones.

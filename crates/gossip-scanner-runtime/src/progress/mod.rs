@@ -1,4 +1,4 @@
-//! How far a run has come, and when it will be over.
+//! The progress of a run and its estimated end.
 //!
 //! ```text
 //!  stored shards ─► Tally   (what they cover: exact counts, and a measure)   stateless
@@ -13,9 +13,9 @@
 //!
 //! **Labelled.** [`ProgressKind`] says whether the total was counted, estimated, or is not known.
 //!
-//! **The time left** is that of work: pauses do not count as time, neither behind nor ahead. It is
-//! never shorter than what the slowest leased shard needs by its own speed, and it comes with its
-//! error.
+//! **The remaining time** is working time: pauses do not count, neither past nor future ones. It is
+//! never shorter than the time that the slowest leased shard needs by its own speed, and it comes
+//! with its error.
 //!
 //! Nothing here reads a clock or decides anything; it reads stored records.
 
@@ -44,7 +44,7 @@ use crate::token::RuntimeToken;
 pub enum ProgressKind {
     /// The source was counted.
     Exact,
-    /// From a bounded look at the source.
+    /// Estimated from a bounded sample of the source.
     Estimated,
     /// The source can neither be counted nor sampled: only the done keys are known.
     Unknown,
@@ -63,17 +63,17 @@ impl fmt::Display for ProgressKind {
 /// The progress of a run at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// When it was looked at.
+    /// The time of the snapshot.
     pub at: LogicalTime,
-    /// Keys recorded as covered; always exact, never falls.
+    /// Checkpointed keys; always exact, never decreases.
     pub keys: u64,
-    /// How many of them were passed over unread.
+    /// How many of them were skipped as unreadable.
     pub unread: u64,
     /// All keys of the source; `None` exactly if the kind is unknown. Not below `keys`.
     pub total: Option<u64>,
     /// How the total and the fraction are known.
     pub kind: ProgressKind,
-    /// What part is covered, from 0 to 1; never falls, and is 1 exactly when nothing is left.
+    /// The covered fraction, from 0 to 1; never decreases, and is 1 exactly when no work remains.
     pub fraction: Option<f64>,
     /// Shards that are finished.
     pub shards_done: u64,
@@ -83,18 +83,18 @@ pub struct Progress {
     pub shards_leased: u64,
     /// Shards that wait to be claimed.
     pub shards_waiting: u64,
-    /// Whether the run is paused. The time left is then that from its resumption on.
+    /// Whether the run is paused. The remaining time then counts from its resumption.
     pub paused: bool,
-    /// Working time left; `None` if there is no speed yet, or the total is not known.
+    /// Remaining working time; `None` if there is no speed yet, or the total is unknown.
     pub eta: Option<Eta>,
 }
 
 /// One snapshot of a run's stored records.
 #[derive(Clone, Debug)]
 pub struct RunLook {
-    /// When.
+    /// The time of the snapshot.
     pub at: LogicalTime,
-    /// Where the run is in its life.
+    /// The status of the run.
     pub status: RunStatus,
     /// Whether it is paused.
     pub paused: bool,
@@ -103,11 +103,11 @@ pub struct RunLook {
 }
 
 impl RunLook {
-    /// Looks at a run. Costs what the run holds in shards.
+    /// Reads a snapshot. The cost is proportional to the number of shards.
     ///
     /// # Errors
     ///
-    /// As the coordinator answers.
+    /// Returns the coordinator's errors.
     pub fn take<B: RunManagement + ?Sized>(
         coordinator: &mut B,
         at: LogicalTime,
@@ -142,7 +142,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds up the shards of a look.
+    /// Adds up the shards of a snapshot.
     #[must_use]
     pub fn of(shards: &[ShardSummary], density: &Density) -> Self {
         let mut tally = Self::default();
@@ -158,7 +158,7 @@ impl Tally {
             ShardStatus::Parked => self.parked += 1,
             ShardStatus::Active if shard.leased => self.leased += 1,
             ShardStatus::Active => self.waiting += 1,
-            // Its children carry what it had covered.
+            // Its children carry the keys that it had covered.
             ShardStatus::Split => return,
         }
         let (keys, unread) = counted(shard);
