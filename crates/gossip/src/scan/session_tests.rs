@@ -19,7 +19,7 @@ fn away() -> RunWorkerError {
 #[case::broken(Err(RunWorkerError::Broken(Broken("no such program".into()))), true)]
 #[case::parked(Err(RunWorkerError::TooManyParked { parked: 2, max: 1 }), true)]
 #[case::store(Err(away()), false)]
-fn only_a_store_that_failed_is_not_told(
+fn only_a_failed_store_is_not_retired(
     #[case] finish: Result<Finish, RunWorkerError>,
     #[case] retires: bool,
 ) {
