@@ -25,8 +25,10 @@ pub(crate) fn drain_on_signals(drain: &Drain, console: &Arc<Console>) -> Result<
                 std::process::exit(i32::from(Code::Interrupted as u8));
             }
             let again = if signal == SIGINT { "Ctrl-C again" } else { "signal again" };
-            let commands = count(running_programs() as u64, "running command");
-            console.note(&format!("gossip: finishing {commands}; {again} to kill them"));
+            let running = running_programs() as u64;
+            let commands = count(running, "running command");
+            let them = if running == 1 { "it" } else { "them" };
+            console.note(&format!("gossip: finishing {commands}; {again} to kill {them}"));
             drain.ask();
         }
     });

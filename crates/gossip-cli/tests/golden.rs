@@ -112,8 +112,7 @@ fn output_of(scratch: &Scratch, script: &str) -> String {
     let ran = finish(command.spawn().unwrap());
     let mut text = String::new();
     for line in ran.stdout.lines().map(str::trim_end) {
-        // An output line must not look like a mark, nor an empty one like a blank line of the
-        // script.
+        // Output must not look like a mark, nor an empty line like a gap in the script.
         let is_odd = line.is_empty() || MARKS.iter().any(|mark| line.starts_with(mark));
         let line = format!("{}{line}", if is_odd { "| " } else { "" });
         writeln!(text, "{}", line.trim_end()).unwrap();
