@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
-use gossip_coordination_etcd::{
+use gossip::etcd::{
     DEFAULT_KEEP_ALIVE_INTERVAL, DEFAULT_KEEP_ALIVE_TIMEOUT, DEFAULT_REQUEST_TIMEOUT,
 };
 use gossip_testkit::test_support::{Direction, EtcdServer, Proxy};

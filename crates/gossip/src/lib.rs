@@ -42,7 +42,7 @@
 //! They are re-exported whole: [`coordination`] (leases, cursors, runs without a worker; see
 //! `examples/coordinator_only.rs`), [`connector`] (the contract of sources), [`identity`],
 //! [`model`] (cursors, shard specifications), [`frontier`] (keys as ordered bytes), [`handoff`],
-//! [`runtime`], [`certificate`].
+//! [`etcd`] (settings of the etcd store), [`runtime`], [`certificate`].
 #![forbid(unsafe_code)]
 
 mod scan;
@@ -57,6 +57,7 @@ pub mod sources {
 pub use gossip_contracts::coordination as model;
 pub use gossip_contracts::{connector, identity};
 pub use gossip_coordination as coordination;
+pub use gossip_coordination_etcd as etcd;
 pub use gossip_frontier as frontier;
 pub use gossip_handoff as handoff;
 pub use gossip_scanner_runtime as runtime;

@@ -89,18 +89,7 @@ const EDGES: [Edges; 12] = [
         ],
         external: Some(&["thiserror"]),
     },
-    Edges {
-        package: "gossip-cli",
-        // The others are for `gossip sim`, for examples and for servers in tests.
-        internal: &[
-            "gossip-contracts",
-            "gossip-coordination",
-            "gossip-coordination-etcd",
-            "gossip-engine",
-            "gossip-scanner-runtime",
-        ],
-        external: None,
-    },
+    Edges { package: "gossip-cli", internal: &["gossip-engine"], external: None },
     Edges { package: "xtask", internal: &[], external: Some(&["serde_json"]) },
 ];
 
