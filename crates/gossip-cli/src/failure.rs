@@ -78,7 +78,7 @@ impl Failure {
             }
             InfraError::Refused { why: StoreRefusal::NewerFormat, .. } => failure.of_record(),
             InfraError::Corruption { .. } if error.is_of_record() => failure.of_record(),
-            // The store's message says what is damaged and how to repair it.
+            // The store's message names the damage and how to repair it.
             InfraError::Corruption { .. } => {
                 Self { unreadable: Some(Unreadable::Store), ..failure }
             }
