@@ -1,5 +1,5 @@
-//! Handles that take turns conform, over a line as well, and what they are there for is found: a
-//! store that remembers, as a process might that thinks it is alone.
+//! Round-robin handles conform, also behind a carrier, and the suite detects the bug that they are
+//! meant for: a process that caches reads as if it were the only one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,20 +16,20 @@ use crate::remote::{Carrier, RemoteStore, from_line, serve, to_line};
 use crate::round_robin::RoundRobin;
 use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 
-/// Handles that take turns: not one, so that they differ, and few, so that each comes again.
+/// Number of handles: more than one, so that they differ, and few, so that each is used again.
 const HANDLES: u64 = 3;
 
-/// A process, or what stands for one: a store at the other end of a line.
+/// A simulated process: a store behind a carrier.
 struct Process {
     store: MapStore,
-    /// What this process remembers of its reads, if it is one that does.
+    /// The cached reads of this process, if it is the mutant.
     memory: Option<BTreeMap<Vec<u8>, Option<Versioned>>>,
     /// Shared by the handles of one backend.
     loses_next: Arc<AtomicBool>,
 }
 
 impl Store for Process {
-    /// The mutant: what was read once is not read again.
+    /// The mutant: a key is read from the store only once.
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         let fresh = self.store.read(reads.clone())?;
         let Some(memory) = &mut self.memory else { return Ok(fresh) };

@@ -52,8 +52,8 @@
 //!
 //! # Several handles
 //!
-//! [`round_robin`] makes several handles act as one, each operation by the next of them, and
-//! [`remote`] lets their stores stand in processes of their own.
+//! [`round_robin`] combines several handles into one backend and sends each operation to the next
+//! handle. [`remote`] puts the store of a handle into another process.
 //!
 //! The suite reads no clock, starts no thread and does not sleep. Time is an argument; a target
 //! that can run its handles concurrently implements [`ConformanceTarget::race`].

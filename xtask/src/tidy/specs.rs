@@ -1,4 +1,4 @@
-//! The README of the specification says what its files and the code say.
+//! Checks the README of the specification against its files and the code.
 //!
 //! - Every law that a configuration checks is a rule of the oracle in Rust, and has a row in the
 //!   map of laws; every row is such a law.

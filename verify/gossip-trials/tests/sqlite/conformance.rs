@@ -1,10 +1,9 @@
-//! The whole suite by several real processes on one file.
+//! Runs the whole suite with several processes on one file.
 //!
-//! A backend is three handles that take turns, operation by operation, and the store of each stands
-//! in a process of its own. So an operation meets a handle and a process that know nothing of the
-//! one before it but what lies in the file, and races are between processes. That a process which
-//! believes its memory would be found is tested with the suite
-//! (`conformance_round_robin_tests.rs`).
+//! A backend has three handles, used round-robin, and the store of each handle is in a separate
+//! process. An operation thus shares only the file with the previous one, and races are between
+//! processes. `conformance_round_robin_tests.rs` shows that the suite detects a process that trusts
+//! its own cache.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,11 +38,11 @@ impl Drop for File {
     }
 }
 
-/// The line of one handle to its process.
+/// The carrier of one handle to its process.
 struct Line {
     file: Arc<File>,
     process: usize,
-    /// Shared by the handles of one backend: whichever commits next is not answered.
+    /// Shared by the handles of one backend: the next commit of any of them loses its reply.
     loses_next: Arc<AtomicBool>,
 }
 
