@@ -53,7 +53,7 @@ fn each_altered_journal_is_detected() {
         // Processed twice without a fault, or under one fence, or under a lower one.
         ("accepted 4 2 s w 40\n", "accepted 4 2 s w 40\naccepted 4 5 s w 700\n", "without a cause"),
         ("accepted 4 2 s w 40\n", "accepted 4 2 s w 40\naccepted 4 2 s w 41\n", "under one fence"),
-        ("accepted 1 2 t w 620", "accepted 1 0 t w 620", "took a lower fence"),
+        ("accepted 1 2 t w 620", "accepted 1 0 t w 620", "accepted a lower fence"),
         // A handoff after which a key was processed again, at once or later.
         ("accepted 4 2 s w 40\n", "accepted 0 2 s w 39\naccepted 4 2 s w 40\n", "live lease"),
         ("accepted 4 2 s w 40\n", "accepted 4 2 s w 40\naccepted 0 2 s w 700\n", "without a cause"),
