@@ -103,7 +103,8 @@ pub(super) struct Shared {
     pub(super) older_reported: u64,
     pub(super) trace: Option<Vec<String>>,
     pub(super) bug: Option<Bug>,
-    /// Whether workers do not send operations to other tenants on purpose.
+    /// Whether the results of tenants are compared. Workers then send no operations to other
+    /// tenants on purpose, because their results would differ.
     pub(super) compares_tenants: bool,
 }
 

@@ -112,7 +112,8 @@ fault_kinds! {
     CutReplies, "cut-replies", Message, 40, Tolerated, [],
         "for a while replies to a process are lost";
     CutBoth, "cut-both", Message, 40, Tolerated, [], "for a while requests and replies are lost";
-    ReplyLost, "reply-lost", Commit, 700, Tolerated, [], "a commit is applied and its reply is lost";
+    ReplyLost, "reply-lost", Commit, 700, Tolerated, [],
+        "a commit is applied and its reply is lost";
     PastLifeReply, "past-life", Message, 60, Tolerated, [],
         "a commit is applied after its process was restarted, without a reply";
     CrashBeforeStore, "crash-before", Message, 60, Tolerated, [],
@@ -131,7 +132,7 @@ fault_kinds! {
     TornWrite, "torn-write", Commit, 200, Detected("checksum"), [],
         "a value is half written until it is repaired";
     LostWrite, "lost-write", Commit, 2400,
-        Detected("a decreased revision, or parts of a shard that do not match; otherwise undetected"),
+        Detected("a decreased revision, or shard parts that do not match; else undetected"),
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,
          OpIdReused, LostKey, DoneUncovered, SinkOrder, Tiling, FenceFell, ProgressFell,
          Acknowledged, RefusedHappened, OwnerShutOut, FreeShardWithheld, Attempts, RunOver,
@@ -148,7 +149,8 @@ fault_kinds! {
         "a read returns an old version of one value, or of all values";
     WrongKeyRead, "wrong-key", Read, 150, Detected("checksum"), [],
         "a read returns the value of another key";
-    DiskFull, "disk-full", Commit, 200, Tolerated, [], "the store rejects a commit because the disk is full";
+    DiskFull, "disk-full", Commit, 200, Tolerated, [],
+        "the store rejects a commit because the disk is full";
     LeaderChange, "leader-change", Message, 30, Tolerated, [],
         "for a while commits have unknown outcomes and reads fail";
     EarlyRevoke, "early-revoke", Message, 100, Tolerated, [],

@@ -614,7 +614,7 @@ fn a_suspended_rule_is_not_enforced() {
 #[case::taken(|history: &mut History| hold(history, NOW + 1), NOW, None)]
 #[case::late(|history: &mut History| hold(history, NOW - 40), NOW, Some(Rule::FreeShardWithheld))]
 #[case::within_the_skew(|history: &mut History| hold(history, NOW - 39), NOW, None)]
-#[case::changed_during_the_operation(|history: &mut History| history.oracle.shards[1].changed_at = 9, NOW, None)]
+#[case::changed_since(|history: &mut History| history.oracle.shards[1].changed_at = 9, NOW, None)]
 fn a_claim_cannot_overlook_a_free_shard(
     #[case] change: impl FnOnce(&mut History),
     #[case] now: u64,
