@@ -2,14 +2,14 @@
 //!
 //! etcd counts the operations of a transaction by its longest list, and the bytes of a request by
 //! its encoded form. The store layer counts the keys and values that a transaction writes. This
-//! file is the bridge: whatever [`StoreLimits`] admits, the server takes. What is sent is measured
-//! exactly all the same.
+//! file is the bridge: whatever [`StoreLimits`] admits, the server takes. Every
+//! request is measured exactly as well.
 //!
 //! | bytes of a request | for each |
 //! |---|---|
 //! | key and value written | counted by the store layer |
 //! | namespace and framing of the write | write |
-//! | key, namespace and framing, twice | compare: once to compare, once to tell what is there |
+//! | key, namespace and framing, twice | compare: once to compare, once to read back |
 //! | entry of the log around the request | request |
 
 use gossip_coordination::store::{KEY_LEN_MAX, StoreLimits};

@@ -1,4 +1,4 @@
-//! What a deployment on etcd is told: where the servers are, what they allow, and our own limits.
+//! Settings of a deployment on etcd: the servers, their limits, and our own limits.
 //!
 //! An [`EtcdConfig`] is plain data with the usual values. [`EtcdConfig::validate`] refuses what
 //! could never work, with the bound that was missed, before anything is connected. Two of its
@@ -23,7 +23,7 @@ use crate::keyspace::{Namespace, NamespaceError};
 /// Endpoints of one cluster. Clusters have three to seven members.
 pub const ENDPOINTS_MAX: usize = 16;
 
-/// How long an owner key outlives the keep-alives of its process, unless told otherwise.
+/// The default time that an owner key outlives the keep-alives of its process.
 pub const DEFAULT_OWNER_LEASE_TTL: Duration = Duration::from_secs(15);
 /// Below this a leader that stalls for a moment revokes leases of healthy workers: a leader that
 /// was stopped for nine seconds revoked a lease of four in every try, and none of ten.
@@ -34,7 +34,7 @@ pub const OWNER_LEASE_TTL_MIN: Duration = Duration::from_secs(2);
 /// The longest owner lease. A hint that is an hour late is no hint.
 pub const OWNER_LEASE_TTL_MAX: Duration = Duration::from_secs(3600);
 
-/// By how much clocks of machines may differ, unless told otherwise (DESIGN Q7).
+/// The default maximum difference between clocks of machines (DESIGN Q7).
 pub const DEFAULT_MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// Clocks that differ by more are broken; every takeover would have to wait for so long.
 pub const MAX_CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ pub const MAX_CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 /// A worker that claims nothing for longer is of no use to anybody.
 pub const CLAIM_COOLDOWN_MAX: Duration = Duration::from_secs(3600);
 
-/// How often the store itself tries again what certainly did not happen, unless told otherwise.
+/// The default number of retries of requests that were certainly not applied.
 /// Races of the protocol are counted by the store layer and not here.
 pub const DEFAULT_RETRIES: u32 = 4;
 /// More would keep a caller waiting for a cluster that is gone.
@@ -90,8 +90,8 @@ pub struct EtcdConfig {
     pub request_timeout: Duration,
     /// How long owner keys outlive the keep-alives of their process; in whole seconds.
     pub owner_lease_ttl: Duration,
-    /// By how much clocks of machines may differ: while an owner key stands, nobody takes over
-    /// before the deadline plus this.
+    /// The maximum difference between clocks: while an owner key exists, a takeover waits for the
+    /// deadline plus this.
     pub max_clock_skew: Duration,
     /// How often the store tries again what certainly did not happen.
     pub retries: u32,
@@ -242,7 +242,7 @@ pub enum ConfigError {
         /// Which one, from zero.
         index: usize,
     },
-    /// There is a password and nobody whose it is.
+    /// Credentials have a password and no user.
     #[error("there are credentials without a user")]
     NoUser,
     /// etcd counts leases in whole seconds.

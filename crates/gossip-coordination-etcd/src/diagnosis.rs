@@ -17,7 +17,7 @@ use crate::error::EtcdCause;
 use crate::grpc_config::TlsOptions;
 use crate::status::wrong_version;
 
-/// How much of an answer is looked at; what tells them apart stands at the beginning.
+/// How many bytes of an answer are read; its beginning identifies the server.
 const LOOKED_AT: u64 = 1024;
 
 /// An etcd answers this with its version, and any other server with something else.
@@ -40,7 +40,7 @@ pub(crate) async fn diagnose(address: &str, tls: Option<&TlsOptions>) -> Option<
             is_of_tls(&refused).then(|| of_tls(refused.to_string()))
         }
         (Judgement::Other, None) => {
-            // Nobody is trusted without options, so a handshake ends in a refusal: ours.
+            // Without options no authority is trusted, so this client ends the handshake.
             let refused = shake_hands(address, &TlsOptions::default()).await.err()?;
             let is_tls = is_of_tls(&refused);
             is_tls.then(|| of_tls("the server speaks https, not http".to_owned()))
@@ -48,7 +48,7 @@ pub(crate) async fn diagnose(address: &str, tls: Option<&TlsOptions>) -> Option<
     }
 }
 
-/// What an answer to [`QUESTION`] tells.
+/// The kind of server that an answer to [`QUESTION`] indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Judgement {
     Etcd,
@@ -66,7 +66,7 @@ fn judge(answer: &[u8]) -> Judgement {
     }
 }
 
-/// The beginning of the answer to [`QUESTION`]; `None` if nobody listens.
+/// The beginning of the answer to [`QUESTION`]; `None` if no server listens.
 async fn ask(address: &str) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     let mut answer = Vec::new();

@@ -28,9 +28,10 @@
 //! | anything we do not recognise | `Unknown` | |
 //!
 //! Because `database space exceeded` is unknown, a client that has met it asks for the alarms
-//! before it sends another write; while the alarm stands, the write is refused here, as `NotSent`.
+//! before it sends another write; while the alarm is active, the write is refused here, as
+//! `NotSent`.
 //!
-//! # What is shown
+//! # Content of messages
 //!
 //! The text of a server is matched, never repeated: it could quote what we sent. Unrecognised
 //! answers are shown by their code and the length of their text.
@@ -41,7 +42,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("etcd {operation} {fate}: {cause}")]
 pub struct EtcdError {
-    /// What was attempted, as `txn` or `lease grant`.
+    /// The request, as `txn` or `lease grant`.
     pub operation: &'static str,
     /// Whether it may have happened.
     pub fate: Fate,
@@ -121,7 +122,7 @@ pub enum EtcdCause {
     },
     /// The server gave up waiting for a majority of its cluster.
     #[error(
-        "the server waited in vain for a majority of its cluster; \
+        "the server timed out waiting for a majority of its cluster; \
          check that most etcd servers run and see each other"
     )]
     ServerTimeout,

@@ -67,11 +67,11 @@ impl Explorer {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
-        let answer = Arc::new(Mutex::new(Answer { told: None, is_over: false, waiting: None }));
+        let answer = Arc::new(Mutex::new(Answer { value: None, is_over: false, waiting: None }));
         let end = End(Arc::clone(&answer));
         let future = Box::pin(async move {
-            let told = work.await;
-            end.0.lock().unwrap().told = Some(told);
+            let value = work.await;
+            end.0.lock().unwrap().value = Some(value);
             drop(end);
         });
         let slot = Arc::new(Slot {
@@ -83,11 +83,11 @@ impl Explorer {
         Task { slot, answer }
     }
 
-    /// Goes on until `is_over`, and then until nobody can go on without time.
+    /// Runs until `is_over`, and then until no task can run without advancing time.
     ///
     /// # Panics
     ///
-    /// If nobody can go on before, or if it does not end.
+    /// If no task can run before that, or if it does not end.
     pub(crate) fn run(&self, is_over: impl Fn() -> bool) {
         loop {
             if let Some(slot) = self.any_that_can_go_on() {
@@ -139,12 +139,12 @@ impl Explorer {
         state.tasks.iter().filter(ready).nth(chosen).cloned()
     }
 
-    /// Time goes on to the first moment that somebody sleeps until.
+    /// Advances time to the first wake-up.
     fn leap(&self) {
         let mut state = self.state();
         let first = state.sleepers.iter().map(|(until, _)| *until).min();
-        let first = first.expect("somebody waits for ever: nobody can go on, and nobody sleeps");
-        assert!(first < MILLIS_MAX, "somebody waits for ever");
+        let first = first.expect("deadlock: no task can run and none sleeps");
+        assert!(first < MILLIS_MAX, "a task waits for ever");
         state.now = first;
         let due: Vec<_> = state.sleepers.extract_if(.., |(until, _)| *until <= first).collect();
         drop(state);
@@ -195,12 +195,12 @@ pub(crate) struct Task<T> {
 }
 
 struct Answer<T> {
-    told: Option<T>,
+    value: Option<T>,
     is_over: bool,
     waiting: Option<Waker>,
 }
 
-/// Part of a task: however that ends, whoever waits for it is told.
+/// Part of a task: wakes its waiter however the task ends.
 struct End<T>(Arc<Mutex<Answer<T>>>);
 
 impl<T> Drop for End<T> {
@@ -230,7 +230,7 @@ impl<T> Future for Task<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         let mut answer = self.answer.lock().unwrap();
         if answer.is_over {
-            return Poll::Ready(answer.told.take());
+            return Poll::Ready(answer.value.take());
         }
         answer.waiting = Some(context.waker().clone());
         Poll::Pending

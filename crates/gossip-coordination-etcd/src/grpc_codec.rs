@@ -13,7 +13,7 @@ use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder
 /// Bytes in front of every message: whether it is compressed, and its length.
 const FRAME_LEN: usize = 5;
 
-/// Room for an answer to begin with: that to a commit has about a hundred bytes, and what is longer
+/// Room for an answer to begin with: that to a commit has about a hundred bytes, and a longer one
 /// makes more room. The usual eight kibibytes cost more to allocate than the answer to decode.
 const ANSWER_ROOM: usize = 512;
 

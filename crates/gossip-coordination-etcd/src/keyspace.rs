@@ -24,7 +24,7 @@ use thiserror::Error;
 /// Length of the longest path: each compare, put and read repeats it.
 pub const NAMESPACE_LEN_MAX: usize = 128;
 
-/// What stands between the parts of a path, and twice behind the last.
+/// Separates the parts of a path, and ends it when doubled.
 const SEPARATOR: u8 = b'/';
 /// Sorts directly behind [`SEPARATOR`], so it ends the range of everything below a path.
 const BEHIND_SEPARATOR: u8 = b'0';
@@ -114,7 +114,7 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// [`InfraError::Corruption`] if somebody else wrote there.
+    /// [`InfraError::Corruption`] if the key was not written by this program.
     pub fn parse(&self, bytes: &[u8]) -> Result<Key, InfraError> {
         let foreign = |message: String| InfraError::Corruption { operation: "etcd.key", message };
         let Some(rest) = bytes.strip_prefix(&*self.prefix) else {

@@ -1,8 +1,8 @@
 //! The part of etcd that we use, as a trait with two implementations: a real server and a model.
 //!
-//! Each method is one request. None of them is repeated once it may have happened; an error tells
-//! by its [`Fate`](crate::Fate) whether it may have. Time belongs to the implementation:
-//! [`EtcdKv::sleep`] waits on its clock, so that a simulation owns it.
+//! Each method is one request. None of them is repeated once it may have been applied; an error
+//! states that by its [`Fate`](crate::Fate) whether it may have. Time belongs to the
+//! implementation: [`EtcdKv::sleep`] waits on its clock, so that a simulation owns it.
 
 use std::future::Future;
 
@@ -41,7 +41,7 @@ pub trait EtcdKv: Clone + Send + Sync + 'static {
     /// [`LeaseNotFound`]: crate::EtcdCause::LeaseNotFound
     fn lease_revoke(&self, lease: i64) -> impl Future<Output = Result<(), EtcdError>> + Send;
 
-    /// What is left of a lease, or `None` if there is no such lease.
+    /// Returns the remaining time of a lease, or `None` if there is no such lease.
     fn lease_time_to_live(
         &self,
         lease: i64,
@@ -53,7 +53,7 @@ pub trait EtcdKv: Clone + Send + Sync + 'static {
     /// How the member that answers is doing.
     fn status(&self) -> impl Future<Output = Result<MemberStatus, EtcdError>> + Send;
 
-    /// The alarms of all members that stand now.
+    /// Returns the active alarms of all members.
     fn alarms(&self) -> impl Future<Output = Result<Vec<Alarm>, EtcdError>> + Send;
 
     /// Waits on this client's clock.
@@ -69,7 +69,7 @@ pub struct LeaseGrant {
     pub ttl_seconds: i64,
 }
 
-/// What is left of a lease.
+/// The remaining time of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTtl {
     /// Seconds until it ends, unless it is kept alive.
@@ -95,7 +95,7 @@ pub struct MemberStatus {
     pub db_size_in_use: i64,
 }
 
-/// An alarm that stands.
+/// An active alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Alarm {

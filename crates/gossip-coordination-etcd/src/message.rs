@@ -7,7 +7,7 @@
 //!
 //! # Never
 //! - says anything but what [`wire::txn_request`] says: a test compares the bytes;
-//! - holds a lease of its own: whoever sends it says which.
+//! - holds a lease of its own: the sender passes it.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub(crate) struct LoneTxn<'t> {
     pub(crate) txn: &'t Txn,
     /// For the keys that it binds.
     pub(crate) lease: i64,
-    /// Bytes of the message, if somebody has measured it with this lease.
+    /// Bytes of the message, if it was measured with this lease.
     pub(crate) measured: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ impl TxnMessage for LoneTxn<'_> {
         let len = self.measured.unwrap_or_else(|| self.encoded_len());
         let mut out = Vec::with_capacity(len);
         self.write(&mut out);
-        assert!(out.len() == len, "what was measured is what was written");
+        assert!(out.len() == len, "the measured length is the written one");
         EncodedTxn { bytes: Bytes::from(out), effect: self.effect() }
     }
 }
@@ -133,7 +133,7 @@ impl<'t> LoneTxn<'t> {
         effects.max().unwrap_or(Effect::None)
     }
 
-    /// What is compared. A range whose ends are the wrong way round is empty for ever.
+    /// Returns the compare targets. A range whose ends are the wrong way round is empty for ever.
     fn targets(self) -> impl Iterator<Item = Target<'t>> {
         self.txn.compares().iter().filter_map(|compare| match compare {
             Compare::At { key, revision } => {
@@ -149,7 +149,7 @@ impl<'t> LoneTxn<'t> {
         })
     }
 
-    /// What is read if something is not as expected.
+    /// Returns the targets that are read back on a conflict.
     fn read_targets(self) -> impl Iterator<Item = Target<'t>> {
         self.targets().filter(move |_| !self.txn.is_without_read_back())
     }
@@ -285,7 +285,7 @@ impl<'t> LoneTxn<'t> {
         out.extend_from_slice(key.as_bytes());
     }
 
-    /// Writes a key again that stands at `place`, of which so many bytes are the store layer's. To
+    /// Copies the key at `place`, of which so many bytes are the store layer's. To
     /// copy it takes a tenth of what its digits take.
     fn write_again(self, field: u32, place: usize, len: usize, out: &mut Vec<u8>) {
         let len = self.key_len(len);
@@ -316,7 +316,7 @@ impl Spelled {
     }
 }
 
-/// What is compared, and read if it is not as expected.
+/// A compared key or range, read back on a conflict.
 #[derive(Clone, Copy)]
 enum Target<'t> {
     /// Is absent without a revision.

@@ -1,6 +1,6 @@
 //! The messages of etcd's v3 interface that we use, declared by their public field numbers.
 //!
-//! Only what is sent or read here is declared; a field that a newer server adds is skipped when it
+//! Only the fields that we use are declared; a field that a newer server adds is skipped when it
 //! is decoded. There is no `.proto` file and no generated code, so the build needs no `protoc`.
 //!
 //! Messages that can hold a key, a value, a name or a secret have a `Debug` that shows lengths.
@@ -159,7 +159,7 @@ pub struct PutRequest {
     /// The lease whose end deletes the key; 0 for none. A put replaces the lease of the key.
     #[prost(int64, tag = "3")]
     pub lease: i64,
-    /// Asks for what was there before.
+    /// Requests the previous value.
     #[prost(bool, tag = "4")]
     pub prev_kv: bool,
 }
@@ -171,7 +171,7 @@ pub struct PutResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
     pub header: Option<ResponseHeader>,
-    /// What was there before, if it was asked for.
+    /// The previous value, if requested.
     #[prost(message, optional, tag = "2")]
     pub prev_kv: Option<KeyValue>,
 }
@@ -186,7 +186,7 @@ pub struct DeleteRangeRequest {
     /// As in [`RangeRequest`].
     #[prost(bytes = "vec", tag = "2")]
     pub range_end: Vec<u8>,
-    /// Asks for what was there before.
+    /// Requests the previous value.
     #[prost(bool, tag = "3")]
     pub prev_kv: bool,
 }
@@ -201,7 +201,7 @@ pub struct DeleteRangeResponse {
     /// How many keys there were.
     #[prost(int64, tag = "2")]
     pub deleted: i64,
-    /// What was there before, if it was asked for.
+    /// The previous value, if requested.
     #[prost(message, repeated, tag = "3")]
     pub prev_kvs: Vec<KeyValue>,
 }
@@ -277,9 +277,9 @@ pub enum Response {
 pub enum CompareResult {
     /// The same.
     Equal = 0,
-    /// What is there is greater.
+    /// The present value is greater.
     Greater = 1,
-    /// What is there is less.
+    /// The present value is less.
     Less = 2,
     /// Not the same.
     NotEqual = 3,
@@ -571,7 +571,7 @@ pub struct StatusResponse {
     pub is_learner: bool,
 }
 
-/// What is done with an alarm.
+/// The action on an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 #[expect(clippy::exhaustive_enums, reason = "the public interface has exactly these")]
 #[repr(i32)]

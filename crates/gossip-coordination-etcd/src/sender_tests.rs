@@ -27,16 +27,16 @@ fn every_cause_is_told_as_what_it_is() {
         (EtcdCause::OtherCluster { endpoint: text() }, Some(StoreRefusal::Unusable)),
         (EtcdCause::BadRequest("it"), Some(StoreRefusal::Unusable)),
     ] {
-        let told = infra_error(&EtcdError::refused("txn", cause));
-        let why = match &told {
+        let reply = infra_error(&EtcdError::refused("txn", cause));
+        let why = match &reply {
             InfraError::Refused { why, .. } => Some(*why),
             other => {
                 assert!(other.is_retryable(), "{other}");
                 None
             }
         };
-        assert_eq!(why, expected, "{told}");
-        assert!(told.to_string().starts_with("etcd.commit: "), "{told}");
+        assert_eq!(why, expected, "{reply}");
+        assert!(reply.to_string().starts_with("etcd.commit: "), "{reply}");
     }
     let corrupt = infra_error(&EtcdError::refused("txn", EtcdCause::Corrupt));
     assert!(matches!(corrupt, InfraError::Corruption { .. }), "{corrupt}");

@@ -21,7 +21,7 @@ const MAX_CHAIN: usize = 16;
 /// Who is on the other end of a connection that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// Nobody knows yet: what it sends may be no etcd's.
+    /// Unchecked: it may not be an etcd server.
     Stranger,
     /// An etcd that has answered over this connection. Whatever ends such a connection says nothing
     /// about who it is: a test of it that ran out, a server that closes it, a reset stream.
@@ -66,7 +66,7 @@ pub(crate) fn wrong_version(found: &str) -> EtcdCause {
     EtcdCause::WrongVersion { found: found.to_owned(), needed: OLDEST_VERSION }
 }
 
-/// What the chain of causes of a transport failure tells.
+/// A summary of the causes of a transport failure.
 struct Chain {
     /// No connection was made.
     is_connect: bool,
@@ -130,7 +130,7 @@ fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
         Code::ResourceExhausted if text.starts_with("grpc: received message larger than max") => {
             (Fate::Refused, EtcdCause::TooLarge(SizeLimit::Bytes))
         }
-        // Our own limit: the server has done what was asked.
+        // Our own limit: the server has applied the request.
         Code::OutOfRange if text.starts_with("Error, decoded message length too large") => {
             (Fate::Unknown, EtcdCause::TooLarge(SizeLimit::Answer))
         }
@@ -177,7 +177,7 @@ fn certain_text(text: &str) -> Option<EtcdCause> {
     })
 }
 
-/// How the answer of a cluster that asks nobody for a password is told from the others.
+/// Identifies the answer of a cluster without authentication.
 pub(crate) const AUTH_NOT_ENABLED: &str = "authentication is not enabled";
 
 /// Texts of requests that may have happened.

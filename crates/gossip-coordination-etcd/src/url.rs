@@ -25,13 +25,13 @@ use crate::keyspace::Namespace;
 /// What an URL of ours begins with.
 pub const SCHEME: &str = "etcd://";
 
-/// Where etcd listens for clients unless told otherwise.
+/// The default client port of etcd.
 const PORT: u16 = 2379;
 
 /// The longest URL: far more than all settings need.
 const URL_LEN_MAX: usize = 8 << 10;
 
-/// Why an URL is none of ours. Tells where, and never what.
+/// Why a URL is invalid. States the position, and never the content.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UrlError {

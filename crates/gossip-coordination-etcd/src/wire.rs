@@ -1,6 +1,6 @@
 //! Transactions and reads of the store layer as messages of etcd, and the answers back.
 //!
-//! | the store layer says | etcd is told |
+//! | store layer | etcd |
 //! |---|---|
 //! | the key is at revision r | `mod_revision == r` |
 //! | the key is absent | `version == 0` |
@@ -9,8 +9,8 @@
 //! | bind | put with the lease of this process |
 //!
 //! A transaction that fails reads every key that it compared, in the same instant, so that the
-//! answer tells what is there now. One that is terse reads nothing: what a server is told to do
-//! then travels, and is written to the log, also if it is never done.
+//! response has the present values. A transaction without read-back reads nothing: the reads would
+//! be sent and written to the raft log even if they are never executed.
 //!
 //! What it never does: send anything, or trust an answer. An answer of the wrong shape is
 //! [`InfraError::Corruption`].
@@ -28,7 +28,7 @@ use crate::proto::{
     RangeResponse, Request, RequestOp, Response, ResponseOp, TargetUnion, TxnRequest, TxnResponse,
 };
 
-/// Stands for the lease of this process until it is known. No lease is longer when encoded, so a
+/// A placeholder for the lease of this process. No lease is longer when encoded, so a
 /// request that is measured with it is never measured too small.
 pub(crate) const SOME_LEASE: i64 = i64::MAX;
 
@@ -103,7 +103,7 @@ pub(crate) fn conflict<'c>(
     for compare in compares {
         let Some(target) = Target::of(namespace, compare) else { continue };
         let range = range_answer(answers.next());
-        let range = range.ok_or_else(|| protocol_mismatch("a compared key is not told"))?;
+        let range = range.ok_or_else(|| protocol_mismatch("a compared key is not read back"))?;
         found.extend(target.broken_by(namespace, range)?);
     }
     Conflict::new(found)
@@ -282,7 +282,7 @@ impl<'c> Target<'c> {
         Request::Range(RangeRequest { key, range_end, limit, ..RangeRequest::default() }).into()
     }
 
-    /// The key that is not as expected, with what is there.
+    /// Returns the key whose compare failed, with its present value.
     fn broken_by(
         &self,
         namespace: &Namespace,

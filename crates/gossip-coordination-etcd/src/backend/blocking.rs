@@ -1,9 +1,9 @@
 //! A blocking store around an asynchronous one, with a runtime of its own.
 //!
-//! The runtime has one worker thread. Keep-alives and group commits have to go on while no caller
-//! is inside a call, so a runtime that only runs while somebody blocks on it would not do. A call
-//! becomes a task on that thread, and the caller sleeps until it is done; so a call inside of
-//! somebody else's runtime blocks that thread, as it says, and does not panic.
+//! The runtime has one worker thread: keep-alives and group commits must run while no call is in
+//! progress, which a current-thread runtime cannot do. A call becomes a task on that thread and the
+//! caller sleeps until it is done, so a call inside of another runtime blocks its thread and does
+//! not panic.
 //!
 //! Clones share the runtime. It ends with the last of them; the owner lease then runs out, unless
 //! it was given back before ([`BlockingStore::block_on`] with
@@ -49,7 +49,7 @@ impl<S: AsyncStore + Clone + Sync + 'static> BlockingStore<S> {
         &self.store
     }
 
-    /// Runs what is asked of the asynchronous store, and waits for it. `None` if it panicked.
+    /// Runs a call on the asynchronous store and waits for it. `None` if it panicked.
     pub fn block_on<R: Send + 'static, F>(&self, call: impl FnOnce(S) -> F) -> Option<R>
     where
         F: Future<Output = R> + Send + 'static,
@@ -82,7 +82,7 @@ impl<S: AsyncStore + Clone + Sync + 'static> Store for BlockingStore<S> {
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
         let count = txns.len();
         let outcomes = self.block_on(|mut store| async move { store.commit(txns).await });
-        // Nobody knows how far a task came that ended early.
+        // The task ended early, perhaps after the commit was sent.
         outcomes.unwrap_or_else(|| (0..count).map(|_| Ok(CommitOutcome::Unknown)).collect())
     }
 

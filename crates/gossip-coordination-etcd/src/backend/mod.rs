@@ -45,11 +45,11 @@ pub type AsyncEtcdCoordinator = AsyncStoreCoordinator<EtcdStore<GrpcClient>>;
 pub type EtcdCoordinator = StoreCoordinator<BlockingStore<EtcdStore<GrpcClient>>>;
 
 /// The largest answer that we take: a page of shards with everything as long as it may be. Usual
-/// pages are far below four mebibytes; what is larger still is asked for in parts.
+/// pages are far below four mebibytes; a larger response is read in parts.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 impl EtcdConfig {
-    /// Connects, and asks the members who they are, so that what is wrong shows here.
+    /// Connects and checks the members, so that configuration errors appear here.
     ///
     /// # Errors
     ///

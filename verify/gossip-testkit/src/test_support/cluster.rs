@@ -10,7 +10,7 @@ use crate::test_support::{EtcdServer, Proxy, ServerOptions};
 /// How many members a cluster has: the least of which one may be lost.
 const MEMBERS: usize = 3;
 
-/// How often other ports are tried when somebody else took ours.
+/// How often other ports are tried when ours are taken.
 const MAX_STARTS: usize = 5;
 
 /// How long an election may take on a machine that is busy with other tests.
@@ -29,7 +29,7 @@ pub struct EtcdCluster {
     between: Between,
 }
 
-/// What is between the members.
+/// The network between the members.
 #[derive(Debug)]
 enum Between {
     /// Each is behind a proxy through which its peers must pass.
@@ -71,7 +71,7 @@ impl EtcdCluster {
         };
         let plans = (0..MEMBERS).map(plan).collect();
         let started = Self::start(plans, Between::Cables(network));
-        started.expect("nobody else uses the ports of a network of our own")
+        started.expect("no other program uses the ports of this network")
     }
 
     fn on_loopback(options: &ServerOptions) -> Option<Self> {
@@ -84,7 +84,7 @@ impl EtcdCluster {
         Self::start(plans, Between::Gates(gates))
     }
 
-    /// `None` if somebody else took a port.
+    /// `None` if a port is taken.
     fn start(plans: Vec<Plan>, between: Between) -> Option<Self> {
         let list = plans.iter().map(Plan::member).collect::<Vec<_>>().join(",");
         let members = plans.into_iter().map(|plan| EtcdServer::start(plan, &list)).collect();

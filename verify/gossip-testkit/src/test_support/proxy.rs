@@ -98,7 +98,7 @@ impl Proxy {
         *self.shared.target() = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     }
 
-    /// Takes back every rule and delivers what was held.
+    /// Removes every rule and delivers the held packets.
     pub fn open(&self) {
         *self.shared.rules() = Rules::default();
         self.shared.changed.notify_all();
@@ -132,7 +132,7 @@ struct Shared {
     next: AtomicU64,
 }
 
-/// What is let through.
+/// The permitted traffic.
 #[derive(Debug, Default)]
 struct Rules {
     is_cut: bool,
@@ -204,7 +204,8 @@ impl Shared {
             let rules = self.rules();
             (rules.is_cut, rules.cut_pids.clone())
         };
-        // To ask the kernel takes milliseconds. Whoever is not cut off must not wait meanwhile.
+        // To ask the kernel takes milliseconds. Connections that are not cut off must not wait
+        // meanwhile.
         !is_cut && !cut_pids.iter().any(|pid| is_of(*pid, peer_port, self.port))
     }
 

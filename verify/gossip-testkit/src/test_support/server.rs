@@ -17,7 +17,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a starting server is asked.
 const START_POLL: Duration = Duration::from_millis(50);
 
-/// How often other ports are tried when somebody else took ours between finding and using them.
+/// How often other ports are tried when ours are taken between finding and using them.
 const MAX_STARTS: usize = 5;
 
 /// How much of a server's log is shown when a test fails.
@@ -117,7 +117,7 @@ impl EtcdServer {
         self.signal("STOP");
     }
 
-    /// Lets a stopped process go on (`SIGCONT`).
+    /// Resumes a stopped process (`SIGCONT`).
     pub fn resume(&self) {
         self.signal("CONT");
     }
@@ -194,7 +194,7 @@ impl Drop for EtcdServer {
 #[derive(Debug)]
 pub(super) struct PortsTaken;
 
-/// Where a server listens and what it is told.
+/// The addresses and flags of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) name: String,
@@ -298,7 +298,7 @@ impl Plan {
         let mut words = self.launcher.iter().map(String::as_str).chain(["etcd"]);
         let mut command = Command::new(words.next().unwrap_or("etcd"));
         command.args(words);
-        // Settings of somebody else's server in the environment must not become ours.
+        // Settings of another server in the environment must not apply here.
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         if cfg!(target_arch = "aarch64") {
             command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
