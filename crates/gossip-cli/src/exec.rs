@@ -332,9 +332,11 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
         RunWorkerError::Store(error) => Failure::store(error),
         RunWorkerError::RunNotFound => Failure::new(Code::Usage, format!("no such run: {id}"))
             .next("list the runs: gossip run list"),
-        RunWorkerError::Broken(broken) => Failure::new(Code::Internal, "stopped; progress is saved")
-            .why(broken)
-            .next("fix the cause, then repeat the command to resume"),
+        RunWorkerError::Broken(broken) => {
+            Failure::new(Code::Internal, "stopped; progress is saved")
+                .why(broken)
+                .next("fix the cause, then repeat the command to resume")
+        }
         RunWorkerError::TooManyParked { .. } => {
             Failure::new(Code::Incomplete, "stopped because of too many failures").why(error).next(
                 format!(

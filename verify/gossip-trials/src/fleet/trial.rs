@@ -60,7 +60,8 @@ pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
     let seconds = begun.elapsed().as_secs_f64();
     Ok(format!(
         "{WORKERS} workers on etcd, 2 killed, 1 suspended beyond its lease, 1 drained, \
-         {released} shards released on request: {figures}; the certificate verifies; {seconds:.0} s\n\
+         {released} shards released on request: {figures}; the certificate verifies; \
+         {seconds:.0} s\n\
          | {keys} | 2, 1, 1 | {released} | 0 | {} | {} of {ALLOWED_OF_A_GRANT} allowed | 0 | {} | \
          {} of {} refused | verifies | {seconds:.0} s |",
         CAUSES.map(|cause| figures.redone_by(cause).to_string()).join(", "),
