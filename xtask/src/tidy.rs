@@ -7,6 +7,7 @@
 mod boundaries;
 mod figures;
 mod hygiene;
+mod language;
 mod names;
 mod sizes;
 mod specs;
@@ -57,8 +58,10 @@ impl fmt::Display for Finding {
 
 /// Runs every check and prints what it found.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
-    if !arguments.is_empty() {
-        return Err(Failure::usage("tidy", "it takes no arguments", ""));
+    match arguments {
+        [] => {}
+        [lower] if lower == "--lower" => lower_counts()?,
+        _ => return Err(Failure::usage("tidy", "its only argument is --lower", "[--lower]")),
     }
     check()?;
     Ok(ExitCode::SUCCESS)
@@ -81,6 +84,16 @@ pub(crate) fn check() -> Result<(), Failure> {
     ))
 }
 
+/// Lowers the entries of the marker-word ratchet to the present counts.
+fn lower_counts() -> Result<(), Failure> {
+    let workspace = Workspace::load()?;
+    let list = language::lowered(&workspace.files()?, &read(&workspace.root, language::LIST)?);
+    fs::write(workspace.root.join(language::LIST), list).map_err(|error| {
+        let what = format!("{} was not written", language::LIST);
+        Failure::new(what, error.to_string(), "make the file writable, then try again")
+    })
+}
+
 /// What every check found, in reading order.
 fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     let files = workspace.files()?;
@@ -89,6 +102,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     findings.extend(names::check(workspace, &files, NAMES_DIRECTORY));
     findings.extend(sizes::check(&files, SIZE_EXCEPTIONS, &exceptions));
     findings.extend(hygiene::check(&files));
+    findings.extend(language::check(&files, &read(&workspace.root, language::LIST)?));
     findings.extend(figures::check(&files));
     findings.extend(specs::check(&files));
     findings.sort();
