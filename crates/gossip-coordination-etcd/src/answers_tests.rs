@@ -93,7 +93,7 @@ fn scanned(keys: &[Key], more: bool) -> Result<Vec<Answer>, InfraError> {
     let read = pin!(store.read(vec![Read::Scan { range, limit: LIMIT }]));
     match read.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answers) => answers,
-        Poll::Pending => panic!("it waits for nobody"),
+        Poll::Pending => panic!("a scripted answer is ready at once"),
     }
 }
 

@@ -88,7 +88,7 @@ async fn create_run(coordinator: &mut AsyncEtcdCoordinator) -> Result<(), InfraE
     }
 }
 
-/// The failure of the store that an error tells of.
+/// Returns the store failure among the sources of an error.
 fn infra(error: &(dyn std::error::Error + 'static)) -> Option<InfraError> {
     let mut next = Some(error);
     while let Some(link) = next {
@@ -163,7 +163,7 @@ async fn who_is_refused_is_told_so_and_has_done_nothing() {
         let text = guarded.refusal(login).await;
         assert!(!text.contains("secret") && !text.contains("nobody"), "{text}");
     }
-    // Who says nothing may ask how the server is, and nothing else.
+    // A client without a login may read the server status, and nothing else.
     let mut silent = guarded.url("", PATH).connect().await.unwrap();
     let elsewhere = guarded.url("worker:worker-secret@", "team/other");
     let mut elsewhere = elsewhere.connect().await.unwrap();
@@ -173,7 +173,7 @@ async fn who_is_refused_is_told_so_and_has_done_nothing() {
             matches!(error, InfraError::Refused { why: StoreRefusal::NotPermitted, .. });
         assert!(is_refused, "{error}");
     }
-    create_run(&mut guarded.worker().await).await.expect("nobody has made it");
+    create_run(&mut guarded.worker().await).await.expect("no earlier call created it");
 }
 
 #[tokio::test]

@@ -77,12 +77,12 @@ async fn outcome(client: &GrpcClient, key: &str) -> Result<(), (Fate, EtcdCause)
 #[tokio::test]
 async fn who_we_are_is_checked_and_said_without_secrets() {
     let mut server = EtcdServer::single();
-    // A password is no hindrance where nobody asks for one.
+    // A password does no harm on a server without authentication.
     let worker = client(&server, Some(("worker", "worker-secret")));
     assert_eq!(outcome(&worker, "w/early").await, Ok(()));
     let span = KeySpan { start: b"w/".to_vec(), end: b"w0".to_vec() };
     enable_auth(&client(&server, None), span).await;
-    // Now it is asked for, and the same client has it.
+    // Now the server requires it, and the same client sends it.
     assert_eq!(outcome(&worker, "w/k").await, Ok(()));
     let refused = Err((Fate::Refused, EtcdCause::AuthRefused));
     assert_eq!(outcome(&client(&server, None), "w/k").await, refused);

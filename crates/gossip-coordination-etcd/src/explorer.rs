@@ -1,9 +1,9 @@
-//! An executor that goes through tasks in an order drawn from a seed, for tests.
+//! An executor for tests that polls tasks in an order drawn from a seed.
 //!
-//! Of all tasks that can go on it polls any, so that every order in which a runtime could do so has
-//! its chance; tasks that were aborted are dropped at any later moment. Time stands still while a
-//! task can go on, and then leaps to the first moment that somebody sleeps until. Everything
-//! happens in the thread of [`Explorer::run`], and the same seed gives the same order.
+//! It polls a random one of the runnable tasks, so that every order a runtime could choose is
+//! possible; an aborted task is dropped at any later point. Time does not advance while a task is
+//! runnable, and then jumps to the earliest wake-up time of the sleeping tasks. All tasks run on
+//! the thread of [`Explorer::run`], and the same seed gives the same order.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

@@ -1,18 +1,19 @@
-//! Group commit and owner lease under orders of their tasks that no runtime would come to by
-//! itself (`explorer.rs`), on the model of etcd, with its faults.
+//! Group commit and owner lease under task orders that no runtime produces on its own
+//! (`explorer.rs`), on the model of etcd, with its faults.
 //!
-//! Callers commit at the same time, and some look for an owner before, which asks for the lease
-//! beside them. Some give up at any point where they wait, and some look away from what they began
-//! until all others are done.
+//! Callers commit concurrently, and some read an owner key first, which prefetches the lease
+//! concurrently. Some abandon a commit at any point where it waits, and some stop polling a commit
+//! they began until all other callers are done.
 //!
 //! # Laws
-//! - Nobody waits for ever, whoever gives up, looks away, or meets a fault.
-//! - Each transaction is answered once, with what became of it: applied ones are there, refused
-//!   ones are not, none happens twice, and of those that expect the same key to be absent one does.
-//! - No transaction is sent that nobody waits for any more, and no more than two requests at a
-//!   time; whoever is done gives its place back.
-//! - A process asks for one lease, and for another only when that is gone; an owner whose key went
-//!   with its lease is told.
+//! - No caller waits forever, even if another gives up, stops polling, or meets a fault.
+//! - Each transaction is answered once, with its outcome: applied ones are stored, refused ones are
+//!   not, none is applied twice, and of those that expect the same key to be absent at most one is
+//!   applied.
+//! - No transaction is sent after its caller gave up, and at most two requests are in flight; a
+//!   finished sender releases its permit.
+//! - A process requests one lease, and another only when that one is gone; an owner whose key was
+//!   deleted with its lease can see that from the binding.
 //! - The tasks of a store end with its last handle.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,16 +47,16 @@ const QUIET_MILLIS: u64 = 10_000;
 /// As many requests may be in flight.
 const SENDER_TASKS: usize = 2;
 
-/// The number of the key that everybody expects to be absent.
+/// The number of the key that every `Contend` transaction expects to be absent.
 const CONTENDED: u64 = 1_000_000;
 
-/// What went over the wire, and who is gone.
+/// Observed requests, and the transactions whose callers gave up.
 #[derive(Debug, Default)]
 struct Wire {
     in_flight: usize,
     in_flight_max: usize,
-    /// Leases whose names were told. One that was asked for by somebody who gave up may be
-    /// granted, too, and runs out by itself.
+    /// Leases whose grant was returned. A lease requested by a caller that gave up may be granted,
+    /// too, and expires without a keep-alive.
     grants: u64,
     /// Transactions of callers that gave up, by their numbers.
     given_up: BTreeSet<u64>,
@@ -207,7 +208,7 @@ impl Deed {
     }
 }
 
-/// What a caller learned of one transaction.
+/// The result of one transaction, as its caller received it.
 #[derive(Debug)]
 struct Told {
     deed: Deed,
@@ -252,7 +253,7 @@ impl Stage {
         within(looks, store.commit(txns)).await
     }
 
-    /// Begins a commit and looks away until everybody else is done.
+    /// Begins a commit and does not poll it again until all other callers are done.
     async fn look_away(
         &self,
         store: &mut EtcdStore<SlowKv>,
@@ -341,7 +342,7 @@ fn world(seed: u64) {
     stage.kv.model.clear_faults();
     let (probe, mut prober) = (store.clone(), store.clone());
     let keeper = explorer.spawn(async move {
-        // Whoever is between two tries for callers that gave up has its place until then.
+        // A sender that retries for callers that gave up keeps its permit until the retries end.
         probe.kv().sleep(QUIET_MILLIS).await;
         probe.keep_alive().await;
         prober.commit(vec![Deed::Put.txn(0)]).await
@@ -352,12 +353,12 @@ fn world(seed: u64) {
     explorer.run(|| explorer.task_count() == 0);
 }
 
-/// What must hold when everybody is done.
+/// Checks the laws after all callers are done.
 fn judge(stage: &Stage, store: &EtcdStore<SlowKv>, has_faults: bool) {
     let contents = stage.kv.model.contents();
-    assert!(contents.iter().all(|it| it.version == 1), "something happened twice");
+    assert!(contents.iter().all(|it| it.version == 1), "a transaction was applied twice");
     let present: BTreeSet<u64> = contents.iter().map(|it| number_of(&it.value)).collect();
-    assert!(present.contains(&0), "the store goes on");
+    assert!(present.contains(&0), "the store does not commit any more");
     let told = stage.told.lock().unwrap();
     let mut winners = 0;
     for (number, Told { deed, outcome, binding }) in &*told {
@@ -366,7 +367,7 @@ fn judge(stage: &Stage, store: &EtcdStore<SlowKv>, has_faults: bool) {
             Some(Ok(CommitOutcome::Applied { .. })) => {
                 winners += u64::from(*deed == Deed::Contend);
                 let is_gone_with_lease = *deed == Deed::Bind && store.binding() > *binding;
-                assert!(is_there || is_gone_with_lease, "{number}: {deed:?} was lost, untold");
+                assert!(is_there || is_gone_with_lease, "{number}: {deed:?} was lost silently");
             }
             Some(Ok(CommitOutcome::Conflict(_))) => {
                 assert!(*deed == Deed::Contend && !is_there, "{number}: {deed:?} in conflict");
@@ -376,15 +377,15 @@ fn judge(stage: &Stage, store: &EtcdStore<SlowKv>, has_faults: bool) {
             None => {}
         }
     }
-    assert_eq!(store.free_permits(), Some(SENDER_TASKS), "somebody keeps a place");
-    assert!(winners <= 1, "{winners} were told that they were first");
+    assert_eq!(store.free_permits(), Some(SENDER_TASKS), "a sender did not release its permit");
+    assert!(winners <= 1, "{winners} transactions created the contended key");
     let wire = stage.kv.wire();
     assert!(wire.in_flight_max <= SENDER_TASKS, "{} requests at a time", wire.in_flight_max);
     if !has_faults {
         assert!(wire.grants <= 1, "{} leases", wire.grants);
         let put = |number: &&u64| told[number].deed != Deed::Bind;
         // A batch that binds may wait for its lease after it was gathered.
-        assert_eq!(wire.sent_in_vain.iter().find(put), None, "nobody waited for it");
+        assert_eq!(wire.sent_in_vain.iter().find(put), None, "sent after its caller gave up");
     }
 }
 

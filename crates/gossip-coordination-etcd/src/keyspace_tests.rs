@@ -23,7 +23,7 @@ fn a_path_is_framed_by_one_slash_and_two() {
     assert_eq!(namespace("a").key(&Key::SchemaVersion), b"/a//op/schema");
 }
 
-/// `docs/storage-format.md` is held to the code in the store layer, and here for what is etcd's.
+/// The store layer checks `docs/storage-format.md` against its code; this checks the etcd section.
 #[test]
 fn keys_are_what_the_document_says() {
     let document = include_str!("../../../docs/storage-format.md");

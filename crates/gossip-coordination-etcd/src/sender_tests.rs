@@ -1,11 +1,11 @@
-//! What the store layer is told when a request fails.
+//! The error that the store layer receives when a request fails.
 
 use gossip_coordination::{InfraError, StoreRefusal};
 
 use crate::sender::infra_error;
 use crate::{EtcdCause, EtcdError, SizeLimit};
 
-/// What a caller can do about it: come back, or call somebody.
+/// A caller can either retry or needs an operator, depending on the cause.
 #[test]
 fn every_cause_is_told_as_what_it_is() {
     let text = || "there".to_owned();

@@ -34,7 +34,7 @@ impl Swap {
             failure: Vec::new(),
         };
         let answer = self.client.txn(request).await.expect("the server takes a record");
-        assert!(answer.succeeded, "nobody else writes it");
+        assert!(answer.succeeded, "no concurrent writer");
         self.revision = answer.header.expect("every answer has a header").revision;
     }
 }
@@ -76,7 +76,7 @@ impl Caller for ThreeTrips {
             failure: Vec::new(),
         };
         let answer = self.swap.client.txn(request).await.expect("the server takes a record");
-        assert!(answer.succeeded, "nobody else writes it");
+        assert!(answer.succeeded, "no concurrent writer");
     }
 }
 

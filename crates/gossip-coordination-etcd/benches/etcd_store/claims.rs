@@ -115,7 +115,7 @@ pub async fn renewals() {
     for shard in 0..RENEWED as u64 {
         leases.push(acquire(&mut worker, SMALL, shard).await);
     }
-    // As in the product: whoever renews is another handle of the process than who acquired.
+    // As in the product, a different handle of the process renews than the one that acquired.
     let mut renewer = process.handle();
     renewer.store().kv().take();
     let begin = Instant::now();

@@ -24,7 +24,7 @@ struct Counts {
     bytes: AtomicU64,
 }
 
-/// What was sent.
+/// Counts of sent requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// Reads and transactions.
@@ -40,7 +40,7 @@ impl Counting {
         Self { client, counts: Arc::default() }
     }
 
-    /// What was sent since the last call.
+    /// Returns the counts since the last call and resets them.
     pub fn take(&self) -> Sent {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         Sent {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// times what 256 callers wait for one, 66 ms on three servers in a slow hour.
 const ROUND: Duration = Duration::from_millis(250);
 
-/// Somebody who repeats one operation.
+/// A caller that repeats one operation.
 pub trait Caller: Send + 'static {
     fn once(&mut self) -> impl Future<Output = ()> + Send;
 }

@@ -64,8 +64,9 @@ async fn round<C: Caller>(callers: &mut Vec<C>, server: u32) -> Work {
 /// Computing time of a process so far.
 fn micros(process: &str) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
-    // Behind the name, which may hold anything: user and system time are the 12th and 13th.
-    let (_, fields) = text.rsplit_once(") ").expect("the name stands in brackets");
+    // After the process name, which may hold any character, user and system time are the 12th
+    // and 13th fields.
+    let (_, fields) = text.rsplit_once(") ").expect("the process name is in parentheses");
     let ticks = fields.split(' ').skip(11).take(2);
     ticks.map(|it| it.parse::<f64>().expect("a number")).sum::<f64>() * MICROS_PER_TICK
 }

@@ -109,7 +109,7 @@ async fn ten_thousand_shards_are_registered_listed_and_deleted_on_a_default_serv
     assert_eq!(key_count(&coordinator).await, 2, "a tombstone and the count are left");
 }
 
-/// A record that is not what was written is told, changes nothing, and harms no other shard.
+/// A damaged record is reported, is left unchanged, and does not affect other shards.
 #[tokio::test]
 async fn a_damaged_record_and_one_of_a_newer_format_are_told_and_left_alone() {
     let servers = Servers::Single;
@@ -228,7 +228,7 @@ async fn split_first_shard<K: EtcdKv>(
     coordinator.split_replace(at(4), TENANT, &lease, &plan, op(2)).await.map(|_| ())
 }
 
-/// What a worker costs when nobody disturbs it.
+/// The round trips of a worker without contention.
 #[tokio::test]
 async fn a_checkpoint_is_one_round_trip_and_a_claim_at_most_three() {
     let servers = Servers::Single;
@@ -277,8 +277,8 @@ async fn an_owner_whose_key_vanished_writes_it_again_and_keeps_its_shard() {
     assert!(owner_key_stands(&owner).await);
     let etcd_lease = owner.store().owner_lease().expect("granted with the owner key");
     owner.store().kv().lease_revoke(etcd_lease).await.unwrap();
-    assert!(!owner_key_stands(&owner).await, "behind its back");
-    // The next keep-alive is told, and the next commit heeds it.
+    assert!(!owner_key_stands(&owner).await, "revoking the lease deletes the key");
+    // The next keep-alive reports the loss, and the next commit binds the owner key again.
     owner.store().keep_alive().await;
     owner.checkpoint(at(20), TENANT, &lease, cursor(&[0, 0, 0, 1, 1]), op(2)).await.unwrap();
     assert!(owner_key_stands(&owner).await);
@@ -289,8 +289,8 @@ async fn an_owner_whose_key_vanished_writes_it_again_and_keeps_its_shard() {
     owner.complete(at(40), TENANT, &lease, cursor(&[0, 0, 0, 1, 2]), op(3)).await.unwrap();
 }
 
-/// A worker that stopped sends no keep-alives. Others wait for its deadline, longer while its owner
-/// key stands, and then whatever it still sends is refused.
+/// A stopped worker sends no keep-alives. Others wait for its deadline, longer while its owner key
+/// exists, and then every late write of the stopped worker is refused.
 #[tokio::test]
 async fn a_stopped_worker_is_replaced_after_its_deadline_and_its_writes_are_refused() {
     let servers = Servers::Single;
@@ -314,7 +314,7 @@ async fn a_stopped_worker_is_replaced_after_its_deadline_and_its_writes_are_refu
                 assert_eq!(early.is_ok(), now >= deadline, "{early:?} at {now}");
                 taken = early.ok();
             }
-            told => panic!("while the owner key stands: {told:?} at {now}"),
+            told => panic!("while the owner key exists: {told:?} at {now}"),
         }
         if taken.is_some() {
             break;
@@ -347,7 +347,7 @@ fn a_cluster_that_is_not_there_is_an_error_that_says_so() {
     // Nothing listens on the discard port of a test machine.
     let mut config = EtcdConfig::new(["127.0.0.1:9"], "nobody").unwrap();
     config.connect_timeout = Duration::from_millis(200);
-    let error = config.connect_blocking().expect_err("nobody is there");
+    let error = config.connect_blocking().expect_err("no server listens there");
     assert!(matches!(error, ConnectError::Server(_)), "{error}");
     assert!(error.to_string().contains("check that etcd runs"), "{error}");
 }

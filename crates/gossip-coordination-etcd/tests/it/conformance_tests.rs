@@ -167,13 +167,13 @@ fn run_all_at_once<T: ConformanceTarget + Sync>(target: &T, enter: impl Fn() + S
                     let outcome = catch_unwind(AssertUnwindSafe(|| (case.run)(target)));
                     if outcome.is_err() {
                         let name = format!("{}::{}", case.topic, case.name);
-                        failures.lock().expect("nobody panics here").push(name);
+                        failures.lock().expect("the lock is not poisoned").push(name);
                     }
                 }
             });
         }
     });
-    let failures = failures.into_inner().expect("nobody panics here");
+    let failures = failures.into_inner().expect("the lock is not poisoned");
     assert!(failures.is_empty(), "failed on {}: {failures:?}", target.name());
     println!("{} cases on {}", cases.len(), target.name());
 }

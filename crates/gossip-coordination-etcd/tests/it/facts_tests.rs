@@ -163,7 +163,7 @@ async fn everything_written_has_one_revision<K: EtcdKv>(kv: K) {
         let found = kv.range(get(key)).await.unwrap();
         assert_eq!(found.kvs[0].mod_revision, before + 1, "{key}");
     }
-    // What writes nothing makes no revision, and tells the current one.
+    // A transaction that writes nothing creates no revision, and returns the current one.
     let idle = kv.txn(steps(vec![delete("one/nothing")])).await.unwrap();
     assert_eq!(idle.header.unwrap().revision, before + 1);
 }

@@ -82,7 +82,8 @@ async fn expecting<S: AsyncStore>(
     }
 }
 
-/// The keys of a conflict; none if there is no conflict. One that tells nothing has one.
+/// Returns the keys of a conflict, none if there is no conflict. A conflict without read-back
+/// yields its single key.
 fn conflicting(outcome: &Outcome) -> Vec<Key> {
     match outcome {
         Ok(CommitOutcome::Applied { .. }) => Vec::new(),
@@ -94,7 +95,7 @@ fn conflicting(outcome: &Outcome) -> Vec<Key> {
     }
 }
 
-/// Together they have the outcomes that each has alone.
+/// Transactions committed together have the outcomes that each has alone.
 async fn together_as_alone<K: EtcdKv>(
     mut together: EtcdStore<K>,
     mut alone: EtcdStore<K>,
@@ -113,7 +114,7 @@ async fn together_as_alone<K: EtcdKv>(
         let expected = alone.commit(vec![txn]).await.pop().expect("one for each");
         let (keys, expected) = (conflicting(outcome), conflicting(&expected));
         assert_eq!(keys.is_empty(), expected.is_empty(), "{wish:?}: {outcome:?}");
-        // A conflict of the head may hide one of the shard, and tells nothing that is not so.
+        // A conflict on the head may hide one on the shard, but never reports a key without one.
         assert!(keys.iter().all(|key| expected.contains(key)), "{wish:?}: {outcome:?}");
     }
 }

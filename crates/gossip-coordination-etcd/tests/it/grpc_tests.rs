@@ -133,7 +133,7 @@ async fn a_lost_request_is_unknown_too_and_the_write_is_not_there() {
     proxy.hold(Direction::ToTarget);
     let error = write(&client, "k", "v").await.unwrap_err();
     assert_eq!(error.fate, Fate::Unknown);
-    // What is held is lost with its connection.
+    // Cutting the connection discards the held bytes.
     proxy.cut();
     proxy.open();
     assert!(!holds(&client, "k").await);
@@ -202,7 +202,7 @@ async fn a_grpc_server_that_is_not_etcd_is_named() {
     assert!(matches!(error.cause, EtcdCause::WrongVersion { .. }), "{error:?}");
 }
 
-/// An etcd that starts or drowns, or a proxy before it, answers in words that nobody knows.
+/// A starting or overloaded etcd, or a proxy in front of it, can return an unknown error text.
 #[tokio::test]
 async fn a_first_answer_that_nobody_recognises_is_worth_another_try() {
     let server = FakeGrpc::refusing(2, "some trouble");
@@ -211,7 +211,7 @@ async fn a_first_answer_that_nobody_recognises_is_worth_another_try() {
     assert!(error.is_transient(), "{error}");
 }
 
-/// A refused password costs the server work and a line in its log. It is told to all who wait.
+/// A refused password costs the server work and a log line, so all waiting callers share one reply.
 #[tokio::test]
 async fn a_token_that_is_refused_is_asked_for_once_for_all_who_wait() {
     const CALLERS: usize = 16;
@@ -294,11 +294,11 @@ async fn a_member_without_a_majority_refuses_or_leaves_it_open() {
     for index in (0..cluster.len()).filter(|it| *it != survivor) {
         cluster.member(index).kill();
     }
-    // It was proposed to a leader without followers, so nobody knows.
+    // It was proposed to a leader without followers, so its outcome is unknown.
     let error = write(&client, "lonely", "").await.unwrap_err();
     assert_eq!(error.fate, Fate::Unknown);
     assert!(matches!(error.cause, EtcdCause::ServerTimeout | EtcdCause::NoLeader), "{error}");
-    // By now it has found out that it leads nobody, and refuses at once.
+    // By now the leader has stepped down for lack of followers, and refuses at once.
     let error = write(&client, "later", "").await.unwrap_err();
     assert_eq!((error.fate, error.cause), (Fate::Refused, EtcdCause::NoLeader));
 }
@@ -317,8 +317,8 @@ async fn a_leader_that_is_cut_off_is_replaced() {
     cluster.leader(None);
 }
 
-/// Two servers that know nothing of each other are no cluster: what was acknowledged by one would
-/// be gone at the other.
+/// Two independent servers are not a cluster: a write acknowledged by one would be missing on the
+/// other.
 #[tokio::test]
 async fn a_server_of_another_cluster_is_never_asked() {
     let (mut one, other) = (EtcdServer::single(), EtcdServer::single());
@@ -332,7 +332,7 @@ async fn a_server_of_another_cluster_is_never_asked() {
     let is_named = |cause: &EtcdCause| matches!(cause, EtcdCause::OtherCluster { .. });
     assert!(is_named(&error.cause) || error.is_transient(), "{error}");
     let alone = hasty(&[other.endpoint()]);
-    assert!(!holds(&alone, "k").await, "it was asked all the same");
+    assert!(!holds(&alone, "k").await, "it received the request");
     one.restart();
     write_surely(&client, "k").await;
     let error = client.discover_members().await.unwrap_err();
@@ -361,10 +361,10 @@ async fn a_cluster_that_took_the_place_of_ours_is_never_written_to() {
     };
     assert_eq!(refused.fate, Fate::NotSent);
     assert!(matches!(refused.cause, EtcdCause::OtherCluster { .. }), "{refused}");
-    assert!(!holds(&hasty(&[other.endpoint()]), "k").await, "it was asked all the same");
+    assert!(!holds(&hasty(&[other.endpoint()]), "k").await, "it received the request");
 }
 
-/// A server closes connections that are of no use to it. That costs nobody a request.
+/// A server closes idle connections. No request fails because of that.
 #[tokio::test]
 async fn a_connection_that_broke_while_nobody_used_it_is_not_noticed() {
     let server = EtcdServer::single();

@@ -50,12 +50,12 @@ impl<K> LossyKv<K> {
         self.loses_reply.store(true, Ordering::SeqCst);
     }
 
-    /// Lets transactions and grants of leases wait, or go on.
+    /// Blocks transactions and lease grants, or lets them continue.
     pub(crate) fn hold(&self, is_held: bool) {
         self.is_held.send_replace(is_held);
     }
 
-    /// Refuses every transaction and every grant of a lease from now on, for certain.
+    /// Refuses every transaction and lease grant from now on, with a certain outcome.
     pub(crate) fn refuse(&self, cause: EtcdCause) {
         *self.refusal.lock().unwrap() = Some(cause);
     }
@@ -146,7 +146,7 @@ impl<K: EtcdKv> EtcdKv for LossyKv<K> {
         self.inner.alarms().await
     }
 
-    /// On the real clock, also around a model: its own stands still while tasks wait.
+    /// Uses the real clock, also around a model, whose own clock does not advance while tasks wait.
     async fn sleep(&self, millis: u64) {
         tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
     }

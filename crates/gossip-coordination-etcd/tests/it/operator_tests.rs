@@ -1,7 +1,7 @@
-//! What `docs/etcd.md` tells an operator to type, typed.
+//! Runs the commands that `docs/etcd.md` gives to operators.
 //!
-//! The commands are taken from the document, so that it cannot say what does not work. Each block
-//! has a test of its own; one more block without a test is noticed.
+//! The commands are read from the document, so that it cannot list one that does not work. Each
+//! block has its own test; a block without a test is an error.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -79,7 +79,7 @@ async fn a_full_database_is_repaired_as_the_document_says() {
         type_in(block, &server, TestDirectory::new("etcdctl").path());
     }
     assert!(client.status().await.unwrap().db_size < before, "no space was given back");
-    assert!(create_run(&mut coordinator, 2), "the same coordinator goes on by itself");
+    assert!(create_run(&mut coordinator, 2), "the same coordinator does not recover");
     let mut other = config.connect_blocking().unwrap();
     for run in [1, 2] {
         assert!(other.get_run(TENANT, RunId::from_raw(run)).is_ok(), "run {run} is lost");

@@ -80,7 +80,7 @@ async fn an_outage_of_the_network_is_worth_another_try_however_long_it_is() {
         let error = read(&mut store).await.expect_err("nothing comes through");
         assert!(error.is_retryable(), "{error}");
     }
-    // What was held is lost with its connections.
+    // Resetting the connections discards the held bytes.
     proxy.reset();
     proxy.open();
     read_surely(&mut store).await;

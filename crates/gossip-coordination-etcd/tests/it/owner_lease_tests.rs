@@ -127,7 +127,7 @@ async fn a_lease_that_is_kept_outlives_its_time_and_one_that_is_not_takes_its_ke
     assert_eq!((kv.contents().len(), store.binding()), (1, Some(1)));
     kv.advance(16_000);
     assert_eq!(kv.contents().len(), 0);
-    // The keep-alive is told, and owners see that their keys may be gone.
+    // The keep-alive reports the loss, and owners see that their keys may be gone.
     store.keep_alive().await;
     assert_eq!((store.owner_lease(), store.binding()), (None, Some(2)));
     commit(&mut store, bind(1)).await;
@@ -207,9 +207,9 @@ async fn a_real_lease_is_kept_in_the_background() {
     let mut store = EtcdStore::start(servers.client(), &config).unwrap();
     commit(&mut store, bind(1)).await;
     let lease = store.owner_lease().expect("granted with the first key");
-    // Twice its time, by its own clock: so many keep-alives must have come.
+    // Twice its TTL by the server clock, so keep-alives must have arrived.
     store.kv().sleep(5_000).await;
     let left = store.kv().lease_time_to_live(lease).await.unwrap();
-    assert!(left.is_some(), "nobody kept it");
+    assert!(left.is_some(), "no keep-alive was sent");
     assert_eq!(store.binding(), Some(1));
 }

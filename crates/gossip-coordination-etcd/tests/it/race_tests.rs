@@ -1,5 +1,5 @@
-//! Processes that race for the same shards: no limit is overshot, no fence given twice, and what
-//! was acknowledged is there.
+//! Processes that race for the same shards: no quota is exceeded, no fence is granted twice, and
+//! every acknowledged operation is stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
@@ -23,7 +23,7 @@ use gossip_testkit_etcd::wall_clock as now;
 
 use crate::real_servers::Servers;
 
-/// Tells the same test, in a process of its own, to race, and where.
+/// Makes the same test, in a process of its own, act as a racer; the value is the store URL.
 const PLACE: &str = "GOSSIP_TEST_RACER";
 /// The number of that process.
 const NUMBER: &str = "GOSSIP_TEST_RACER_NUMBER";
@@ -48,7 +48,7 @@ const LEASE_MILLIS: u64 = 30_000;
 /// The range of a shard that was not split yet: halved [`SHARDS_MAX`] times, there is room left.
 const RANGE: [u64; 2] = [1, 1 << 62];
 
-/// Between two looks at a shard that somebody has.
+/// Between two attempts to claim a shard that is leased.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A race that lasts longer does not end.
@@ -89,7 +89,7 @@ fn racing_processes_overshoot_no_limit_and_share_no_fence() {
 /// What the judge says of a checkpoint that was acknowledged and is not there.
 const LOST: &str = "acknowledged progress is lost";
 
-/// What all racers were told.
+/// Everything that was acknowledged to the racers.
 #[derive(Debug, Default)]
 struct Said {
     /// Runs.
@@ -129,9 +129,9 @@ impl Said {
         assert_eq!(self.split.len() + 1, SHARDS_MAX, "the limit on shards");
     }
 
-    /// Compares what each found with what the one before it was told, and at the end with the
-    /// shards of the shared run that are stored, and their cursors.
-    /// Every racer has ended well, so what was not acknowledged did not happen.
+    /// Compares the cursor of each grant with the checkpoints acknowledged under lower fences, and
+    /// the final state with the stored shards of the shared run and their cursors.
+    /// Every racer ended without an error, so an operation without acknowledgement did not happen.
     fn check(&self, stored: &BTreeMap<u64, Option<u64>>) {
         assert!(stored.len() <= SHARDS_MAX, "{} shards overshoot the limit", stored.len());
         let born: BTreeSet<u64> = self.split.iter().copied().chain([ROOT.as_raw()]).collect();
@@ -142,7 +142,7 @@ impl Said {
         for (shard, cursor) in stored {
             let told = self.told_before(*shard, u64::MAX);
             assert!(*cursor >= told, "{LOST} at the end: {shard}");
-            assert_eq!(*cursor, told, "nobody was told of this progress: {shard}");
+            assert_eq!(*cursor, told, "this progress was not acknowledged: {shard}");
         }
     }
 
@@ -264,7 +264,7 @@ impl Held {
         coordinator.checkpoint(now(), ONE_RUN, &self.lease, cursor, op).unwrap();
     }
 
-    /// The shard that has the upper half of what is left, if there is room for one more.
+    /// Splits off the upper half of the remaining range, if the quota allows one more shard.
     fn split(&self, coordinator: &mut EtcdCoordinator, op: OpId) -> Option<ShardId> {
         let middle = self.at + (self.end - self.at) / 2;
         let [start, middle, end] = [self.start, middle, self.end].map(u64::to_be_bytes);
@@ -349,7 +349,7 @@ fn number_in(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("a key of ours has eight bytes"))
 }
 
-/// Racers that were told of one shard more, of progress on both, and twice on one of them.
+/// Racers with one split acknowledged, and checkpoints on both shards, two of them on the first.
 fn two_shards() -> (Said, BTreeMap<u64, Option<u64>>) {
     let mut said = Said::default();
     let lines = [

@@ -37,14 +37,14 @@ impl Servers {
         GrpcClient::new(&self.grpc_config()).expect("our own servers have addresses")
     }
 
-    /// Settings for a namespace that nobody else uses.
+    /// Returns settings for an unused namespace.
     pub(crate) fn config(self) -> EtcdConfig {
         let endpoints = self.grpc_config().endpoints;
         config(endpoints.iter().map(|it| it.trim_start_matches("http://")))
     }
 }
 
-/// Settings for a namespace of these servers that nobody else uses.
+/// Returns settings for an unused namespace on these servers.
 pub(crate) fn config<'e>(endpoints: impl IntoIterator<Item = &'e str>) -> EtcdConfig {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let path = format!("test/{}", NEXT.fetch_add(1, Ordering::Relaxed));

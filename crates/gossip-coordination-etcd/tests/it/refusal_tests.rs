@@ -1,4 +1,4 @@
-//! What is refused costs as many requests as can help, and not one for each who waits.
+//! A refusal costs only the requests that can help, and not one for each waiting caller.
 
 use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
 use gossip_coordination::InfraError;
@@ -45,7 +45,7 @@ fn store(retries: u32) -> (LossyKv<SimEtcdKv>, Store) {
     (kv, store)
 }
 
-/// One after the other they would be told after as many timeouts as there are callers.
+/// If each caller asked in turn, the last would wait for as many timeouts as there are callers.
 #[tokio::test]
 async fn a_lease_that_is_refused_is_asked_for_once_for_all_who_wait() {
     let (kv, store) = store(0);
@@ -64,7 +64,7 @@ async fn a_lease_that_is_refused_is_asked_for_once_for_all_who_wait() {
         assert!(outcome.as_ref().is_err_and(InfraError::is_retryable), "{outcome:?}");
     }
     assert_eq!(kv.grant_count(), 1);
-    // Whoever comes later asks anew.
+    // A later caller sends a new request.
     let mut store = store;
     assert!(store.commit(vec![bind(1)]).await.remove(0).is_err());
     assert_eq!(kv.grant_count(), 2);

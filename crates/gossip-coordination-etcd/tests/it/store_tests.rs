@@ -58,7 +58,7 @@ async fn keeps_the_contract<K: EtcdKv>(mut store: EtcdStore<K>) {
     let found = get(&mut store, 1).await.expect("it was written");
     assert_eq!((found.revision, &*found.bytes), (revision, [5].as_slice()));
 
-    // A conflict tells what is there now, all of it.
+    // A conflict returns the current state of everything the transaction expected.
     let mut txn = put(1, None, 6);
     txn.expect(key(2), Some(&found));
     txn.expect_empty(all_keys());
@@ -68,7 +68,7 @@ async fn keeps_the_contract<K: EtcdKv>(mut store: EtcdStore<K>) {
     let expected = [(key(1), Some(found.clone())), (key(2), None), (key(1), Some(found.clone()))];
     assert_eq!(conflict.found(), expected);
 
-    // But not to one that wants to hear nothing of it.
+    // Unless the transaction skips the read-back.
     let mut txn = put(2, None, 6);
     txn.expect(key(1), None);
     txn.skip_read_back();
@@ -243,8 +243,8 @@ async fn a_refusal_that_passes_is_tried_again_and_one_that_stays_is_an_error() {
     assert_eq!(get(&mut store, 2).await, None);
 }
 
-/// A server that takes less than we were told refuses the batch; then each is sent alone, and
-/// only the one that is too large is refused.
+/// A server with lower limits than configured refuses the batch; then each transaction is sent
+/// alone, and only the one that is too large is refused.
 #[tokio::test]
 async fn nobody_pays_for_a_neighbour_that_is_refused() {
     let kv = SimEtcdKv::with_limits(SimLimits { max_txn_ops: 40, ..SimLimits::default() });
@@ -359,7 +359,7 @@ async fn look<K: EtcdKv>(store: &mut EtcdStore<K>, gets: usize, ranges: usize) {
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Value(Some(_)))));
 }
 
-/// A server counts what is nested: a look at five ranges is one step, and four more in one another.
+/// A server counts nested steps: a read of five ranges is one step with four more nested in it.
 async fn looks_at_ranges_have_their_share_of_a_request<K: EtcdKv>(mut store: EtcdStore<K>) {
     commit_one(&mut store, put(1, None, 1)).await;
     for (gets, ranges) in [(0, 1), (122, 5), (123, 5), (124, 5), (127, 5), (128, 5), (127, 1)] {

@@ -1,4 +1,4 @@
-//! One who begins something and does not look at it again keeps nobody else waiting.
+//! A caller that begins an operation and never polls it again does not block other callers.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ use gossip_testkit_etcd::sim_etcd_kv::SimEtcdKv;
 use crate::facts_tests::get;
 use crate::lossy_kv::LossyKv;
 
-/// Who waits for longer waits for ever: everything here is answered at once.
+/// A longer wait counts as forever: everything here is answered at once.
 const FOREVER: Duration = Duration::from_secs(60);
 
 /// Between two looks.
@@ -55,7 +55,7 @@ async fn begin<F: Future>(future: &mut Pin<&mut F>) {
 }
 
 async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(FOREVER, future).await.expect("nobody waits for one who looks away")
+    tokio::time::timeout(FOREVER, future).await.expect("blocked by a future that is not polled")
 }
 
 type Outcome = Result<CommitOutcome, InfraError>;
@@ -135,7 +135,7 @@ async fn callers_that_are_about_to_send_travel_together() {
     begin(&mut alone).await;
     sent(1).await;
     let commits: Vec<_> = (1..=10).map(commit).collect();
-    // Begun by a task, they stand in the queue of its thread one behind the other.
+    // Spawned by one task, they are queued on its thread one after the other.
     let begun = tokio::spawn(async { commits.into_iter().map(tokio::spawn).collect::<Vec<_>>() });
     let begun = begun.await.unwrap();
     sent(2).await;
@@ -144,10 +144,10 @@ async fn callers_that_are_about_to_send_travel_together() {
     for task in begun {
         assert_applied(&soon(task).await.unwrap());
     }
-    assert_eq!(kv.commit_count(), 2, "one that found nobody, and the others together");
+    assert_eq!(kv.commit_count(), 2, "one that found the queue empty, and the others together");
 }
 
-/// Callers that gave up while a server did not answer are not in the way when it does.
+/// Callers that gave up while a server did not answer do not delay others when it does.
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_is_not_sent() {
     give_up_behind(3).await;
@@ -200,5 +200,5 @@ async fn a_caller_that_goes_away_takes_its_request_with_it() {
     begin(&mut commit).await;
     kv.hold(false);
     assert_applied(&soon(commit).await);
-    assert!(!is_there(&mut store, 1).await, "nobody wanted it any more");
+    assert!(!is_there(&mut store, 1).await, "sent after its caller gave up");
 }
