@@ -1,17 +1,17 @@
 //! Workers at work on three real servers while the leader is lost, and an oracle that watches.
 //!
-//! Each worker is what a process is: a client, a store and an owner lease of its own. It claims a
-//! shard, moves its cursor, gives it back and claims the next. The oracle sees what was asked when
-//! and what was acknowledged, never a record:
+//! Each worker has, like a process, its own client, store and owner lease. It claims a shard,
+//! checkpoints its cursor, releases it and claims the next. The oracle sees the requests with their
+//! times and the acknowledgements, never a record:
 //!
 //! - **no stale write is accepted**: a checkpoint that was sent after a grant with a higher fence
 //!   was acknowledged must not succeed;
-//! - **nothing acknowledged is lost**: whoever gets a shard gets a cursor at or behind every
-//!   checkpoint that was acknowledged before it asked;
-//! - **fences rise**: a grant has a higher fence than every grant acknowledged before it was asked
-//!   for.
+//! - **nothing acknowledged is lost**: a grant returns a cursor at or after every checkpoint that
+//!   was acknowledged before it was requested;
+//! - **fences rise**: a grant has a higher fence than every grant acknowledged before it was
+//!   requested.
 //!
-//! It panics at the first violation, and it measures how long work stood still.
+//! It panics at the first violation, and it measures how long no work was acknowledged.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,7 +63,7 @@ const CLOCK_BASE: u64 = 1_000_000;
 pub enum Loss {
     /// `kill -9`; its process comes back with its data.
     Killed,
-    /// `SIGSTOP`; it goes on later as if nothing had happened.
+    /// `SIGSTOP`; it resumes later as if nothing had happened.
     Stopped,
     /// Its connections with its peers are closed and refused; clients still reach it.
     CutOff,
@@ -281,7 +281,7 @@ impl Worker {
         }
     }
 
-    /// A shard and where its cursor stands.
+    /// Claims a shard and returns its lease and cursor.
     async fn claim(&self, coordinator: &mut AsyncEtcdCoordinator) -> Option<(Lease, u64)> {
         let (known, now) = (self.oracle.known(), self.oracle.now());
         let worker = WorkerId::from_raw(1 + self.index as u64);
@@ -321,7 +321,7 @@ impl Worker {
         let _given = coordinator.release(now, TENANT, &lease, ReleaseMode::Clean, op).await;
     }
 
-    /// Moves the cursor, again and again until somebody answers. `false` if the lease is lost.
+    /// Checkpoints the cursor, with retries until a server replies. `false` if the lease is lost.
     async fn checkpoint(
         &self,
         coordinator: &mut AsyncEtcdCoordinator,
@@ -392,13 +392,13 @@ struct State {
     verdict: Verdict,
     /// When the last disturbance began, from which times are counted.
     disturbed: Instant,
-    /// When it was complete; not before it began. What was asked for before that does not count.
+    /// When it was complete; not before it began. Earlier requests do not count.
     marked: Instant,
     /// When each worker was first acknowledged something that it asked for after that.
     resumed: Vec<Option<Instant>>,
 }
 
-/// What is known of one shard.
+/// The acknowledged state of one shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct Truth {
     /// The highest fence that was granted.
@@ -428,7 +428,7 @@ impl Oracle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is acknowledged now; taken before something is sent.
+    /// Returns the acknowledged state, taken before a request is sent.
     fn known(&self) -> Vec<Truth> {
         self.state().truths.clone()
     }

@@ -157,7 +157,7 @@ impl Pair {
                 let answered = self.real.lease_grant(ttl).await.unwrap();
                 compare("grant", &granted.ttl_seconds, &answered.ttl_seconds, String::new)?;
                 if short {
-                    // It would end by itself, at a time of its own.
+                    // It would expire at different times in the model and the server.
                     self.model.lease_revoke(granted.id).await.unwrap();
                     self.real.lease_revoke(answered.id).await.unwrap();
                 } else {

@@ -31,7 +31,7 @@ use self::faults::Faults;
 pub use self::faults::{Fault, FaultRates, Target};
 use self::state::State;
 
-/// How long a caller is told that it waited for an answer that was lost.
+/// The timeout reported to a caller whose reply was lost.
 const LOST_AFTER_MILLIS: u64 = 8_000;
 
 /// The limits of a server, as its flags set them.

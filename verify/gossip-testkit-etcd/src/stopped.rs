@@ -1,15 +1,16 @@
 //! A worker that is a process of its own, stopped by a signal for longer than its lease lasts.
 //!
-//! The worker holds a shard, moves its cursor and renews its lease. It is stopped (`SIGSTOP`);
-//! somebody else waits until the shard is free and takes it; the worker goes on (`SIGCONT`) as if
-//! no time had passed, and writes. The judge knows what the worker said and what the store holds:
+//! The worker holds a shard, checkpoints its cursor and renews its lease. It is stopped
+//! (`SIGSTOP`); another worker waits until the shard is free and acquires it; the stopped worker
+//! resumes (`SIGCONT`) as if no time had passed, and writes. The oracle compares the lines that the
+//! worker printed with the stored state:
 //!
-//! - **nobody is early**: the shard is taken over after every deadline that the worker was told, so
-//!   a renewal that is accepted late is seen as well;
-//! - **nothing acknowledged is lost**: the other gets a cursor at or behind every checkpoint that
-//!   the worker was told of;
-//! - **no stale write is accepted**: the worker's late write is refused because of its fence, and
-//!   the cursor stays where the other found it.
+//! - **no early takeover**: the shard is taken over after every deadline that was returned to the
+//!   worker, so a renewal that is accepted late is detected as well;
+//! - **nothing acknowledged is lost**: the other worker gets a cursor at or after every checkpoint
+//!   that was acknowledged to the stopped one;
+//! - **no stale write is accepted**: the late write is refused because of its fence, and the cursor
+//!   stays where the other worker found it.
 //!
 //! It panics at the first violation, and it measures how long the shard had no worker.
 
@@ -29,7 +30,7 @@ use gossip_coordination::{
 use gossip_coordination_etcd::{EtcdConfig, EtcdCoordinator};
 use gossip_testkit::test_support::send_signal;
 
-/// Tells a process to be the worker, and where.
+/// Makes a process act as the worker; the value is the store URL.
 const PLACE: &str = "GOSSIP_TEST_WORKER";
 /// The run whose shard it holds.
 const NUMBER: &str = "GOSSIP_TEST_WORKER_RUN";
@@ -55,20 +56,20 @@ const BEFORE_STOP: u64 = 10;
 const MORE_EACH: u64 = 25;
 const AGES: u64 = 8;
 
-/// Between two checkpoints, and between two looks at a shard that somebody has.
+/// Between two checkpoints, and between two attempts to acquire a leased shard.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A takeover that needs longer does not happen: a lease, an owner lease, and a busy machine.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
-/// How a shard came to somebody else.
+/// How a shard was taken over by another worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Takeover {
     /// From the signal to the grant.
     pub after_stop: Duration,
     /// From the end of the lease to the grant, in milliseconds of the clock that processes share.
     pub after_lease: Duration,
-    /// Checkpoints that the worker was told of.
+    /// Checkpoints that were acknowledged to the worker.
     pub acknowledged: u64,
 }
 
@@ -81,7 +82,7 @@ pub struct StoppedWorkers {
 }
 
 impl StoppedWorkers {
-    /// Workers in this namespace, and somebody who takes over from them.
+    /// Creates workers in this namespace, and another coordinator that takes over from them.
     pub fn new(config: EtcdConfig) -> Self {
         let other = config.connect_blocking().expect("the servers are ours");
         Self { config, other, next_run: 1 }
@@ -114,7 +115,7 @@ impl StoppedWorkers {
         Takeover { after_stop, after_lease, acknowledged: told.acknowledged }
     }
 
-    /// Tries until the shard is the other's, and answers where its cursor stands.
+    /// Retries until the other worker has acquired the shard, and returns its cursor.
     fn take_over(&mut self, run: RunId) -> u64 {
         let begun = Instant::now();
         let mut scratch = AcquireScratch::new();
@@ -127,12 +128,12 @@ impl StoppedWorkers {
                 Err(AcquireError::BackendError(error)) if error.is_retryable() => {}
                 Err(error) => panic!("{error}"),
             }
-            assert!(begun.elapsed() < GIVE_UP, "nobody takes over");
+            assert!(begun.elapsed() < GIVE_UP, "the shard was not taken over");
             thread::sleep(PAUSE);
         }
     }
 
-    /// Where the cursor stands now.
+    /// Returns the stored cursor.
     fn stored(&mut self, run: RunId) -> u64 {
         let (mut rows, all) = (Vec::new(), ShardFilter::all());
         let listed = self.other.list_shards_into(wall_clock(), TENANT, run, all, &mut rows);
@@ -171,7 +172,7 @@ fn hold(coordinator: &mut EtcdCoordinator, run: RunId) {
     let (mut scratch, key) = (AcquireScratch::new(), ShardKey::new(run, SHARD));
     let now = wall_clock();
     let granted = coordinator.acquire_and_restore_into(now, TENANT, key, WORKER, &mut scratch);
-    let mut lease = granted.expect("nobody else wants it yet").lease;
+    let mut lease = granted.expect("no other worker claims it yet").lease;
     say("until", lease.deadline().as_raw());
     let begun = Instant::now();
     let mut number = 1;
@@ -188,7 +189,7 @@ fn hold(coordinator: &mut EtcdCoordinator, run: RunId) {
         number += 1;
         thread::sleep(PAUSE);
     }
-    panic!("nobody stopped the worker");
+    panic!("the worker was not stopped");
 }
 
 fn checkpoint(
@@ -208,14 +209,14 @@ fn renew(coordinator: &mut EtcdCoordinator, lease: &mut Lease) {
     if now.as_raw() + LEASE_MILLIS / 2 < lease.deadline().as_raw() {
         return;
     }
-    // Whether it is lost, the next write tells.
+    // A failed renewal is ignored: if the lease is lost, the next write fails.
     if let Ok(renewed) = coordinator.renew(now, TENANT, lease) {
         lease.set_deadline(renewed.new_deadline);
         say("until", lease.deadline().as_raw());
     }
 }
 
-#[expect(clippy::print_stdout, reason = "how the worker speaks to whoever stops it")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the worker's output")]
 fn say(word: &str, number: u64) {
     println!("{SAYS}{word} {number}");
 }
@@ -240,7 +241,7 @@ fn number_in(key: Option<&[u8]>) -> u64 {
     digits.map_or(0, |digits| u64::from_be_bytes(digits.try_into().expect("eight bytes")))
 }
 
-/// What the worker was told, by its own account.
+/// The replies that the worker received, as it printed them.
 #[derive(Debug, Default)]
 struct Told {
     /// When its lease ends, after every renewal that it knows of.
@@ -264,8 +265,7 @@ impl Told {
         }
     }
 
-    /// Compares with when the shard was taken over, where its cursor stood then, and where it
-    /// stands at the end.
+    /// Compares with the time of the takeover, the cursor at that time, and the cursor at the end.
     fn judge(&self, taken_at: u64, found: u64, stored: u64) {
         let Self { deadline, acknowledged, .. } = *self;
         assert!(taken_at >= deadline, "taken over {} ms early", deadline - taken_at);
@@ -296,7 +296,7 @@ impl Process {
         send_signal(name, self.child.id());
     }
 
-    /// Hears what it says until that is enough.
+    /// Reads its output until `is_enough` holds.
     fn listen(&mut self, told: &mut Told, is_enough: impl Fn(&Told) -> bool) {
         while !is_enough(told) {
             let line = self.lines.next().expect("the worker says how it ends");
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn a_fair_takeover_is_let_pass() {
         told().judge(100, 5, 5);
-        // One that happened, of which the worker was not told before it was stopped.
+        // The sixth checkpoint was applied, but the worker was stopped before the reply arrived.
         told().judge(101, 6, 6);
     }
 

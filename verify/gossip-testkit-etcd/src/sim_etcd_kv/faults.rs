@@ -16,7 +16,7 @@ pub enum Fault {
     LoseReply,
     /// The server refuses it at its gate, for certain.
     Refuse,
-    /// It happens, fills the database, and is answered with `NOSPACE`; the alarm stands after it.
+    /// It happens, fills the database, and is answered with `NOSPACE`; the alarm stays raised.
     FillSpace,
     /// So many milliseconds pass before it happens; leases may end meanwhile.
     Delay(u64),
@@ -38,7 +38,7 @@ pub enum Target {
     Lease,
 }
 
-/// How often each fault happens by itself, per thousand requests.
+/// How often each fault is injected at random, per thousand requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultRates {
     /// [`Fault::LoseRequest`].

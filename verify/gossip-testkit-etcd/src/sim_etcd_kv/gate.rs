@@ -19,7 +19,7 @@ pub(super) fn check_txn(request: &TxnRequest, limits: &SimLimits) -> Result<(), 
     Writes::of(&request.success)?;
     Writes::of(&request.failure)?;
     let is_too_large = request.encoded_len() + ENVELOPE_BYTES > limits.max_request_bytes;
-    // Only what is proposed is measured; a transaction that reads is answered where it arrives.
+    // The limit applies to raft proposals only; a read-only transaction is not proposed.
     if is_too_large && !is_read_only(request) {
         return Err(EtcdCause::TooLarge(SizeLimit::Bytes));
     }
@@ -44,8 +44,8 @@ pub(super) fn may_put(request: &TxnRequest) -> bool {
     })
 }
 
-/// The largest of the three lists counts against the limit, and nested transactions have what is
-/// left of it.
+/// The largest of the three lists counts against the limit, and each nested transaction is
+/// limited to the remainder.
 fn check_steps(request: &TxnRequest, limit: usize) -> Result<(), EtcdCause> {
     let lists = [request.compare.len(), request.success.len(), request.failure.len()];
     let largest = lists.into_iter().max().unwrap_or(0);

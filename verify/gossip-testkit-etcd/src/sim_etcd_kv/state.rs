@@ -1,7 +1,7 @@
-//! What a server holds: keys with their history, leases, a revision that every write raises.
+//! The state of a server: keys with their history, leases, a revision that every write raises.
 //!
-//! Pure: no time passes here by itself, nothing is random, and a request that is refused changes
-//! nothing. Each transaction that writes raises the revision by exactly one.
+//! Pure: time advances only on request, nothing is random, and a refused request changes nothing.
+//! Each transaction that writes raises the revision by exactly one.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -259,7 +259,7 @@ impl State {
         entries.into_iter().flatten().filter_map(move |(_, history)| at(history, revision))
     }
 
-    /// Answers a range; `now` is the revision that the answer tells.
+    /// Answers a range request; `now` is the revision in the response header.
     fn answer_range(&self, request: &RangeRequest, now: i64) -> RangeResponse {
         let revision = if request.revision > 0 { request.revision } else { now };
         let span = Span::new(&request.key, &request.range_end);
@@ -304,8 +304,8 @@ impl State {
     }
 }
 
-/// A transaction that is being written: everything has the same revision, and what was written is
-/// seen by the steps after it.
+/// A transaction that is being applied: all its writes have the same revision, and later steps see
+/// the writes of earlier ones.
 struct Writer<'a> {
     state: &'a mut State,
     /// Of everything that it writes.
