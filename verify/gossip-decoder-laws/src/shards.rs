@@ -42,8 +42,8 @@ pub(crate) fn cold(data: &[u8]) -> bool {
     })
 }
 
-/// Decoding both parts of a shard never panics, what decodes encodes to the same bytes, and what
-/// is refused stays nowhere.
+/// Decoding both parts of a shard never panics, a decoded record encodes to the same bytes, and a
+/// refused record leaves nothing in the pool.
 ///
 /// The first two bytes say where the parts are cut; the third, whether the shard is derived. Both
 /// are sealed, as the format says: raw bytes hardly ever pass the checksum, and the laws of the

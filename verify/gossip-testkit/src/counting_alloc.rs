@@ -36,7 +36,7 @@ pub struct AllocationCounts {
     pub deallocations: u64,
     /// Bytes requested, counting the whole new size when a piece is resized.
     pub bytes: u64,
-    /// Bytes requested minus bytes given back: what is held, and negative if others' was freed.
+    /// Bytes requested minus bytes freed; negative if this thread freed memory of other threads.
     pub live_bytes: i64,
     /// The highest `live_bytes` on the way. Resizing a piece counts as holding both for a moment,
     /// as it does when the piece has to move.

@@ -51,7 +51,7 @@ impl EtcdCluster {
             .expect("one of several sets of free ports stays free")
     }
 
-    /// What is said where it does not.
+    /// The message if [`can_have_machines`](Self::can_have_machines) is false.
     pub const NO_MACHINES: &str = "that needs network namespaces (Linux, root and the program \
         `ip`), which this machine did not let us have";
 

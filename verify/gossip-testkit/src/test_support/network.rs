@@ -101,8 +101,8 @@ impl Network {
         }
     }
 
-    /// Takes the cable of a member out of the bridge: no packet reaches it or comes from it, those
-    /// of clients neither. Its own end stays up, so nobody is told.
+    /// Removes the link of a member from the bridge: no packet reaches or leaves it, client traffic
+    /// included. Its own end stays up, so neither side sees a link failure.
     pub(super) fn unplug(&self, index: usize) {
         ip(&format!("link set {} nomaster", self.cable(index)));
     }
@@ -133,7 +133,7 @@ impl Drop for Network {
     }
 }
 
-/// Takes away what there is of a network. What is gone already does no harm.
+/// Removes the remains of a network. Ignores parts that do not exist.
 fn sweep(name: &str, members: usize) {
     let script = clean_up(name, members);
     let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
@@ -154,7 +154,7 @@ fn ip(words: &str) {
     }
 }
 
-/// The same on any machine. An error is what was said against it.
+/// Runs `ip` on any machine. An error holds its standard error output.
 fn tell_ip(words: &str) -> Result<(), String> {
     let output = Command::new("ip").args(words.split(' ')).output();
     let output = output.map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
 //! A network that can be broken: a proxy for TCP that cuts, holds back and delays.
 //!
-//! It needs no rights. What it holds back it delivers later, as a network does that loses packets
-//! for a while; what it cuts is gone. A cut can be limited to one process by its id, which is how
-//! one of several servers on loopback is told from the others (Linux only).
+//! It needs no privileges. Held bytes are delivered later, as by a network that loses packets for a
+//! while; bytes on a cut connection are lost. A cut can be limited to one process by its id, which
+//! distinguishes one of several servers on loopback from the others (Linux only).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};

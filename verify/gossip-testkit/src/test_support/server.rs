@@ -151,7 +151,7 @@ impl EtcdServer {
     }
 
     /// Polls until the server has a leader and answers. An error means that it ended because
-    /// somebody else has its ports.
+    /// another process uses its ports.
     pub(super) fn wait_until_healthy(&mut self) -> Result<(), PortsTaken> {
         let deadline = Instant::now() + START_TIMEOUT;
         while !is_healthy(SocketAddr::from((self.plan.host, self.plan.metrics_port))) {
@@ -204,7 +204,7 @@ pub(super) struct Plan {
     client_port: u16,
     peer_port: u16,
     metrics_port: u16,
-    /// Where others are told to find it; another port if a proxy stands before it.
+    /// The port advertised to its peers: that of the proxy if there is one in front of it.
     advertised_peer_port: u16,
     options: ServerOptions,
     /// Everything on its command line.
@@ -239,7 +239,7 @@ impl Plan {
         self
     }
 
-    /// Tells others to find it at a proxy.
+    /// Advertises a proxy's port to its peers.
     pub(super) fn behind(mut self, proxy_port: u16) -> Self {
         self.advertised_peer_port = proxy_port;
         self
@@ -342,8 +342,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog goes first: after it, the id may belong to somebody else. Both are our own
-        // children, so they exist until we wait for them.
+        // The watchdog ends first: once the server is reaped, its id may be reused. Both are our
+        // own children, so they exist until we wait for them.
         for child in [&mut self.watchdog, &mut self.server] {
             let _ = child.kill();
             let _ = child.wait();
