@@ -249,7 +249,7 @@ fn a_source_with_an_expired_lease_does_not_resume_and_leaves_the_record() {
     world.run_source(&mut source, Some(&lease), 11);
     let done = world.run_source(&mut source, Some(&lease), 110);
     assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::LeaseEnded)));
-    assert_eq!(world.phase(source.terms()), Some(Phase::Transfer), "nobody could withdraw");
+    assert_eq!(world.phase(source.terms()), Some(Phase::Transfer), "not withdrawn");
 
     // A takeover raises the fence; then the record can end.
     world.acquire(111, 0, 3);
@@ -281,7 +281,7 @@ fn a_crashed_source_is_recovered_from_every_phase(#[case] steps: usize, #[case] 
     }
     let mut again = HandoffSource::recover(world.found(1), false, CONFIG, at(20)).unwrap();
     let SourceNext::Done(SourceEnd::Lost(_)) = world.run_source(&mut again, None, 20) else {
-        panic!("a process without a lease does not go on");
+        panic!("a process without a lease does not resume");
     };
     assert_eq!(world.phase(source.terms()), Some(left));
 }

@@ -122,7 +122,7 @@ fn every_transition_is_stamped_and_timestamps_never_decrease() {
     }
     assert_eq!(stamps, [at(20), at(20), at(30)]);
     assert_eq!(machine.record().started_at, at(10));
-    assert_eq!(in_phase(Phase::Ack).record().last_transition, at(10), "a clock that stands still");
+    assert_eq!(in_phase(Phase::Ack).record().last_transition, at(10), "the clock does not move");
 }
 
 #[test]

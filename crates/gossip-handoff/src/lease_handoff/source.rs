@@ -12,7 +12,7 @@
 //! - The end is [`SourceEnd::Kept`] only if no offer was ever requested; or the last offer was
 //!   rejected and no earlier one is unresolved; or a withdrawal has committed and the fence was
 //!   read as F after it. A withdrawal alone is not enough: a repeated one is answered from the
-//!   operation log, whoever owns the shard by then.
+//!   operation log, regardless of the current lease holder.
 //! - Once the end is known it never changes; only the record remains to be updated.
 
 use gossip_contracts::coordination::Cursor;
