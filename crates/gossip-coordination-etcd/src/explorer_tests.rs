@@ -189,7 +189,7 @@ enum Deed {
     Put,
     /// Binds one of its own.
     Bind,
-    /// Writes the one that everybody wants, if it is absent.
+    /// Writes the contended key, if it is absent.
     Contend,
 }
 
@@ -223,7 +223,7 @@ struct Told {
 struct Stage {
     kv: SlowKv,
     told: Arc<Mutex<BTreeMap<u64, Told>>>,
-    /// One permit for each caller that is done and did not look away.
+    /// One permit for each finished caller that polled its commits without a pause.
     done: Arc<Semaphore>,
 }
 

@@ -48,7 +48,7 @@ fn store(coalesce: bool) -> (LossyKv<SimEtcdKv>, Store) {
     (kv, store.expect("the usual settings work"))
 }
 
-/// Begins, and looks away.
+/// Polls a future once and leaves it pending.
 async fn begin<F: Future>(future: &mut Pin<&mut F>) {
     let ended = poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await;
     assert!(!ended, "it has to wait");
