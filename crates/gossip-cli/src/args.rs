@@ -269,6 +269,8 @@ pub(crate) enum RunCommand {
     Resume(RunArg),
     /// Cancel a run; it cannot be resumed
     Cancel(RunArg),
+    /// Mark a run as failed; it cannot be resumed
+    Fail(RunArg),
     /// Write the coverage certificate of a finished run
     Export {
         #[command(flatten)]

@@ -35,6 +35,7 @@ pub(crate) fn run(
         | RunCommand::Pause(_)
         | RunCommand::Resume(_)
         | RunCommand::Cancel(_)
+        | RunCommand::Fail(_)
         | RunCommand::Export { .. }
         | RunCommand::Verify { .. }
         | RunCommand::Rm { .. } => store::open_existing(global)?,
@@ -59,6 +60,10 @@ pub(crate) fn run(
         RunCommand::Cancel(arg) => {
             let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
             control.cancel(global, console)?;
+        }
+        RunCommand::Fail(arg) => {
+            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
+            control.fail(global, console)?;
         }
         RunCommand::Export { run, key, to } => {
             let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run) };
@@ -258,6 +263,14 @@ impl Control<'_> {
         cancelled.map_err(|error| transition(self.run, "cancelled", &error))?;
         console.note("cancelled; its workers stop at their next lease renewal");
         self.print(global, status_word(RunStatus::Cancelled))
+    }
+
+    fn fail(self, global: &Global, console: &Console) -> Result<(), Failure> {
+        let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
+        let failed = self.coordinator.fail_run(now, self.tenant, self.run, op_id);
+        failed.map_err(|error| transition(self.run, "marked as failed", &error))?;
+        console.note("failed; its workers stop at their next lease renewal");
+        self.print(global, status_word(RunStatus::Failed))
     }
 
     fn rm(self, global: &Global, damaged: bool, console: &Console) -> Result<(), Failure> {

@@ -473,14 +473,16 @@ fn a_shard_is_handed_to_another_worker() {
     assert_eq!((seen.len(), keys.len()), (300, 300), "each key once");
 }
 
-#[test]
-fn cancelled_run_stops_its_workers_with_code_4() {
+#[rstest]
+#[case::cancelled("cancel")]
+#[case::failed("fail")]
+fn ended_run_stops_its_workers_with_code_4(#[case] end: &str) {
     let scratch = Scratch::with_short_leases();
     let slow = ["sh", "-c", "sleep 0.05; echo $1 >> seen", "sh", "{}"];
     let args = exec(&["range:0..1000", "--jobs", "2", "--lease", "1s"], &slow);
     let child = scratch.gossip(&args).spawn().unwrap();
     wait_until("some keys", || !scratch.lines("seen").is_empty());
-    assert_eq!(scratch.run(&["run", "cancel", &run_id(&scratch)]).code, Some(0));
+    assert_eq!(scratch.run(&["run", end, &run_id(&scratch)]).code, Some(0));
     assert_eq!(finish(child).code, Some(4));
 }
 

@@ -1,7 +1,7 @@
 //! Every operation of the public traits is simulated, or has a reason here why it is not.
 //!
-//! The names come from the operation lists, and for methods that traits add to them from the source:
-//! an operation that is added and not simulated fails a test.
+//! The names come from the operation lists, and those of methods that traits add to them from the
+//! source: an operation that is added and not simulated fails a test.
 
 use gossip_coordination::{for_each_run_operation, for_each_shard_operation};
 
