@@ -315,9 +315,15 @@ impl ConformanceTarget for OverMap {
         "the store coordinator over a map"
     }
 
+    fn lacks(&self) -> &'static [Ability] {
+        &[Ability::TotalLimit]
+    }
+
     fn fresh(&self, settings: Settings) -> StoreBackend {
         let config = settings.limit(StoreConfig::new(Self::next_nonce()));
-        StoreCoordinator::new(MapStore::new().with_bindings(), config)
+        let mut store = MapStore::new().with_bindings();
+        settings.allot(&mut store);
+        StoreCoordinator::new(store, config)
     }
 
     fn with_events<R>(
@@ -351,13 +357,14 @@ impl ConformanceTarget for OverMap {
 impl ScriptBackend for OverMap {
     type Coordinator = StoreBackend;
 
-    /// It has no slab that a script could fill.
     fn start(&mut self, settings: WorldSettings) -> Option<StoreBackend> {
-        if settings.slab_bytes.is_some() {
+        if !settings.fit_a_store() {
             return None;
         }
         let config = settings.limit(StoreConfig::new(Self::next_nonce()));
-        Some(StoreCoordinator::new(MapStore::new(), config))
+        let mut store = MapStore::new();
+        settings.allot(&mut store);
+        Some(StoreCoordinator::new(store, config))
     }
 
     fn observe<R>(
