@@ -30,7 +30,7 @@ const SLOW: [&str; 4] = [
 ];
 
 /// Programs whose tests wait for the disks of etcd servers most of the time, and the number of
-/// their test threads: on two cores the first one takes 235 s with five threads, 546 s with two.
+/// their test threads. With one thread per core the program leaves a core half idle.
 const WAITING: [(&str, &str); 1] = [("gossip-coordination-etcd it", "5")];
 
 /// One test program that cargo built.
