@@ -96,7 +96,7 @@ pub struct EtcdConfig {
     /// How often the store tries again what certainly did not happen.
     pub retries: u32,
     /// The most children of one split, if the server's limits allow as many.
-    pub split_children_max: usize,
+    pub max_children_per_op: usize,
     /// How long a worker waits between claims; zero for not at all.
     pub claim_cooldown: Duration,
     /// The server's `--max-txn-ops`.
@@ -128,7 +128,7 @@ impl EtcdConfig {
             owner_lease_ttl: DEFAULT_OWNER_LEASE_TTL,
             max_clock_skew: DEFAULT_MAX_CLOCK_SKEW,
             retries: DEFAULT_RETRIES,
-            split_children_max: MAX_SPLIT_CHILDREN,
+            max_children_per_op: MAX_SPLIT_CHILDREN,
             claim_cooldown: Duration::ZERO,
             max_txn_ops: DEFAULT_MAX_TXN_OPS,
             max_request_bytes: DEFAULT_MAX_REQUEST_BYTES,
@@ -149,7 +149,7 @@ impl EtcdConfig {
         self.check_times()?;
         let within = |name, value, min, max| Range { name, min, max }.check(value);
         within("retries", u64::from(self.retries), 0, u64::from(RETRIES_MAX))?;
-        within("split_children_max", wide(self.split_children_max), 2, wide(MAX_SPLIT_CHILDREN))?;
+        within("max_children_per_op", wide(self.max_children_per_op), 2, wide(MAX_SPLIT_CHILDREN))?;
         let (min, max) = (wide(MAX_TXN_OPS_MIN), wide(MAX_TXN_OPS_MAX));
         within("max_txn_ops", wide(self.max_txn_ops), min, max)?;
         within("max_request_bytes", wide(self.max_request_bytes), 1, wide(MAX_REQUEST_BYTES_MAX))?;

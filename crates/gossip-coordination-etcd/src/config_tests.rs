@@ -56,7 +56,7 @@ fn every_number_has_bounds() {
         ("owner_lease_ttl (s)", |config| config.owner_lease_ttl = Duration::from_secs(1)),
         ("max_clock_skew (ms)", |config| config.max_clock_skew = Duration::from_secs(61)),
         ("retries", |config| config.retries = 65),
-        ("split_children_max", |config| config.split_children_max = 1),
+        ("max_children_per_op", |config| config.max_children_per_op = 1),
         ("max_txn_ops", |config| config.max_txn_ops = MAX_TXN_OPS_MIN - 1),
         ("claim_cooldown (ms)", |config| config.claim_cooldown = CLAIM_COOLDOWN_MAX * 2),
         ("max_request_bytes", |config| config.max_request_bytes = 11 << 20),

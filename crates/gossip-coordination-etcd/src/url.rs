@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `connect_timeout`, `request_timeout` | `500ms`, `5s` |
 //! | `owner_lease_ttl`, `max_clock_skew`, `claim_cooldown` | `15s`, `2s`, `250ms` |
-//! | `retries`, `split_children_max`, `max_txn_ops`, `max_request_bytes` | a number |
+//! | `retries`, `max_children_per_op`, `max_txn_ops`, `max_request_bytes` | a number |
 //! | `coalesce` | `on` or `off` |
 //! | `ca` | the file of the authorities, in PEM; turns TLS on |
 //! | `cert`, `key`, `server_name` | our certificate and its key, in PEM; the servers' name |
@@ -158,7 +158,7 @@ const SETTINGS: [&str; 14] = [
     "max_clock_skew",
     "claim_cooldown",
     "retries",
-    "split_children_max",
+    "max_children_per_op",
     "max_txn_ops",
     "max_request_bytes",
     "coalesce",
@@ -201,7 +201,7 @@ fn apply(
         "max_clock_skew" => config.max_clock_skew = duration(name, value)?,
         "claim_cooldown" => config.claim_cooldown = duration(name, value)?,
         "retries" => config.retries = number(name, value)?,
-        "split_children_max" => config.split_children_max = number(name, value)?,
+        "max_children_per_op" => config.max_children_per_op = number(name, value)?,
         "max_txn_ops" => config.max_txn_ops = number(name, value)?,
         "max_request_bytes" => config.max_request_bytes = number(name, value)?,
         "coalesce" => config.coalesce = switch(name, value)?,

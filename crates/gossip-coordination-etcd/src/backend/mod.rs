@@ -81,7 +81,7 @@ impl EtcdConfig {
     pub fn store_config(&self) -> StoreConfig {
         let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         StoreConfig {
-            split_children_max: self.split_children_max,
+            max_children_per_op: self.max_children_per_op,
             claim_cooldown_interval: millis(self.claim_cooldown),
             max_clock_skew: millis(self.max_clock_skew),
             ..StoreConfig::new(fresh_nonce())

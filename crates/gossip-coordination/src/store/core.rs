@@ -47,7 +47,7 @@ pub(super) const NEW_SHARD_WRITES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Maximum children of one split; fewer if a transaction of the store holds fewer.
-    pub split_children_max: usize,
+    pub max_children_per_op: usize,
     /// Minimum ticks between a worker's claims; zero disables it. Each handle counts separately.
     pub claim_cooldown_interval: u64,
     /// Ticks past its deadline for which a lease is honoured while its lease holder's owner key
@@ -63,7 +63,7 @@ impl StoreConfig {
     #[must_use]
     pub const fn new(nonce: u64) -> Self {
         Self {
-            split_children_max: MAX_SPLIT_CHILDREN,
+            max_children_per_op: MAX_SPLIT_CHILDREN,
             claim_cooldown_interval: 0,
             max_clock_skew: 0,
             nonce,
@@ -143,7 +143,7 @@ impl Core {
     /// Returns the maximum number of children of a split that fits one transaction.
     pub(super) fn split_children_max(&self) -> usize {
         let fitting = self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / NEW_SHARD_WRITES;
-        fitting.min(self.config.split_children_max).min(MAX_SPLIT_CHILDREN)
+        fitting.min(self.config.max_children_per_op).min(MAX_SPLIT_CHILDREN)
     }
 
     pub(super) fn emit(
