@@ -5,6 +5,7 @@
 //! run shows all problems.
 
 mod boundaries;
+mod documents;
 mod figures;
 mod hygiene;
 mod language;
@@ -105,6 +106,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     findings.extend(language::check(&files, &read(&workspace.root, language::LIST)?));
     findings.extend(figures::check(&files));
     findings.extend(specs::check(&files));
+    findings.extend(documents::check(&files));
     findings.sort();
     Ok(findings)
 }

@@ -13,7 +13,7 @@ use crate::process;
 use crate::source;
 
 /// Where inputs are kept that fuzzing found worth it.
-const FUZZ_INPUTS: &str = "verify/fuzz/kept/";
+pub(crate) const FUZZ_INPUTS: &str = "verify/fuzz/kept/";
 
 /// The workspace as `cargo metadata` describes it.
 #[derive(Debug)]
