@@ -2,6 +2,7 @@
 //!
 //! A caller matches only on the failures of *its* operation. Lost races and callers' mistakes are
 //! values here; a failure of the store is an [`InfraError`]; a violated invariant is a panic.
+//! A variant without a definition here is shared: `operation_errors!` defines it.
 //!
 //! No error shows a key, a token, an owner, a hash or another tenant: keys and tokens appear as
 //! lengths, owners and hashes inside [`Redacted`]. Variants that the seeds do not have are marked
@@ -16,6 +17,10 @@ use thiserror::Error;
 
 use crate::handoff::HandoffId;
 use crate::record::ShardStatus;
+use crate::refusal::{
+    CursorRefusal, KeyMissing, LeaseRefusal, OfferStands, OpIdReused, RunOnPause, RunOver,
+    ShardMissing, operation_errors,
+};
 use crate::run::RunStatus;
 use crate::store::is_about_record;
 
@@ -104,519 +109,128 @@ pub struct CursorOutOfBoundsDetail {
     pub spec_end: usize,
 }
 
-/// All refusals, as the seeds define them.
-///
-/// Public checks such as [`validate_lease`](crate::validate_lease) return it. The kernel itself
-/// uses smaller errors that convert into larger ones (DESIGN Q18).
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CoordError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard: {shard:?}")]
-    ShardNotFound {
-        /// The requested shard.
-        shard: ShardKey,
-    },
-    /// The lease or record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant; the other one is never revealed.
-        expected: TenantId,
-    },
-    /// The shard was granted again since: the caller must stop at once.
-    #[error("stale fence: presented {presented}, current {current}")]
-    StaleFence {
-        /// The fence of the lease.
-        presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was released.
-        current: FenceEpoch,
-    },
-    /// The lease expired.
-    #[error("the lease ended at {deadline}, it is {now}")]
-    LeaseExpired {
-        /// The deadline.
-        deadline: LogicalTime,
-        /// The time of the operation.
-        now: LogicalTime,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The shard.
-        shard: ShardKey,
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The operation id was used before with other parameters: a caller's bug.
-    #[error("operation {op_id} was already used with other parameters")]
-    OpIdConflict {
-        /// The reused id.
-        op_id: OpId,
-        /// Hash of the first use.
-        expected_hash: Redacted<u64>,
-        /// Hash of this use.
-        actual_hash: Redacted<u64>,
-    },
-    /// The cursor would move backwards.
-    #[error("the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
-    CursorRegression {
-        /// Length of the stored key.
-        old_key: Option<usize>,
-        /// Length of the presented key.
-        new_key: Option<usize>,
-    },
-    /// The cursor lies outside the shard.
-    #[error(transparent)]
-    CursorOutOfBounds(CursorOutOfBoundsDetail),
-    /// The cursor's key is too long.
-    #[error("a cursor key of {size} bytes exceeds {max}")]
-    CursorKeyTooLarge {
-        /// Its length.
-        size: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The cursor's token is too long.
-    #[error("a cursor token of {size} bytes exceeds {max}")]
-    CursorTokenTooLarge {
-        /// Its length.
-        size: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The split is invalid.
-    #[error("the split is invalid: {0}")]
-    SplitInvalid(#[source] SplitValidationError),
-    /// The cursor has no key.
-    #[error("the cursor has no key")]
-    CheckpointMissingKey,
-}
+operation_errors! { shard
+    /// All refusals, as the seeds define them.
+    ///
+    /// Public checks such as [`validate_lease`](crate::validate_lease) return it. The kernel itself
+    /// uses smaller errors that convert into larger ones (DESIGN Q18).
+    pub enum CoordError {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        CursorRegression, CursorOutOfBounds, CursorKeyTooLarge, CursorTokenTooLarge, SplitInvalid,
+        CheckpointMissingKey,
+    }
 
-/// Why a shard could not be acquired.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard: {shard:?}")]
-    ShardNotFound {
-        /// The requested shard.
-        shard: ShardKey,
-    },
-    /// The lease or record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant; the other one is never revealed.
-        expected: TenantId,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The shard.
-        shard: ShardKey,
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The shard has a live lease.
-    #[error("the shard is leased until {lease_deadline}")]
-    AlreadyLeased {
-        /// The lease holder; never shown.
-        current_owner: Redacted<WorkerId>,
-        /// The deadline, after which to try again.
-        lease_deadline: LogicalTime,
-    },
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[source] InfraError),
-    /// Added (DESIGN Q5): the run is terminal and accepts no new work.
-    #[error("the run is already {status:?}")]
-    RunTerminal {
-        /// The run's status.
-        status: RunStatus,
-    },
-    /// Added (FACTS 4.9): the run is paused.
-    #[error("the run is paused")]
-    RunPaused,
-}
+    /// Why a shard could not be acquired.
+    ///
+    /// Added: `RunTerminal` (DESIGN Q5) and `RunPaused` (FACTS 4.9).
+    pub enum AcquireError {
+        ShardNotFound, TenantMismatch, ShardTerminal,
+        /// The shard has a live lease.
+        #[error("the shard is leased until {lease_deadline}")]
+        AlreadyLeased {
+            /// The lease holder; never shown.
+            current_owner: Redacted<WorkerId>,
+            /// The deadline, after which to try again.
+            lease_deadline: LogicalTime,
+        },
+        BackendError, RunTerminal, RunPaused,
+    }
 
-/// Why a lease could not be renewed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RenewError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard: {shard:?}")]
-    ShardNotFound {
-        /// The requested shard.
-        shard: ShardKey,
-    },
-    /// The lease or record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant; the other one is never revealed.
-        expected: TenantId,
-    },
-    /// The shard was granted again since: the caller must stop at once.
-    #[error("stale fence: presented {presented}, current {current}")]
-    StaleFence {
-        /// The fence of the lease.
-        presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was released.
-        current: FenceEpoch,
-    },
-    /// The lease expired.
-    #[error("the lease ended at {deadline}, it is {now}")]
-    LeaseExpired {
-        /// The deadline.
-        deadline: LogicalTime,
-        /// The time of the operation.
-        now: LogicalTime,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The shard.
-        shard: ShardKey,
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[source] InfraError),
-    /// Added (DESIGN Q5): the run is terminal and accepts no new work.
-    #[error("the run is already {status:?}")]
-    RunTerminal {
-        /// The run's status.
-        status: RunStatus,
-    },
-}
+    /// Why a lease could not be renewed.
+    ///
+    /// Added: `RunTerminal` (DESIGN Q5).
+    pub enum RenewError: From<CoordError> {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, BackendError,
+        RunTerminal,
+    }
 
-/// Why a checkpoint failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CheckpointError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard: {shard:?}")]
-    ShardNotFound {
-        /// The requested shard.
-        shard: ShardKey,
-    },
-    /// The lease or record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant; the other one is never revealed.
-        expected: TenantId,
-    },
-    /// The shard was granted again since: the caller must stop at once.
-    #[error("stale fence: presented {presented}, current {current}")]
-    StaleFence {
-        /// The fence of the lease.
-        presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was released.
-        current: FenceEpoch,
-    },
-    /// The lease expired.
-    #[error("the lease ended at {deadline}, it is {now}")]
-    LeaseExpired {
-        /// The deadline.
-        deadline: LogicalTime,
-        /// The time of the operation.
-        now: LogicalTime,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The shard.
-        shard: ShardKey,
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The operation id was used before with other parameters: a caller's bug.
-    #[error("operation {op_id} was already used with other parameters")]
-    OpIdConflict {
-        /// The reused id.
-        op_id: OpId,
-        /// Hash of the first use.
-        expected_hash: Redacted<u64>,
-        /// Hash of this use.
-        actual_hash: Redacted<u64>,
-    },
-    /// The cursor would move backwards.
-    #[error("the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
-    CursorRegression {
-        /// Length of the stored key.
-        old_key: Option<usize>,
-        /// Length of the presented key.
-        new_key: Option<usize>,
-    },
-    /// The cursor lies outside the shard.
-    #[error(transparent)]
-    CursorOutOfBounds(CursorOutOfBoundsDetail),
-    /// The cursor's key is too long.
-    #[error("a cursor key of {size} bytes exceeds {max}")]
-    CursorKeyTooLarge {
-        /// Its length.
-        size: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The cursor's token is too long.
-    #[error("a cursor token of {size} bytes exceeds {max}")]
-    CursorTokenTooLarge {
-        /// Its length.
-        size: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The cursor has no key.
-    #[error("the cursor has no key")]
-    CheckpointMissingKey,
-    /// The byte slab is full; the record is unchanged.
-    #[error("no room left for the record: {0}")]
-    ResourceExhausted(#[source] SlabFull),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[source] InfraError),
-    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
-    #[error("the shard is offered in {handoff:?} until {deadline}")]
-    Offered {
-        /// The offered handoff.
-        handoff: HandoffId,
-        /// The offer's deadline.
-        deadline: LogicalTime,
-    },
-}
+    /// Why a checkpoint failed.
+    ///
+    /// Added: `Offered` (FACTS 4.9).
+    pub enum CheckpointError: From<CoordError> {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        CursorRegression, CursorOutOfBounds, CursorKeyTooLarge, CursorTokenTooLarge,
+        CheckpointMissingKey, ResourceExhausted, BackendError, Offered,
+    }
 
-/// Why a shard could not be completed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CompleteError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard: {shard:?}")]
-    ShardNotFound {
-        /// The requested shard.
-        shard: ShardKey,
-    },
-    /// The lease or record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant; the other one is never revealed.
-        expected: TenantId,
-    },
-    /// The shard was granted again since: the caller must stop at once.
-    #[error("stale fence: presented {presented}, current {current}")]
-    StaleFence {
-        /// The fence of the lease.
-        presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was released.
-        current: FenceEpoch,
-    },
-    /// The lease expired.
-    #[error("the lease ended at {deadline}, it is {now}")]
-    LeaseExpired {
-        /// The deadline.
-        deadline: LogicalTime,
-        /// The time of the operation.
-        now: LogicalTime,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The shard.
-        shard: ShardKey,
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The operation id was used before with other parameters: a caller's bug.
-    #[error("operation {op_id} was already used with other parameters")]
-    OpIdConflict {
-        /// The reused id.
-        op_id: OpId,
-        /// Hash of the first use.
-        expected_hash: Redacted<u64>,
-        /// Hash of this use.
-        actual_hash: Redacted<u64>,
-    },
-    /// The cursor would move backwards.
-    #[error("the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)", old_key.unwrap_or(0), new_key.unwrap_or(0))]
-    CursorRegression {
-        /// Length of the stored key.
-        old_key: Option<usize>,
-        /// Length of the presented key.
-        new_key: Option<usize>,
-    },
-    /// The cursor lies outside the shard.
-    #[error(transparent)]
-    CursorOutOfBounds(CursorOutOfBoundsDetail),
-    /// The cursor's key is too long.
-    #[error("a cursor key of {size} bytes exceeds {max}")]
-    CursorKeyTooLarge {
-        /// Its length.
-        size: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The cursor's token is too long.
-    #[error("a cursor token of {size} bytes exceeds {max}")]
-    CursorTokenTooLarge {
-        /// Its length.
-        size: usize,
-        /// The limit.
-        max: usize,
-    },
-    /// The cursor has no key.
-    #[error("the cursor has no key")]
-    CheckpointMissingKey,
-    /// The byte slab is full; the record is unchanged.
-    #[error("no room left for the record: {0}")]
-    ResourceExhausted(#[source] SlabFull),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[source] InfraError),
-    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
-    #[error("the shard is offered in {handoff:?} until {deadline}")]
-    Offered {
-        /// The offered handoff.
-        handoff: HandoffId,
-        /// The offer's deadline.
-        deadline: LogicalTime,
-    },
-}
+    /// Why a shard could not be completed.
+    ///
+    /// Added: `Offered` (FACTS 4.9).
+    pub enum CompleteError: From<CoordError> {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        CursorRegression, CursorOutOfBounds, CursorKeyTooLarge, CursorTokenTooLarge,
+        CheckpointMissingKey, ResourceExhausted, BackendError, Offered,
+    }
 
-/// Why a shard could not be parked.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ParkError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard: {shard:?}")]
-    ShardNotFound {
-        /// The requested shard.
-        shard: ShardKey,
-    },
-    /// The lease or record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant; the other one is never revealed.
-        expected: TenantId,
-    },
-    /// The shard was granted again since: the caller must stop at once.
-    #[error("stale fence: presented {presented}, current {current}")]
-    StaleFence {
-        /// The fence of the lease.
-        presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was released.
-        current: FenceEpoch,
-    },
-    /// The lease expired.
-    #[error("the lease ended at {deadline}, it is {now}")]
-    LeaseExpired {
-        /// The deadline.
-        deadline: LogicalTime,
-        /// The time of the operation.
-        now: LogicalTime,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The shard.
-        shard: ShardKey,
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The operation id was used before with other parameters: a caller's bug.
-    #[error("operation {op_id} was already used with other parameters")]
-    OpIdConflict {
-        /// The reused id.
-        op_id: OpId,
-        /// Hash of the first use.
-        expected_hash: Redacted<u64>,
-        /// Hash of this use.
-        actual_hash: Redacted<u64>,
-    },
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[source] InfraError),
-    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
-    #[error("the shard is offered in {handoff:?} until {deadline}")]
-    Offered {
-        /// The offered handoff.
-        handoff: HandoffId,
-        /// The offer's deadline.
-        deadline: LogicalTime,
-    },
-}
+    /// Why a shard could not be parked.
+    ///
+    /// Added: `Offered` (FACTS 4.9).
+    pub enum ParkError: From<CoordError> {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        BackendError, Offered,
+    }
 
-/// Why a shard could not be split.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SplitError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard: {shard:?}")]
-    ShardNotFound {
-        /// The requested shard.
-        shard: ShardKey,
-    },
-    /// The lease or record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant; the other one is never revealed.
-        expected: TenantId,
-    },
-    /// The shard was granted again since: the caller must stop at once.
-    #[error("stale fence: presented {presented}, current {current}")]
-    StaleFence {
-        /// The fence of the lease.
-        presented: FenceEpoch,
-        /// The fence of the record; equal to `presented` if the lease was released.
-        current: FenceEpoch,
-    },
-    /// The lease expired.
-    #[error("the lease ended at {deadline}, it is {now}")]
-    LeaseExpired {
-        /// The deadline.
-        deadline: LogicalTime,
-        /// The time of the operation.
-        now: LogicalTime,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The shard.
-        shard: ShardKey,
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The operation id was used before with other parameters: a caller's bug.
-    #[error("operation {op_id} was already used with other parameters")]
-    OpIdConflict {
-        /// The reused id.
-        op_id: OpId,
-        /// Hash of the first use.
-        expected_hash: Redacted<u64>,
-        /// Hash of this use.
-        actual_hash: Redacted<u64>,
-    },
-    /// The split is invalid.
-    #[error("the split is invalid: {0}")]
-    SplitInvalid(#[source] SplitValidationError),
-    /// The byte slab is full; the record is unchanged.
-    #[error("no room left for the record: {0}")]
-    ResourceExhausted(#[source] SlabFull),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[source] InfraError),
-    /// Added (DESIGN Q5): the run is terminal and accepts no new work.
-    #[error("the run is already {status:?}")]
-    RunTerminal {
-        /// The run's status.
-        status: RunStatus,
-    },
-    /// Added (FACTS 4.9): an offer is pending, so its source is frozen until it withdraws.
-    #[error("the shard is offered in {handoff:?} until {deadline}")]
-    Offered {
-        /// The offered handoff.
-        handoff: HandoffId,
-        /// The offer's deadline.
-        deadline: LogicalTime,
-    },
+    /// Why a shard could not be split.
+    ///
+    /// Added: `RunTerminal` (DESIGN Q5) and `Offered` (FACTS 4.9).
+    pub enum SplitError: From<CoordError> {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        SplitInvalid, ResourceExhausted, BackendError, RunTerminal, Offered,
+    }
+
+    /// Why a shard could not be given back (added operation, FACTS 4.9).
+    pub enum ReleaseError {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        BackendError, Offered,
+    }
+
+    /// Why a shard could not be offered (added operation, FACTS 4.9).
+    pub enum OfferError {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        CursorRegression, CursorOutOfBounds, CursorKeyTooLarge, CursorTokenTooLarge,
+        ResourceExhausted, BackendError, RunTerminal, Offered,
+        /// The lease holder withdrew this handoff before the offer arrived. Added beyond FACTS 4.9.
+        #[error("{handoff:?} was withdrawn")]
+        Withdrawn {
+            /// The withdrawn handoff.
+            handoff: HandoffId,
+        },
+        /// The destination is the lease holder.
+        #[error("the destination already holds the shard")]
+        InvalidDestination,
+        /// The offer's deadline is too early or too late.
+        #[error("an offer until {deadline} must end after {now} and by {latest}")]
+        InvalidOfferDeadline {
+            /// The requested deadline.
+            deadline: LogicalTime,
+            /// The deadline must be later than this.
+            now: LogicalTime,
+            /// The latest allowed deadline.
+            latest: LogicalTime,
+        },
+    }
+
+    /// Why an offered shard could not be accepted (added operation, FACTS 4.9).
+    pub enum AcceptError {
+        ShardNotFound, TenantMismatch, ShardTerminal, BackendError, RunTerminal, RunPaused, NoOffer,
+        /// The offer names another worker.
+        #[error("the offer names another destination")]
+        NotDestination,
+        /// The offer expired.
+        #[error("the offer ended at {deadline}, it is {now}")]
+        OfferExpired {
+            /// The deadline.
+            deadline: LogicalTime,
+            /// The time of the operation.
+            now: LogicalTime,
+        },
+    }
+
+    /// Why an offer could not be withdrawn (added operation, FACTS 4.9).
+    pub enum WithdrawError {
+        ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
+        BackendError, NoOffer,
+    }
 }
 
 /// `split_replace` and `split_residual` share one error.

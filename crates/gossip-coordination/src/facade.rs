@@ -14,50 +14,34 @@ use crate::lease::Lease;
 use crate::outcome::CapacityHint;
 use crate::protocol::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimStep};
 use crate::record::ShardStatus;
+use crate::refusal::{RunOnPause, RunOver, operation_errors};
 use crate::run::RunStatus;
 use crate::run_errors::GetRunError;
 use crate::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
 
-/// Why a claim returned no shard.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ClaimError {
-    /// Every shard is leased or terminal.
-    #[error("no shard can be claimed now")]
-    NoneAvailable {
-        /// When to try again: when the next lease expires, or immediately if the claim stopped
-        /// with candidates left.
-        earliest_deadline: Option<LogicalTime>,
-    },
-    /// The tenant has no such run.
-    #[error("no such run")]
-    RunNotFound,
-    /// The record belongs to another tenant.
-    #[error("the run does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// The worker's claim cooldown has not passed.
-    #[error("claiming again is allowed from {retry_after} on")]
-    Throttled {
-        /// When the worker may claim again.
-        retry_after: LogicalTime,
-    },
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
-    /// Added (DESIGN Q5): the run is terminal.
-    #[error("the run is already {status:?}")]
-    RunTerminal {
-        /// Its status.
-        status: RunStatus,
-    },
-    /// Added (FACTS 4.9): the run is paused.
-    #[error("the run is paused")]
-    RunPaused,
+operation_errors! { run
+    /// Why a claim returned no shard.
+    ///
+    /// Added: `RunTerminal` (DESIGN Q5) and `RunPaused` (FACTS 4.9).
+    pub enum ClaimError {
+        /// Every shard is leased or terminal.
+        #[error("no shard can be claimed now")]
+        NoneAvailable {
+            /// When to try again: when the next lease expires, or immediately if the claim stopped
+            /// with candidates left.
+            earliest_deadline: Option<LogicalTime>,
+        },
+        RunNotFound, TenantMismatch,
+        /// The worker's claim cooldown has not passed.
+        #[error("claiming again is allowed from {retry_after} on")]
+        Throttled {
+            /// When the worker may claim again.
+            retry_after: LogicalTime,
+        },
+        BackendError, RunTerminal, RunPaused,
+    }
 }
 
 impl From<GetRunError> for ClaimError {

@@ -20,7 +20,6 @@ mod facade;
 mod handoff;
 mod in_memory;
 mod lease;
-mod move_errors;
 pub mod operations;
 mod outcome;
 mod pool;
@@ -48,8 +47,9 @@ pub use gossip_contracts::coordination::{
 pub use self::async_session::AsyncWorkerSession;
 pub use self::block_on::block_on;
 pub use self::error::{
-    AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
-    ParkError, RenewError, SplitError, SplitReplaceError, SplitResidualError, StoreRefusal,
+    AcceptError, AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail,
+    InfraError, OfferError, ParkError, ReleaseError, RenewError, SplitError, SplitReplaceError,
+    SplitResidualError, StoreRefusal, WithdrawError,
 };
 pub use self::events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
 pub use self::facade::{
@@ -62,7 +62,6 @@ pub use self::in_memory::{
 pub use self::lease::{
     GrantToken, Lease, LeaseHolder, OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpResult,
 };
-pub use self::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 pub use self::outcome::{
     CAPACITY_COUNT_MAX, CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult,
 };

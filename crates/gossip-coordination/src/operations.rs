@@ -69,11 +69,11 @@ pub use gossip_contracts::coordination::{
 pub use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
 pub use crate::error::{
-    AcquireError, CheckpointError, CompleteError, InfraError, ParkError, RenewError, SplitError,
+    AcceptError, AcquireError, CheckpointError, CompleteError, InfraError, OfferError, ParkError,
+    ReleaseError, RenewError, SplitError, WithdrawError,
 };
 pub use crate::handoff::HandoffId;
 pub use crate::lease::Lease;
-pub use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 pub use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
 pub use crate::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
 pub use crate::record::ParkReason;

@@ -1,27 +1,18 @@
-//! Small errors of the kernel, and their conversions into the errors of the operations.
+//! Small errors of the kernel, and the table of the variants that operations share.
 //!
 //! A check returns the smallest error that describes its failure. Each converts into every
 //! operation's error that has those variants, and into nothing else. So the kernel cannot produce a
 //! variant that its operation does not have (DESIGN Q18).
 //!
-//! The narrowing conversions from [`CoordError`] that the seeds require are at the end. They are
-//! for callers of the public checks; a refusal that an operation cannot have is a caller's bug.
+//! `operation_errors!` declares the errors of operations. A row names the variants of an error;
+//! the definition of a shared variant, its message and its conversions are written here once.
 
-use gossip_contracts::coordination::SplitValidationError;
-use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, Redacted, ShardKey, TenantId};
-use gossip_stdx::SlabFull;
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardKey, TenantId};
 
-use crate::error::{
-    AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail, InfraError,
-    ParkError, RenewError, SplitError,
-};
+use crate::error::CursorOutOfBoundsDetail;
 use crate::handoff::OfferNotice;
-use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 use crate::record::ShardStatus;
 use crate::run::RunStatus;
-use crate::run_errors::{
-    RequestActionError, RevokeLeaseError, RunOpIdConflict, RunTransitionError, UnparkError,
-};
 
 /// The shard does not exist for this tenant.
 #[derive(Clone, Copy, Debug)]
@@ -69,17 +60,86 @@ pub(crate) struct RunOnPause;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfferStands(pub(crate) OfferNotice);
 
-/// Declares the operation errors into which a small error converts.
-macro_rules! widens {
-    (ShardMissing into $($wide:ident),+) => {$(
-        impl From<ShardMissing> for $wide {
+/// Declares errors of operations.
+///
+/// ```text
+/// operation_errors! { shard
+///     /// Why a lease could not be renewed.
+///     pub enum RenewError: From<CoordError> {
+///         ShardNotFound, BackendError,
+///         /// A variant that only this error has.
+///         #[error("its message")]
+///         Own { field: u64 },
+///     }
+/// }
+/// ```
+///
+/// A name alone is a variant of the table below. The first word selects its definition: errors of a
+/// worker's operations on a `shard` name the shard and the parts of a conflict; errors of an
+/// `admin` on a shard and of operations on a `run` wrap a conflict whole, so that its hashes stay
+/// private.
+///
+/// `From<CoordError>` adds the seeds' narrowing conversion, for callers of the public checks. The
+/// error accepts the variants it has; any other is a caller's bug and panics.
+///
+/// The types of the variants must be in scope. `#[error(transparent)]` cannot be used: thiserror
+/// looks the word up in the scope of the derive, which is not that of the variant.
+macro_rules! operation_errors {
+    // The table. `$k` holds the state of the row, to which `@push` appends a definition and an arm
+    // of the narrowing conversion.
+    (@shard ShardNotFound $name:ident $k:tt) => {
+        impl From<ShardMissing> for $name {
             fn from(ShardMissing(shard): ShardMissing) -> Self {
                 Self::ShardNotFound { shard }
             }
         }
-    )+};
-    (LeaseRefusal into $($wide:ident),+) => {$(
-        impl From<LeaseRefusal> for $wide {
+        operation_errors! { @push $k {
+            /// The shard does not exist for this tenant.
+            #[error("no such shard: {shard:?}")]
+            ShardNotFound {
+                /// The requested shard.
+                shard: ShardKey,
+            },
+        } { CoordError::ShardNotFound { shard } => Self::ShardNotFound { shard }, } }
+    };
+    (@admin ShardNotFound $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The shard does not exist for this tenant.
+            #[error("no such shard")]
+            ShardNotFound,
+        } {} }
+    };
+    (@run RunNotFound $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The run does not exist for this tenant.
+            #[error("no such run")]
+            RunNotFound,
+        } {} }
+    };
+    (@run TenantMismatch $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The record belongs to another tenant.
+            #[error("the run does not belong to the calling tenant")]
+            TenantMismatch {
+                /// The caller's own tenant; the other one is never revealed.
+                expected: TenantId,
+            },
+        } {} }
+    };
+    (@$scope:ident TenantMismatch $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The lease or record belongs to another tenant.
+            #[error("the shard does not belong to the calling tenant")]
+            TenantMismatch {
+                /// The caller's own tenant; the other one is never revealed.
+                expected: TenantId,
+            },
+        } { CoordError::TenantMismatch { expected } => Self::TenantMismatch { expected }, } }
+    };
+    // Only errors of operations under a lease have it, so it also brings the conversion of the
+    // lease checks, whose other variants all of these errors have.
+    (@shard StaleFence $name:ident $k:tt) => {
+        impl From<LeaseRefusal> for $name {
             fn from(refusal: LeaseRefusal) -> Self {
                 match refusal {
                     LeaseRefusal::TenantMismatch { expected } => Self::TenantMismatch { expected },
@@ -95,9 +155,59 @@ macro_rules! widens {
                 }
             }
         }
-    )+};
-    (OpIdReused into $($wide:ident),+) => {$(
-        impl From<OpIdReused> for $wide {
+        operation_errors! { @push $k {
+            /// The shard was granted again since: the caller must stop at once.
+            #[error("stale fence: presented {presented}, current {current}")]
+            StaleFence {
+                /// The fence of the lease.
+                presented: FenceEpoch,
+                /// The fence of the record; equal to `presented` if the lease was released.
+                current: FenceEpoch,
+            },
+        } {
+            CoordError::StaleFence { presented, current } => {
+                Self::StaleFence { presented, current }
+            }
+        } }
+    };
+    (@shard LeaseExpired $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The lease expired.
+            #[error("the lease ended at {deadline}, it is {now}")]
+            LeaseExpired {
+                /// The deadline.
+                deadline: LogicalTime,
+                /// The time of the operation.
+                now: LogicalTime,
+            },
+        } { CoordError::LeaseExpired { deadline, now } => Self::LeaseExpired { deadline, now }, } }
+    };
+    (@shard ShardTerminal $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The shard is in a terminal status.
+            #[error("the shard is already {status:?}")]
+            ShardTerminal {
+                /// The shard.
+                shard: ShardKey,
+                /// The status.
+                status: ShardStatus,
+            },
+        } {
+            CoordError::ShardTerminal { shard, status } => Self::ShardTerminal { shard, status },
+        } }
+    };
+    (@admin ShardTerminal $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The shard is in a terminal status.
+            #[error("the shard is already {status:?}")]
+            ShardTerminal {
+                /// The status.
+                status: ShardStatus,
+            },
+        } {} }
+    };
+    (@shard OpIdConflict $name:ident $k:tt) => {
+        impl From<OpIdReused> for $name {
             fn from(reused: OpIdReused) -> Self {
                 Self::OpIdConflict {
                     op_id: reused.op_id,
@@ -106,9 +216,43 @@ macro_rules! widens {
                 }
             }
         }
-    )+};
-    (CursorRefusal into $($wide:ident),+) => {$(
-        impl From<CursorRefusal> for $wide {
+        operation_errors! { @push $k {
+            /// The operation id was used before with other parameters: a caller's bug.
+            #[error("operation {op_id} was already used with other parameters")]
+            OpIdConflict {
+                /// The reused id.
+                op_id: OpId,
+                /// Hash of the first use.
+                expected_hash: Redacted<u64>,
+                /// Hash of this use.
+                actual_hash: Redacted<u64>,
+            },
+        } {
+            CoordError::OpIdConflict { op_id, expected_hash, actual_hash } => {
+                Self::OpIdConflict { op_id, expected_hash, actual_hash }
+            }
+        } }
+    };
+    (@$scope:ident OpIdConflict $name:ident $k:tt) => {
+        impl From<OpIdReused> for $name {
+            fn from(reused: OpIdReused) -> Self {
+                Self::OpIdConflict(RunOpIdConflict::new(reused))
+            }
+        }
+        impl From<RunOpIdConflict> for $name {
+            fn from(conflict: RunOpIdConflict) -> Self {
+                Self::OpIdConflict(conflict)
+            }
+        }
+        operation_errors! { @push $k {
+            /// The operation id was used before with other parameters or by another operation.
+            #[error("{0}")]
+            OpIdConflict(RunOpIdConflict),
+        } {} }
+    };
+    // Brings the conversion of the checks of a cursor, whose variants always occur together.
+    (@shard CursorRegression $name:ident $k:tt) => {
+        impl From<CursorRefusal> for $name {
             fn from(refusal: CursorRefusal) -> Self {
                 match refusal {
                     CursorRefusal::KeyTooLarge { size, max } => {
@@ -124,216 +268,222 @@ macro_rules! widens {
                 }
             }
         }
-    )+};
-    (KeyMissing into $($wide:ident),+) => {$(
-        impl From<KeyMissing> for $wide {
+        operation_errors! { @push $k {
+            /// The cursor would move backwards.
+            #[error(
+                "the cursor would move backwards (stored key of {} bytes, presented key of {} bytes)",
+                old_key.unwrap_or(0), new_key.unwrap_or(0)
+            )]
+            CursorRegression {
+                /// Length of the stored key.
+                old_key: Option<usize>,
+                /// Length of the presented key.
+                new_key: Option<usize>,
+            },
+        } {
+            CoordError::CursorRegression { old_key, new_key } => {
+                Self::CursorRegression { old_key, new_key }
+            }
+        } }
+    };
+    (@shard CursorOutOfBounds $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The cursor lies outside the shard.
+            #[error("{0}")]
+            CursorOutOfBounds(CursorOutOfBoundsDetail),
+        } { CoordError::CursorOutOfBounds(detail) => Self::CursorOutOfBounds(detail), } }
+    };
+    (@shard CursorKeyTooLarge $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The cursor's key is too long.
+            #[error("a cursor key of {size} bytes exceeds {max}")]
+            CursorKeyTooLarge {
+                /// Its length.
+                size: usize,
+                /// The limit.
+                max: usize,
+            },
+        } {
+            CoordError::CursorKeyTooLarge { size, max } => Self::CursorKeyTooLarge { size, max },
+        } }
+    };
+    (@shard CursorTokenTooLarge $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The cursor's token is too long.
+            #[error("a cursor token of {size} bytes exceeds {max}")]
+            CursorTokenTooLarge {
+                /// Its length.
+                size: usize,
+                /// The limit.
+                max: usize,
+            },
+        } {
+            CoordError::CursorTokenTooLarge { size, max } => {
+                Self::CursorTokenTooLarge { size, max }
+            }
+        } }
+    };
+    (@shard SplitInvalid $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The split is invalid.
+            #[error("the split is invalid: {0}")]
+            SplitInvalid(#[from] SplitValidationError),
+        } { CoordError::SplitInvalid(error) => Self::SplitInvalid(error), } }
+    };
+    (@shard CheckpointMissingKey $name:ident $k:tt) => {
+        impl From<KeyMissing> for $name {
             fn from(KeyMissing: KeyMissing) -> Self {
                 Self::CheckpointMissingKey
             }
         }
-    )+};
-    (SplitValidationError into $($wide:ident),+) => {$(
-        impl From<SplitValidationError> for $wide {
-            fn from(error: SplitValidationError) -> Self {
-                Self::SplitInvalid(error)
-            }
-        }
-    )+};
-    (RunOver into $($wide:ident),+) => {$(
-        impl From<RunOver> for $wide {
+        operation_errors! { @push $k {
+            /// The cursor has no key.
+            #[error("the cursor has no key")]
+            CheckpointMissingKey,
+        } { CoordError::CheckpointMissingKey => Self::CheckpointMissingKey, } }
+    };
+    (@shard ResourceExhausted $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The byte slab is full; the record is unchanged.
+            #[error("no room left for the record: {0}")]
+            ResourceExhausted(#[from] SlabFull),
+        } {} }
+    };
+    (@$scope:ident BackendError $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The store failed.
+            #[error("the store failed: {0}")]
+            BackendError(#[from] InfraError),
+        } {} }
+    };
+    (@$scope:ident RunTerminal $name:ident $k:tt) => {
+        impl From<RunOver> for $name {
             fn from(RunOver(status): RunOver) -> Self {
                 Self::RunTerminal { status }
             }
         }
-    )+};
-    (RunOnPause into $($wide:ident),+) => {$(
-        impl From<RunOnPause> for $wide {
+        operation_errors! { @push $k {
+            /// The run is terminal and accepts no new work.
+            #[error("the run is already {status:?}")]
+            RunTerminal {
+                /// The run's status.
+                status: RunStatus,
+            },
+        } {} }
+    };
+    (@$scope:ident RunPaused $name:ident $k:tt) => {
+        impl From<RunOnPause> for $name {
             fn from(RunOnPause: RunOnPause) -> Self {
                 Self::RunPaused
             }
         }
-    )+};
-    (OfferStands into $($wide:ident),+) => {$(
-        impl From<OfferStands> for $wide {
+        operation_errors! { @push $k {
+            /// The run is paused.
+            #[error("the run is paused")]
+            RunPaused,
+        } {} }
+    };
+    (@shard Offered $name:ident $k:tt) => {
+        impl From<OfferStands> for $name {
             fn from(OfferStands(notice): OfferStands) -> Self {
                 Self::Offered { handoff: notice.handoff, deadline: notice.deadline }
             }
         }
+        operation_errors! { @push $k {
+            /// An offer is pending, so its source is frozen until it withdraws.
+            #[error("the shard is offered in {handoff:?} until {deadline}")]
+            Offered {
+                /// The offered handoff.
+                handoff: HandoffId,
+                /// The offer's deadline.
+                deadline: LogicalTime,
+            },
+        } {} }
+    };
+    (@shard NoOffer $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// No offer of that handoff is pending.
+            #[error("no such offer is pending")]
+            NoOffer,
+        } {} }
+    };
+    (@admin NotLeased $name:ident $k:tt) => {
+        operation_errors! { @push $k {
+            /// The shard has no lease holder.
+            #[error("the shard has no lease holder")]
+            NotLeased,
+        } {} }
+    };
+
+    // The machinery: collect the definitions of a row one by one, then write the enum.
+    (@push [
+        $scope:ident $name:ident $docs:tt $coord:tt {$($variants:tt)*} {$($arms:tt)*}
+        {$($rest:tt)*}
+    ] {$($variant:tt)*} {$($arm:tt)*}) => {
+        operation_errors! {
+            @row $scope $name $docs $coord {$($variants)* $($variant)*} {$($arms)* $($arm)*}
+            $($rest)*
+        }
+    };
+    (@row $scope:ident $name:ident $docs:tt $coord:tt $variants:tt $arms:tt
+        $variant:ident, $($rest:tt)*) => {
+        operation_errors! {
+            @$scope $variant $name [$scope $name $docs $coord $variants $arms {$($rest)*}]
+        }
+    };
+    (@row $scope:ident $name:ident $docs:tt $coord:tt {$($variants:tt)*} $arms:tt
+        $(#[$meta:meta])+ $own:ident, $($rest:tt)*) => {
+        operation_errors! {
+            @row $scope $name $docs $coord {$($variants)* $(#[$meta])+ $own,} $arms $($rest)*
+        }
+    };
+    (@row $scope:ident $name:ident $docs:tt $coord:tt {$($variants:tt)*} $arms:tt
+        $(#[$meta:meta])+ $own:ident $fields:tt, $($rest:tt)*) => {
+        operation_errors! {
+            @row $scope $name $docs $coord {$($variants)* $(#[$meta])+ $own $fields,} $arms
+            $($rest)*
+        }
+    };
+    (@row $scope:ident $name:ident ($($docs:tt)*) ($($coord:ident)?) {$($variants:tt)*}
+        $arms:tt) => {
+        $($docs)*
+        #[derive(Clone, Debug, PartialEq, Eq, Error)]
+        #[non_exhaustive]
+        pub enum $name { $($variants)* }
+        $(operation_errors! { @narrow $coord $name $arms })?
+    };
+    (@narrow $coord:ident $name:ident {$($arms:tt)*}) => {
+        impl From<$coord> for $name {
+            // The last arm lists every variant, so that a new one does not compile until it is
+            // listed here and in the rows that accept it.
+            #[allow(unreachable_patterns)]
+            fn from(error: $coord) -> Self {
+                match error {
+                    $($arms)*
+                    $coord::ShardNotFound { .. }
+                    | $coord::TenantMismatch { .. }
+                    | $coord::StaleFence { .. }
+                    | $coord::LeaseExpired { .. }
+                    | $coord::ShardTerminal { .. }
+                    | $coord::OpIdConflict { .. }
+                    | $coord::CursorRegression { .. }
+                    | $coord::CursorOutOfBounds(_)
+                    | $coord::CursorKeyTooLarge { .. }
+                    | $coord::CursorTokenTooLarge { .. }
+                    | $coord::SplitInvalid(_)
+                    | $coord::CheckpointMissingKey => {
+                        unreachable!(concat!(stringify!($name), " has no such refusal"))
+                    }
+                }
+            }
+        }
+    };
+    ($scope:ident $(
+        $(#[$meta:meta])*
+        pub enum $name:ident $(: From<$coord:ident>)? { $($rows:tt)* }
+    )+) => {$(
+        operation_errors! { @row $scope $name ($(#[$meta])*) ($($coord)?) {} {} $($rows)* }
     )+};
-    (SlabFull into $($wide:ident),+) => {$(
-        impl From<SlabFull> for $wide {
-            fn from(full: SlabFull) -> Self {
-                Self::ResourceExhausted(full)
-            }
-        }
-    )+};
-    (InfraError into $($wide:ident),+) => {$(
-        impl From<InfraError> for $wide {
-            fn from(error: InfraError) -> Self {
-                Self::BackendError(error)
-            }
-        }
-    )+};
 }
 
-widens!(ShardMissing into CoordError, AcquireError, RenewError, CheckpointError, CompleteError,
-    ParkError, SplitError, ReleaseError, OfferError, AcceptError, WithdrawError);
-widens!(LeaseRefusal into CoordError, RenewError, CheckpointError, CompleteError, ParkError,
-    SplitError, ReleaseError, OfferError, WithdrawError);
-widens!(OpIdReused into CoordError, CheckpointError, CompleteError, ParkError, SplitError,
-    ReleaseError, OfferError, WithdrawError);
-widens!(CursorRefusal into CoordError, CheckpointError, CompleteError, OfferError);
-widens!(KeyMissing into CoordError, CheckpointError, CompleteError);
-widens!(SplitValidationError into CoordError, SplitError);
-widens!(RunOver into AcquireError, RenewError, SplitError, OfferError, AcceptError, UnparkError,
-    RunTransitionError, RequestActionError);
-widens!(RunOnPause into AcquireError, AcceptError);
-widens!(OfferStands into CheckpointError, CompleteError, ParkError, SplitError, ReleaseError,
-    OfferError);
-widens!(SlabFull into CheckpointError, CompleteError, SplitError, OfferError);
-widens!(InfraError into AcquireError, RenewError, CheckpointError, CompleteError, ParkError,
-    SplitError, ReleaseError, OfferError, AcceptError, WithdrawError);
-
-/// Errors of administrative operations wrap the conflict, so that its hashes stay private.
-macro_rules! widens_for_administrators {
-    ($($wide:ident),+) => {$(
-        impl From<OpIdReused> for $wide {
-            fn from(reused: OpIdReused) -> Self {
-                Self::OpIdConflict(RunOpIdConflict::new(reused))
-            }
-        }
-    )+};
-}
-
-widens_for_administrators!(UnparkError, RequestActionError, RevokeLeaseError, RunTransitionError);
-
-impl From<CoordError> for RenewError {
-    fn from(error: CoordError) -> Self {
-        match error {
-            CoordError::ShardNotFound { shard } => Self::ShardNotFound { shard },
-            CoordError::TenantMismatch { expected } => Self::TenantMismatch { expected },
-            CoordError::StaleFence { presented, current } => {
-                Self::StaleFence { presented, current }
-            }
-            CoordError::LeaseExpired { deadline, now } => Self::LeaseExpired { deadline, now },
-            CoordError::ShardTerminal { shard, status } => Self::ShardTerminal { shard, status },
-            CoordError::OpIdConflict { .. }
-            | CoordError::CursorRegression { .. }
-            | CoordError::CursorOutOfBounds(_)
-            | CoordError::CursorKeyTooLarge { .. }
-            | CoordError::CursorTokenTooLarge { .. }
-            | CoordError::SplitInvalid(_)
-            | CoordError::CheckpointMissingKey => {
-                unreachable!("RenewError has no such refusal")
-            }
-        }
-    }
-}
-
-impl From<CoordError> for CheckpointError {
-    fn from(error: CoordError) -> Self {
-        match error {
-            CoordError::ShardNotFound { shard } => Self::ShardNotFound { shard },
-            CoordError::TenantMismatch { expected } => Self::TenantMismatch { expected },
-            CoordError::StaleFence { presented, current } => {
-                Self::StaleFence { presented, current }
-            }
-            CoordError::LeaseExpired { deadline, now } => Self::LeaseExpired { deadline, now },
-            CoordError::ShardTerminal { shard, status } => Self::ShardTerminal { shard, status },
-            CoordError::OpIdConflict { op_id, expected_hash, actual_hash } => {
-                Self::OpIdConflict { op_id, expected_hash, actual_hash }
-            }
-            CoordError::CursorRegression { old_key, new_key } => {
-                Self::CursorRegression { old_key, new_key }
-            }
-            CoordError::CursorOutOfBounds(detail) => Self::CursorOutOfBounds(detail),
-            CoordError::CursorKeyTooLarge { size, max } => Self::CursorKeyTooLarge { size, max },
-            CoordError::CursorTokenTooLarge { size, max } => {
-                Self::CursorTokenTooLarge { size, max }
-            }
-            CoordError::CheckpointMissingKey => Self::CheckpointMissingKey,
-            CoordError::SplitInvalid(_) => {
-                unreachable!("CheckpointError has no such refusal")
-            }
-        }
-    }
-}
-
-impl From<CoordError> for CompleteError {
-    fn from(error: CoordError) -> Self {
-        match error {
-            CoordError::ShardNotFound { shard } => Self::ShardNotFound { shard },
-            CoordError::TenantMismatch { expected } => Self::TenantMismatch { expected },
-            CoordError::StaleFence { presented, current } => {
-                Self::StaleFence { presented, current }
-            }
-            CoordError::LeaseExpired { deadline, now } => Self::LeaseExpired { deadline, now },
-            CoordError::ShardTerminal { shard, status } => Self::ShardTerminal { shard, status },
-            CoordError::OpIdConflict { op_id, expected_hash, actual_hash } => {
-                Self::OpIdConflict { op_id, expected_hash, actual_hash }
-            }
-            CoordError::CursorRegression { old_key, new_key } => {
-                Self::CursorRegression { old_key, new_key }
-            }
-            CoordError::CursorOutOfBounds(detail) => Self::CursorOutOfBounds(detail),
-            CoordError::CursorKeyTooLarge { size, max } => Self::CursorKeyTooLarge { size, max },
-            CoordError::CursorTokenTooLarge { size, max } => {
-                Self::CursorTokenTooLarge { size, max }
-            }
-            CoordError::CheckpointMissingKey => Self::CheckpointMissingKey,
-            CoordError::SplitInvalid(_) => {
-                unreachable!("CompleteError has no such refusal")
-            }
-        }
-    }
-}
-
-impl From<CoordError> for ParkError {
-    fn from(error: CoordError) -> Self {
-        match error {
-            CoordError::ShardNotFound { shard } => Self::ShardNotFound { shard },
-            CoordError::TenantMismatch { expected } => Self::TenantMismatch { expected },
-            CoordError::StaleFence { presented, current } => {
-                Self::StaleFence { presented, current }
-            }
-            CoordError::LeaseExpired { deadline, now } => Self::LeaseExpired { deadline, now },
-            CoordError::ShardTerminal { shard, status } => Self::ShardTerminal { shard, status },
-            CoordError::OpIdConflict { op_id, expected_hash, actual_hash } => {
-                Self::OpIdConflict { op_id, expected_hash, actual_hash }
-            }
-            CoordError::CursorRegression { .. }
-            | CoordError::CursorOutOfBounds(_)
-            | CoordError::CursorKeyTooLarge { .. }
-            | CoordError::CursorTokenTooLarge { .. }
-            | CoordError::SplitInvalid(_)
-            | CoordError::CheckpointMissingKey => {
-                unreachable!("ParkError has no such refusal")
-            }
-        }
-    }
-}
-
-impl From<CoordError> for SplitError {
-    fn from(error: CoordError) -> Self {
-        match error {
-            CoordError::ShardNotFound { shard } => Self::ShardNotFound { shard },
-            CoordError::TenantMismatch { expected } => Self::TenantMismatch { expected },
-            CoordError::StaleFence { presented, current } => {
-                Self::StaleFence { presented, current }
-            }
-            CoordError::LeaseExpired { deadline, now } => Self::LeaseExpired { deadline, now },
-            CoordError::ShardTerminal { shard, status } => Self::ShardTerminal { shard, status },
-            CoordError::OpIdConflict { op_id, expected_hash, actual_hash } => {
-                Self::OpIdConflict { op_id, expected_hash, actual_hash }
-            }
-            CoordError::SplitInvalid(error) => Self::SplitInvalid(error),
-            CoordError::CursorRegression { .. }
-            | CoordError::CursorOutOfBounds(_)
-            | CoordError::CursorKeyTooLarge { .. }
-            | CoordError::CursorTokenTooLarge { .. }
-            | CoordError::CheckpointMissingKey => {
-                unreachable!("SplitError has no such refusal")
-            }
-        }
-    }
-}
+pub(crate) use operation_errors;

@@ -1,8 +1,8 @@
 //! Errors of the operations on runs and of administrators.
 //!
-//! Each operation has its own enum. A reused operation id is wrapped whole ([`RunOpIdConflict`]),
-//! so that its hashes cannot be matched out. Variants that the seeds do not have are marked
-//! *Added*.
+//! Each operation has its own enum; `operation_errors!` defines the variants that they share. A
+//! reused operation id is wrapped whole ([`RunOpIdConflict`]), so that its hashes cannot be matched
+//! out. Variants that the seeds do not have are marked *Added*.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::error::InfraError;
 use crate::record::ShardStatus;
-use crate::refusal::OpIdReused;
+use crate::refusal::{OpIdReused, RunOver, operation_errors};
 use crate::run::{RunConfigError, RunStatus};
 
 /// An operation id was used before with other parameters.
@@ -42,270 +42,138 @@ impl fmt::Debug for RunOpIdConflict {
     }
 }
 
-/// Why a run could not be created.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CreateRunError {
-    /// The configuration is invalid.
-    #[error(transparent)]
-    InvalidConfig(#[from] RunConfigError),
-    /// The run id is in use or was used.
-    #[error("run {run} already exists")]
-    RunAlreadyExists {
-        /// The id.
-        run: RunId,
-    },
-    /// The run was created, but the registration of its shards failed.
-    #[error("registering the run's shards failed: {0}")]
-    RegisterShardsFailed(#[source] RegisterShardsError),
-    /// The run exists, but could not be read.
-    #[error("reading the existing run failed: {0}")]
-    GetRunFailed(#[source] GetRunError),
-    /// The run exists with another configuration.
-    #[error("run {run} exists with other settings")]
-    ConfigMismatch {
-        /// The id.
-        run: RunId,
-    },
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
+operation_errors! { run
+    /// Why a run could not be created.
+    pub enum CreateRunError {
+        /// The configuration is invalid.
+        #[error("{0}")]
+        InvalidConfig(RunConfigError),
+        /// The run id is in use or was used.
+        #[error("run {run} already exists")]
+        RunAlreadyExists {
+            /// The id.
+            run: RunId,
+        },
+        /// The run was created, but the registration of its shards failed.
+        #[error("registering the run's shards failed: {0}")]
+        RegisterShardsFailed(#[source] RegisterShardsError),
+        /// The run exists, but could not be read.
+        #[error("reading the existing run failed: {0}")]
+        GetRunFailed(#[source] GetRunError),
+        /// The run exists with another configuration.
+        #[error("run {run} exists with other settings")]
+        ConfigMismatch {
+            /// The id.
+            run: RunId,
+        },
+        BackendError,
+    }
+
+    /// Why shards could not be registered. Nothing was changed.
+    pub enum RegisterShardsError {
+        RunNotFound, TenantMismatch,
+        /// The run is not initializing.
+        #[error("shards cannot be registered in a run that is {status:?}")]
+        WrongStatus {
+            /// The run's status.
+            status: RunStatus,
+        },
+        /// The manifest is invalid.
+        #[error("the manifest is invalid: {0}")]
+        ManifestInvalid(#[source] ManifestValidationError),
+        OpIdConflict,
+        /// The limit on shards would be exceeded.
+        #[error("{additional} more shards exceed the limit of {max} ({scope:?}; now {current})")]
+        ShardLimitExceeded {
+            /// Current number of shards; `max` for the global limit, to hide other tenants'
+            /// numbers.
+            current: usize,
+            /// Number of shards to be added.
+            additional: usize,
+            /// The limit.
+            max: usize,
+            /// The scope of the limit.
+            scope: ShardLimitScope,
+        },
+        /// The records do not fit into memory.
+        #[error("no room left in the {resource}")]
+        ResourceExhausted {
+            /// The full resource.
+            resource: &'static str,
+        },
+        BackendError,
+    }
+
+    /// Why a run could not be read.
+    pub enum GetRunError {
+        RunNotFound, TenantMismatch, BackendError,
+    }
+
+    /// Why a run could not be completed, failed, cancelled, paused or resumed.
+    pub enum RunTransitionError {
+        RunNotFound, TenantMismatch, RunTerminal,
+        /// The status transition is not allowed.
+        #[error("a run that is {status:?} does not become {target:?}")]
+        WrongStatus {
+            /// The run's status.
+            status: RunStatus,
+            /// The requested status.
+            target: RunStatus,
+        },
+        OpIdConflict, BackendError,
+        /// Added (DESIGN Q6): shards remain that are not done.
+        #[error("the run is not settled: {active} shards active, {parked} parked")]
+        NotSettled {
+            /// Active shards.
+            active: u64,
+            /// Parked shards.
+            parked: u64,
+        },
+    }
+
+    /// Why a run could not be deleted (added operation).
+    pub enum DeleteRunError {
+        RunNotFound, TenantMismatch,
+        /// Only a terminal run can be deleted.
+        #[error("the run is {status:?}; cancel it first")]
+        NotTerminal {
+            /// The run's status.
+            status: RunStatus,
+        },
+        OpIdConflict, BackendError,
+    }
 }
 
-/// Why shards could not be registered. Nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RegisterShardsError {
-    /// The run does not exist for this tenant.
-    #[error("no such run")]
-    RunNotFound,
-    /// The record belongs to another tenant.
-    #[error("the run does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// The run is not initializing.
-    #[error("shards cannot be registered in a run that is {status:?}")]
-    WrongStatus {
-        /// The run's status.
-        status: RunStatus,
-    },
-    /// The manifest is invalid.
-    #[error("the manifest is invalid: {0}")]
-    ManifestInvalid(#[source] ManifestValidationError),
-    /// The operation id was used before with other shards.
-    #[error(transparent)]
-    OpIdConflict(#[from] RunOpIdConflict),
-    /// The limit on shards would be exceeded.
-    #[error("{additional} more shards exceed the limit of {max} ({scope:?}; now {current})")]
-    ShardLimitExceeded {
-        /// Current number of shards; `max` for the global limit, to hide other tenants' numbers.
-        current: usize,
-        /// Number of shards to be added.
-        additional: usize,
-        /// The limit.
-        max: usize,
-        /// The scope of the limit.
-        scope: ShardLimitScope,
-    },
-    /// The records do not fit into memory.
-    #[error("no room left in the {resource}")]
-    ResourceExhausted {
-        /// The full resource.
-        resource: &'static str,
-    },
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
+impl From<RunConfigError> for CreateRunError {
+    fn from(error: RunConfigError) -> Self {
+        Self::InvalidConfig(error)
+    }
 }
 
-/// Why a run could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum GetRunError {
-    /// The run does not exist for this tenant.
-    #[error("no such run")]
-    RunNotFound,
-    /// The record belongs to another tenant.
-    #[error("the run does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
-}
+operation_errors! { admin
+    /// Why a shard could not be unparked.
+    pub enum UnparkError {
+        ShardNotFound, TenantMismatch, RunTerminal,
+        /// The shard is not parked.
+        #[error("the shard is {status:?}, not parked")]
+        NotParked {
+            /// The status.
+            status: ShardStatus,
+        },
+        OpIdConflict, BackendError,
+    }
 
-/// Why a run could not be completed, failed, cancelled, paused or resumed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RunTransitionError {
-    /// The run does not exist for this tenant.
-    #[error("no such run")]
-    RunNotFound,
-    /// The record belongs to another tenant.
-    #[error("the run does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// The run is terminal.
-    #[error("the run is already {status:?}")]
-    RunTerminal {
-        /// The status.
-        status: RunStatus,
-    },
-    /// The status transition is not allowed.
-    #[error("a run that is {status:?} does not become {target:?}")]
-    WrongStatus {
-        /// The run's status.
-        status: RunStatus,
-        /// The requested status.
-        target: RunStatus,
-    },
-    /// The operation id was used before by another operation.
-    #[error(transparent)]
-    OpIdConflict(#[from] RunOpIdConflict),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
-    /// Added (DESIGN Q6): shards remain that are not done.
-    #[error("the run is not settled: {active} shards active, {parked} parked")]
-    NotSettled {
-        /// Active shards.
-        active: u64,
-        /// Parked shards.
-        parked: u64,
-    },
-}
+    /// Why a request to a lease holder was refused (added operation).
+    pub enum RequestActionError {
+        ShardNotFound, TenantMismatch, RunTerminal, ShardTerminal, NotLeased,
+        /// Another request is pending.
+        #[error("another request is pending")]
+        RequestPending,
+        OpIdConflict, BackendError,
+    }
 
-/// Why a shard could not be unparked.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum UnparkError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard")]
-    ShardNotFound,
-    /// The record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// The run is terminal.
-    #[error("the run is already {status:?}")]
-    RunTerminal {
-        /// The status.
-        status: RunStatus,
-    },
-    /// The shard is not parked.
-    #[error("the shard is {status:?}, not parked")]
-    NotParked {
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The operation id was used before by another operation.
-    #[error(transparent)]
-    OpIdConflict(#[from] RunOpIdConflict),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
-}
-
-/// Why a request to a lease holder was refused (added operation).
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RequestActionError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard")]
-    ShardNotFound,
-    /// The record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// The run is terminal.
-    #[error("the run is already {status:?}")]
-    RunTerminal {
-        /// The status.
-        status: RunStatus,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The shard has no lease holder to receive the request.
-    #[error("the shard has no lease holder")]
-    NotLeased,
-    /// Another request is pending.
-    #[error("another request is pending")]
-    RequestPending,
-    /// The operation id of the pending request came with another request.
-    #[error(transparent)]
-    OpIdConflict(#[from] RunOpIdConflict),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
-}
-
-/// Why a lease could not be revoked (added operation).
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RevokeLeaseError {
-    /// The shard does not exist for this tenant.
-    #[error("no such shard")]
-    ShardNotFound,
-    /// The record belongs to another tenant.
-    #[error("the shard does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// The shard is in a terminal status.
-    #[error("the shard is already {status:?}")]
-    ShardTerminal {
-        /// The status.
-        status: ShardStatus,
-    },
-    /// The shard has no lease.
-    #[error("the shard has no lease holder")]
-    NotLeased,
-    /// The operation id was used before by another operation.
-    #[error(transparent)]
-    OpIdConflict(#[from] RunOpIdConflict),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
-}
-
-/// Why a run could not be deleted (added operation).
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum DeleteRunError {
-    /// The run does not exist for this tenant.
-    #[error("no such run")]
-    RunNotFound,
-    /// The record belongs to another tenant.
-    #[error("the run does not belong to the calling tenant")]
-    TenantMismatch {
-        /// The caller's own tenant.
-        expected: TenantId,
-    },
-    /// Only a terminal run can be deleted.
-    #[error("the run is {status:?}; cancel it first")]
-    NotTerminal {
-        /// The run's status.
-        status: RunStatus,
-    },
-    /// The operation id was used before by another operation.
-    #[error(transparent)]
-    OpIdConflict(#[from] RunOpIdConflict),
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    BackendError(#[from] InfraError),
+    /// Why a lease could not be revoked (added operation).
+    pub enum RevokeLeaseError {
+        ShardNotFound, TenantMismatch, ShardTerminal, NotLeased, OpIdConflict, BackendError,
+    }
 }

@@ -16,12 +16,11 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId, WorkerId};
 
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, RenewError, SplitReplaceError,
-    SplitResidualError,
+    AcceptError, AcquireError, CheckpointError, CompleteError, OfferError, ParkError, ReleaseError,
+    RenewError, SplitReplaceError, SplitResidualError, WithdrawError,
 };
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
-use crate::move_errors::{AcceptError, OfferError, ReleaseError, WithdrawError};
 use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::{ParkReason, ShardStatus};

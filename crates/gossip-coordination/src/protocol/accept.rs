@@ -13,9 +13,9 @@ use super::{
     Decision, Grant, ShardChange, ShardInputs, ShardTransition, assert_clock, check_run_not_over,
     check_run_not_paused,
 };
+use crate::error::AcceptError;
 use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
-use crate::move_errors::AcceptError;
 
 /// Accepts an offered shard.
 #[derive(Clone, Copy)]

@@ -13,9 +13,9 @@ use super::{
     Decision, ShardChange, ShardInputs, ShardTransition, attempts_after_advance,
     check_run_not_over, stored_time,
 };
+use crate::error::OfferError;
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::move_errors::OfferError;
 use crate::record::{ShardRecord, ShardView};
 use crate::refusal::OfferStands;
 use crate::request::{PendingRequest, ShardAction};

@@ -3,8 +3,8 @@
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
 use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, stored_time};
+use crate::error::ReleaseError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::move_errors::ReleaseError;
 use crate::split_execution::hash_release;
 use crate::validation::{check_lease, find_replay};
 

@@ -6,9 +6,9 @@
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
 use super::{Decision, ShardChange, ShardInputs, ShardTransition, stored_time};
+use crate::error::WithdrawError;
 use crate::handoff::HandoffId;
 use crate::lease::{Lease, OpKind, OpLogEntry};
-use crate::move_errors::WithdrawError;
 use crate::request::ShardAction;
 use crate::split_execution::hash_withdraw;
 use crate::validation::{check_lease, find_replay};

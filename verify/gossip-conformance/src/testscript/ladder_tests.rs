@@ -9,7 +9,6 @@
 use super::{Cell, Order};
 
 const SHARD_ERRORS: &str = include_str!("../../../../crates/gossip-coordination/src/error.rs");
-const MOVE_ERRORS: &str = include_str!("../../../../crates/gossip-coordination/src/move_errors.rs");
 const RUN_ERRORS: &str = include_str!("../../../../crates/gossip-coordination/src/run_errors.rs");
 const FACADE: &str = include_str!("../../../../crates/gossip-coordination/src/facade.rs");
 const WORKERS: &str = include_str!("../../../../crates/gossip-coordination/src/workers.rs");
@@ -152,10 +151,10 @@ pub(super) const LADDERS: [Ladder; 32] = [
             GROWTH,
         ],
     ),
-    ladder("release", (MOVE_ERRORS, "ReleaseError"), &[REMEMBERED, LEASE, &["Offered"]]),
+    ladder("release", (SHARD_ERRORS, "ReleaseError"), &[REMEMBERED, LEASE, &["Offered"]]),
     ladder(
         "offer",
-        (MOVE_ERRORS, "OfferError"),
+        (SHARD_ERRORS, "OfferError"),
         &[
             REMEMBERED,
             LEASE,
@@ -165,7 +164,7 @@ pub(super) const LADDERS: [Ladder; 32] = [
     ),
     ladder(
         "accept",
-        (MOVE_ERRORS, "AcceptError"),
+        (SHARD_ERRORS, "AcceptError"),
         &[&[
             "ShardNotFound",
             "RunTerminal",
@@ -176,7 +175,7 @@ pub(super) const LADDERS: [Ladder; 32] = [
             "OfferExpired",
         ]],
     ),
-    ladder("withdraw", (MOVE_ERRORS, "WithdrawError"), &[REMEMBERED, LEASE, &["NoOffer"]]),
+    ladder("withdraw", (SHARD_ERRORS, "WithdrawError"), &[REMEMBERED, LEASE, &["NoOffer"]]),
     ladder(
         "claim",
         (FACADE, "ClaimError"),
@@ -444,17 +443,29 @@ fn inner(outer: &str, source: &str, name: &str) -> Vec<String> {
     variants_of(source, name).into_iter().map(|variant| format!("{outer}.{variant}")).collect()
 }
 
-/// Returns the variants of `pub enum name` in `source`: the capitalized words at the first indent.
+/// Returns the variants of `pub enum name` in `source`: the capitalized words that begin a line or
+/// follow a comma at the first indent of the enum.
 fn variants_of(source: &str, name: &str) -> Vec<String> {
-    let (_, body) =
-        source.split_once(&format!("pub enum {name} {{")).expect("the source contains the enum");
-    let lines = body.lines().take_while(|line| *line != "}");
-    let variant = |line: &str| {
-        let line = line.strip_prefix("    ")?;
-        line.starts_with(|c: char| c.is_ascii_uppercase())
-            .then(|| line.split(|c: char| !c.is_ascii_alphanumeric()).next().map(str::to_owned))?
+    let header = |line: &&str| {
+        let rest = line.trim_start().strip_prefix("pub enum ").and_then(|it| it.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with([' ', ':']))
     };
-    lines.filter_map(variant).collect()
+    let mut lines = source.lines().skip_while(|line| !header(line));
+    let first = lines.next().expect("the source contains the enum");
+    let indent = &first[..first.len() - first.trim_start().len()];
+    let body = lines.take_while(|line| line.strip_prefix(indent) != Some("}"));
+    let word = |piece: &str| {
+        let word: String = piece.chars().take_while(char::is_ascii_alphanumeric).collect();
+        word.starts_with(|c: char| c.is_ascii_uppercase()).then_some(word)
+    };
+    let variants = |line: &str| {
+        let row = line.strip_prefix(indent).and_then(|line| line.strip_prefix("    "));
+        let row = row.filter(|row| row.starts_with(|c: char| c.is_ascii_uppercase()));
+        row.unwrap_or_default().split(", ").filter_map(word).collect::<Vec<_>>()
+    };
+    let found: Vec<String> = body.flat_map(variants).collect();
+    assert!(!found.is_empty(), "no variant of {name} was found");
+    found
 }
 
 #[test]
