@@ -32,6 +32,7 @@ impl<T> Future for AbortOnDrop<T> {
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
+        // The caller is gone, so nothing would read the result, and the task may hold a permit.
         self.0.abort();
     }
 }

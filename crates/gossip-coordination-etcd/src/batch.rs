@@ -61,10 +61,13 @@ impl PreparedTxn {
         budget: &Budget,
         txn: Txn,
     ) -> Result<Self, InfraError> {
+        // The lease may not be granted yet. Measured with the longest id, the request fits
+        // whichever one it gets.
         let lease = wire::SOME_LEASE;
         let message = LoneTxn { namespace, txn: &txn, lease, measured: None };
         let (ops, bytes) = (message.op_count(), message.encoded_len());
         let binds = txn.writes().iter().any(|write| matches!(write, Write::Bind(..)));
+        // Refused here, because the server's error names no sizes and would fail the whole batch.
         if ops > budget.ops || bytes > budget.bytes {
             return Err(too_large(ops, bytes, budget));
         }
@@ -131,10 +134,12 @@ impl<N> Batch<N> {
         prepared: PreparedTxn,
         note: N,
     ) -> Option<(PreparedTxn, N)> {
+        // The server adds the length of the outer list to that of the longest nested one.
         let ops = self.txns.len() + 1 + self.ops_max.max(prepared.ops);
         let bytes = self.bytes + NESTED_FRAME_LEN + prepared.bytes;
         let fits = ops <= budget.ops && bytes <= budget.bytes;
         let txns = &self.txns;
+        // Built for the second transaction: a batch of one, the usual case, needs no sets.
         let footprint = self.footprint.get_or_insert_with(|| Footprint::of(txns));
         if !fits || footprint.conflicts_with(&prepared.txn) {
             return Some((prepared, note));
@@ -168,6 +173,8 @@ impl<N> Batch<N> {
                 TxnRequest { success, ..TxnRequest::default() }
             }
         };
+        // After nesting, so that one pass reaches all of them. The lease may have been replaced
+        // since they were measured, and differs between attempts.
         if self.has_bound() {
             wire::set_lease(&mut whole, lease);
         }
@@ -184,13 +191,18 @@ impl<N> Batch<N> {
             Some(response) => wire::outcome(namespace, &prepared.txn, None, response, revision),
             None => Ok(CommitOutcome::Unknown),
         };
+        // Unknown until an answer shows otherwise: a response that is too short must not report a
+        // transaction as refused.
         let mut outcomes: Vec<_> = self.txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         let mut answers = response.responses.into_iter();
+        // Computed again instead of stored: the groups depend on the batch only, so they are those
+        // of the request.
         for group in self.groups() {
             match (group, wire::txn_answer(answers.next())) {
                 (Group::Single(place), answer) => {
                     outcomes[place] = of(&self.txns[place].0, answer);
                 }
+                // Its members stay unknown.
                 (Group::Sharing(_), None) => {}
                 (Group::Sharing(members), Some(answer)) => {
                     for (place, outcome) in self.of_group(namespace, &members, answer, revision) {
@@ -250,6 +262,7 @@ impl<N> Batch<N> {
             }
             None => Ok(CommitOutcome::Unknown),
         };
+        // Collected at once, because the outcomes consume the answers in the order of the members.
         let places = members.iter().map(|member| member.place);
         places.zip(members.iter().map(outcome).collect::<Vec<_>>()).collect()
     }
@@ -336,6 +349,8 @@ impl Footprint {
 
     /// Returns whether `txn` writes a key that the batch uses, or compares one that it writes.
     fn conflicts_with(&self, txn: &Txn) -> bool {
+        // Both directions: a write may invalidate a compare of the batch, and a write of the batch
+        // one of this transaction's.
         let writes_into = |write: &Write| {
             let key = write.key();
             self.written.contains(key)

@@ -156,6 +156,8 @@ async fn run_sender_task<K: EtcdKv>(
     permits: Arc<Semaphore>,
 ) {
     loop {
+        // The inbox is locked while a batch is filled and free while it is sent, so the other
+        // sender task fills the next one.
         let (batch, permit) = {
             let mut inbox = inbox.lock().await;
             let Some(first) = inbox.first().await else { return };
@@ -223,6 +225,7 @@ impl Inbox {
         (txn, reply): Waiting,
     ) -> Batch<oneshot::Sender<Outcome>> {
         let mut batch = Batch::of(txn, reply);
+        // Deferred transactions first: they are older than the queue.
         let deferred = std::mem::take(&mut self.deferred);
         for (txn, reply) in deferred.into_iter().filter(is_awaited) {
             self.deferred.extend(batch.add(&sender.budget, txn, reply));

@@ -153,6 +153,7 @@ impl EtcdConfig {
         let (min, max) = (wide(MAX_TXN_OPS_MIN), wide(MAX_TXN_OPS_MAX));
         within("max_txn_ops", wide(self.max_txn_ops), min, max)?;
         within("max_request_bytes", wide(self.max_request_bytes), 1, wide(MAX_REQUEST_BYTES_MAX))?;
+        // For its check only: limits without room for one shard would fail at the first commit.
         Budget::new(self)?;
         Ok(())
     }
@@ -185,6 +186,7 @@ impl EtcdConfig {
         };
         timeout("connect_timeout (ms)", self.connect_timeout)?;
         timeout("request_timeout (ms)", self.request_timeout)?;
+        // Not rounded, because that would change a setting silently.
         if self.owner_lease_ttl.subsec_nanos() != 0 {
             return Err(ConfigError::FractionOfSecond);
         }
@@ -272,6 +274,7 @@ impl Range {
 
 /// `host:port`, `[::1]:port`; no scheme, no path, no user.
 fn is_host_and_port(endpoint: &str) -> bool {
+    // The last colon: an IPv6 address has others, within brackets.
     let Some((host, port)) = endpoint.rsplit_once(':') else { return false };
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let is_address = |byte: u8| byte.is_ascii_hexdigit() || b":.%".contains(&byte);

@@ -26,6 +26,7 @@ const QUESTION: &[u8] = b"GET /version HTTP/1.0\r\n\r\n";
 /// A better cause than a broken connection, if one can be found. `address` is host and port; the
 /// caller bounds the time.
 pub(crate) async fn diagnose(address: &str, tls: Option<&TlsOptions>) -> Option<EtcdCause> {
+    // If nothing listens, the cause that the caller has is the right one.
     let answer = ask(address).await?;
     let of_tls = |detail: String| EtcdCause::Tls { endpoint: address.to_owned(), detail };
     match (judge(&answer), tls) {
@@ -108,6 +109,7 @@ fn client_config(options: &TlsOptions) -> Result<ClientConfig, rustls::Error> {
             builder.with_client_auth_cert(certificates(&identity.cert_pem)?, key)?
         }
     };
+    // As the gRPC library offers it; a server may refuse a handshake without it.
     config.alpn_protocols.push(b"h2".to_vec());
     Ok(config)
 }

@@ -218,6 +218,7 @@ impl EtcdCause {
             | Self::ServerTimeout
             | Self::NoLeader
             | Self::Busy
+            // Perhaps the text of a newer server for a passing condition; retries are bounded.
             | Self::Other { .. } => true,
             Self::AuthRefused
             | Self::PermissionDenied

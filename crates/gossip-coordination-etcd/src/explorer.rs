@@ -71,6 +71,8 @@ impl Explorer {
         let end = End(Arc::clone(&answer));
         let future = Box::pin(async move {
             let value = work.await;
+            // Before the drop of `end`, which wakes the waiter, also of a task that is dropped
+            // unfinished.
             end.0.lock().unwrap().value = Some(value);
             drop(end);
         });
@@ -125,8 +127,10 @@ impl Explorer {
 
     fn any_that_can_go_on(&self) -> Option<Arc<Slot>> {
         let mut state = self.state();
+        // A task that has ended has no future any more.
         state.tasks.retain(|slot| slot.future.lock().unwrap().is_some());
         let ready = |slot: &&Arc<Slot>| {
+            // An aborted task is runnable: it is dropped at a point that the seed chooses.
             slot.can_go_on.load(Ordering::SeqCst) || slot.is_aborted.load(Ordering::SeqCst)
         };
         let count = state.tasks.iter().filter(ready).count() as u64;
@@ -147,6 +151,7 @@ impl Explorer {
         assert!(first < MILLIS_MAX, "a task waits for ever");
         state.now = first;
         let due: Vec<_> = state.sleepers.extract_if(.., |(until, _)| *until <= first).collect();
+        // A waker may lock the state.
         drop(state);
         due.into_iter().for_each(|(_, waker)| waker.wake());
     }
@@ -158,6 +163,7 @@ impl Explorer {
 
 /// Polls a task, or drops it if it was aborted. Nothing is locked meanwhile.
 fn poll(slot: &Arc<Slot>) {
+    // Taken out of its slot, so that the task can be woken or aborted while it is polled.
     let Some(mut future) = slot.future.lock().unwrap().take() else { return };
     if slot.is_aborted.load(Ordering::SeqCst) {
         return;

@@ -59,6 +59,8 @@ pub(crate) fn groups<'t>(
 }
 
 fn gather<'t>(txns: impl Iterator<Item = &'t Txn> + Clone) -> Vec<Group> {
+    // Counted first: each transaction joins the most frequent of its compares, so that groups are
+    // large.
     let mut counts: HashMap<Expected, usize, FixedState> = HashMap::default();
     for (_, expected) in txns.clone().flat_map(expectations) {
         *counts.entry(expected).or_default() += 1;
@@ -71,6 +73,7 @@ fn gather<'t>(txns: impl Iterator<Item = &'t Txn> + Clone) -> Vec<Group> {
             groups.push(Group::Single(place));
             continue;
         };
+        // A group takes the place of its first member, which keeps the order of the batch.
         let index = *known.entry(expected).or_insert(groups.len());
         match groups.get_mut(index) {
             Some(Group::Sharing(members)) => members.push(Member { place, shared }),
@@ -119,6 +122,7 @@ fn depth(groups: &[Group]) -> usize {
 /// Splits the largest group in two.
 fn halve(groups: &mut Vec<Group>) {
     if let Some(Group::Sharing(members)) = groups.iter_mut().max_by_key(|group| group.len())
+        // Halves of fewer than four would be groups of one, which share nothing.
         && members.len() > 3
     {
         let half = members.split_off(members.len() / 2);

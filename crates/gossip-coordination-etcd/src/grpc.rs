@@ -99,6 +99,7 @@ impl GrpcClient {
         if config.endpoints.is_empty() {
             return Err(bad(EtcdCause::BadConfig("there is no endpoint")));
         }
+        // Shared by all members: the first that answers sets the cluster id.
         let cluster = Arc::new(OnceLock::new());
         let node = |address: &String| Node::new(address, config, &cluster);
         let nodes: Result<Vec<Node>, EtcdCause> = config.endpoints.iter().map(node).collect();
@@ -128,6 +129,7 @@ impl GrpcClient {
         let connections: Vec<_> = (0..self.inner.nodes.len())
             .map(|it| AbortOnDrop::start(&runtime, connect(it)))
             .collect();
+        // All connect concurrently, so members that are down cost one timeout together.
         for connection in connections {
             if let Some(Err(error)) = connection.await
                 && matches!(error.cause, EtcdCause::OtherCluster { .. })
@@ -156,6 +158,7 @@ impl GrpcClient {
     }
 
     async fn defragment_here(&self) -> Result<(), EtcdError> {
+        // One after the other, so that the cluster keeps its quorum.
         for node in &self.inner.nodes {
             let token = self.token(&DEFRAGMENT).await?;
             let message = encoded(&DefragmentRequest {});
@@ -208,6 +211,7 @@ impl GrpcClient {
         let mut renewals = 0;
         loop {
             let token = self.token(method).await?;
+            // A refusal for its token comes before the request is applied, so it may be sent again.
             let result = self.call_members(method, message, &token).await;
             match result {
                 Err(EtcdError { cause: EtcdCause::AuthRefused, .. })
@@ -231,6 +235,7 @@ impl GrpcClient {
         let nodes = &self.inner.nodes;
         let mut tried = 0;
         loop {
+            // Loaded for every attempt: a concurrent call may have found a member that works.
             let index = self.inner.preferred.load(Ordering::Relaxed);
             let node = &nodes[index % nodes.len()];
             let error = match node.call(method, message.clone(), token.value.clone()).await {
@@ -238,9 +243,12 @@ impl GrpcClient {
                 Err(error) => error,
             };
             tried += 1;
+            // Another member would return the same error.
             if !is_members_fault(&error) {
                 return Err(error);
             }
+            // Also if this request must not be repeated: the next one should not meet the same
+            // member.
             self.switch_from(index);
             if tried == nodes.len() || !(method.is_read || error.is_certain()) {
                 return Err(error);
@@ -281,6 +289,7 @@ impl GrpcClient {
         let Some(Credentials { user, password }) = self.inner.credentials.clone() else {
             return Ok(());
         };
+        // Before the lock, to recognise a renewal that ended while this call waited for it.
         let began = Instant::now();
         let mut failure = self.inner.renewal.lock().await;
         if self.current_token().generation > generation {
@@ -329,6 +338,7 @@ impl GrpcClient {
         method: &Method,
         message: Bytes,
     ) -> Result<A, EtcdError> {
+        // One more request per write, and only while the database is full.
         if self.inner.is_full.load(Ordering::Relaxed) {
             self.check_space(method).await?;
         }
@@ -374,7 +384,9 @@ impl EtcdKv for GrpcClient {
     async fn txn(&self, request: impl TxnMessage) -> Result<TxnResponse, EtcdError> {
         let EncodedTxn { bytes, effect } = request.encode();
         match effect {
+            // Declared as a read, so that it may be repeated at another member.
             Effect::None => self.call_encoded(&READ_TXN, bytes).await,
+            // A full database accepts deletions, and needs them.
             Effect::Shrinks => self.call_encoded(&TXN, bytes).await,
             Effect::Grows => self.growing_write(&TXN, bytes).await,
         }
@@ -390,6 +402,7 @@ impl EtcdKv for GrpcClient {
     async fn lease_keep_alive(&self, lease: i64) -> Result<Option<i64>, EtcdError> {
         let request = LeaseKeepAliveRequest { id: lease };
         let answer: LeaseKeepAliveResponse = self.call(&KEEP_ALIVE, &request).await?;
+        // A lease that is gone is reported by a TTL of zero, not by an error.
         Ok((answer.ttl > 0).then_some(answer.ttl))
     }
 
@@ -403,6 +416,7 @@ impl EtcdKv for GrpcClient {
         let request = LeaseTimeToLiveRequest { id: lease, keys: false };
         let answer: LeaseTimeToLiveResponse = self.call(&TIME_TO_LIVE, &request).await?;
         let ttl = LeaseTtl { remaining_seconds: answer.ttl, granted_seconds: answer.granted_ttl };
+        // Negative for a lease that is gone.
         Ok((answer.ttl >= 0).then_some(ttl))
     }
 
@@ -453,6 +467,7 @@ fn is_members_fault(error: &EtcdError) -> bool {
 
 fn parse_token(token: &str) -> Result<MetadataValue<Ascii>, EtcdCause> {
     let mut value = MetadataValue::try_from(token).map_err(|_| EtcdCause::AuthRefused)?;
+    // Keeps it out of debug output and of the header compression tables.
     value.set_sensitive(true);
     Ok(value)
 }

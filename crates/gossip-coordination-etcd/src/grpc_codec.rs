@@ -64,6 +64,7 @@ impl Encoder for AsIs {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
+        // As long as the message with its frame, so that the buffer never grows.
         BufferSettings::new(FRAME_LEN + self.len, YIELD_THRESHOLD)
     }
 }

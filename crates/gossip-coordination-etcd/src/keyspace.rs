@@ -65,6 +65,7 @@ impl Namespace {
         if path.len() > NAMESPACE_LEN_MAX {
             return Err(NamespaceError::TooLong { len: path.len(), max: NAMESPACE_LEN_MAX });
         }
+        // Two slashes end a namespace, so none may lie inside.
         if path.split('/').any(str::is_empty) {
             return Err(NamespaceError::EmptyPart);
         }
@@ -104,6 +105,7 @@ impl Namespace {
     #[must_use]
     pub fn everything(&self) -> KeySpan {
         let mut end = self.prefix.to_vec();
+        // The prefix ends with a slash, and the next byte ends everything below it.
         if let Some(last) = end.last_mut() {
             *last = BEHIND_SEPARATOR;
         }

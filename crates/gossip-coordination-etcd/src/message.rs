@@ -76,6 +76,8 @@ impl TxnMessage for LoneTxn<'_> {
         let len = self.measured.unwrap_or_else(|| self.encoded_len());
         let mut out = Vec::with_capacity(len);
         self.write(&mut out);
+        // Lengths are written before their content, so a wrong one would shift everything behind
+        // it.
         assert!(out.len() == len, "the measured length is the written one");
         EncodedTxn { bytes: Bytes::from(out), effect: self.effect() }
     }
@@ -111,12 +113,14 @@ const BYTES: u32 = 2;
 impl<'t> LoneTxn<'t> {
     /// Operations of its longest list.
     pub(crate) fn op_count(self) -> usize {
+        // The reads of the failure branch are at most as many as the compares.
         self.targets().count().max(self.txn.writes().len())
     }
 
     /// Bytes of the message.
     pub(crate) fn encoded_len(self) -> usize {
         let compares = self.targets().map(|target| nested_len(self.compare_len(target)));
+        // Twice: the operation, and the request inside it.
         let read = |target| nested_len(nested_len(self.read_len(target)));
         let write = |write: &Write| nested_len(nested_len(self.write_len(write)));
         let writes = self.txn.writes().iter().map(write);
@@ -155,6 +159,8 @@ impl<'t> LoneTxn<'t> {
     }
 
     fn write(self, out: &mut Vec<u8>) {
+        // In the order of the field numbers, as prost writes them. Compares come first, so writes
+        // and reads can copy their keys.
         let mut spelled = Spelled::default();
         for (index, target) in self.targets().enumerate() {
             open(COMPARE, self.compare_len(target), out);
@@ -199,9 +205,11 @@ impl<'t> LoneTxn<'t> {
             number(TARGET, CompareTarget::Mod as u64, out);
         }
         target.with_start(|start| self.write_key(KEY_OF_COMPARE, start, out));
+        // The key was written last, so its place is counted from the end.
         spelled.note(index, out.len() - self.key_len(target.start_len()));
         match target {
             Target::Key { revision: Some(revision), .. } => number(MOD_REVISION, revision, out),
+            // Sent although it is zero: the presence of the field selects the compared property.
             Target::Key { revision: None, .. } => number(VERSION, 0, out),
             Target::Range(range) => {
                 number(VERSION, 0, out);
@@ -253,6 +261,7 @@ impl<'t> LoneTxn<'t> {
             Some(place) => self.write_again(KEY, place, write.key().kind().key_len(), out),
             None => self.write_key(KEY, &write.key().to_bytes(), out),
         }
+        // Fields with their default value are not sent.
         if !value.is_empty() {
             open(VALUE, value.len(), out);
             out.extend_from_slice(value);

@@ -122,6 +122,8 @@ impl Node {
             return Err(EtcdCause::BadConfig("an endpoint has no host or no port"));
         };
         let name = format!("{host}:{port}");
+        // A contradiction is refused and not resolved by a guess: plain text where TLS was meant
+        // would reveal the password.
         let endpoint = match (endpoint.uri().scheme_str(), &config.tls) {
             (Some("http"), None) => endpoint,
             (Some("https"), Some(tls)) => with_tls(endpoint, tls)?,
@@ -160,6 +162,8 @@ impl Node {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            // Only a broken connection is dropped; after a timeout or an error of the server it is
+            // still usable.
             if is_transport {
                 self.drop_channel(generation).await;
             }
@@ -181,6 +185,8 @@ impl Node {
     ) -> Result<A, (EtcdError, bool)> {
         let call = self.send(method, Peer::Known, channel, request);
         let limit = self.timeout(method);
+        // The connection stays: a slow answer does not show that it is dead, and its keep-alives
+        // find that out.
         let late = |_| Err((timed_out(method, limit), false));
         timeout(limit, call).await.unwrap_or_else(late)
     }
@@ -212,8 +218,10 @@ impl Node {
         };
         match answer.await {
             Ok(Some(answer)) => Ok(answer),
+            // The server may have applied the request before the stream ended.
             Ok(None) => Err((self.empty_answer(method), true)),
             Err(status) => {
+                // A status with a source was made on this side; one without is the server's answer.
                 let is_transport = std::error::Error::source(&status).is_some();
                 Err((classify(method.operation, &self.name, peer, &status), is_transport))
             }
@@ -222,6 +230,7 @@ impl Node {
 
     /// Returns the connection, and connects if there is none.
     pub(crate) async fn open(&self, operation: &'static str) -> Result<(Channel, u64), EtcdError> {
+        // Before the lock, to recognise an attempt that failed while this call waited for it.
         let began = Instant::now();
         let mut link = self.link.lock().await;
         if let Some(channel) = &link.channel {
@@ -265,6 +274,7 @@ impl Node {
         let connected = self.endpoint.connect_with_connector(connector).await;
         let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
         let channel = connected.map_err(failure)?;
+        // Without a token: a server that was not checked must not receive one.
         let question = request(Bytes::from(StatusRequest {}.encode_to_vec()), None);
         let asked = self.send(&STATUS, Peer::Stranger, channel.clone(), question).await;
         match asked.map_err(|(error, _)| error.cause) {
@@ -329,6 +339,8 @@ fn tuned(endpoint: Endpoint, config: &GrpcConfig) -> Endpoint {
         .connect_timeout(config.connect_timeout)
         .http2_keep_alive_interval(config.keep_alive_interval)
         .keep_alive_timeout(config.keep_alive_timeout)
+        // A worker may be silent for longer than the interval; its next request should not be the
+        // one that finds the connection dead.
         .keep_alive_while_idle(true)
 }
 

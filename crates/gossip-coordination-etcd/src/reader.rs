@@ -121,6 +121,7 @@ async fn one_by_one<K: EtcdKv>(
         };
         let mut answer = RangeResponse::default();
         for range in ranges {
+            // All parts at the revision of the first, or they would not be one snapshot.
             let revision = pinned(range.revision, answers.first().or(Some(&answer)));
             answer = in_parts(sender, RangeRequest { revision, ..range }).await?;
             if !answer.kvs.is_empty() {

@@ -85,6 +85,7 @@ impl<K: EtcdKv> Sender<K> {
             Err(error) if !error.is_certain() => {
                 (0..batch.len()).map(|_| Ok(CommitOutcome::Unknown)).collect()
             }
+            // Certainly not applied, so sending each alone cannot apply one twice.
             Err(error) if batch.len() > 1 && may_concern_one_txn(&error.cause) => {
                 return self.send_separately(batch).await;
             }
@@ -133,6 +134,8 @@ impl<K: EtcdKv> Sender<K> {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(error) => error,
             };
+            // Not a retry of the request: the server refuses it before the first write, and only
+            // the lease must be replaced. So it has a count of its own.
             let lost_lease = error.cause == EtcdCause::LeaseNotFound;
             if lost_lease && request.binds() && leases < LEASES_MAX {
                 leases += 1;
@@ -149,6 +152,7 @@ impl<K: EtcdKv> Sender<K> {
         self: &Arc<Self>,
         request: &L,
     ) -> Result<L::Outcomes, EtcdError> {
+        // Granted above, as a rule; a concurrent caller may have reported its loss in between.
         let lease = if request.binds() { self.granted_lease().await? } else { 0 };
         let answer = request.send(&self.kv, &self.namespace, lease).await;
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
@@ -163,11 +167,14 @@ impl<K: EtcdKv> Sender<K> {
     pub(crate) async fn granted_lease(self: &Arc<Self>) -> Result<i64, EtcdError> {
         match (self.lease.current(), &self.runtime) {
             (Some(lease), _) => Ok(lease),
+            // A simulation polls everything itself, so no caller can stop in the middle of a grant.
             (None, None) => self.grant_lease().await,
             (None, Some(runtime)) => {
                 let sender = Arc::clone(self);
                 let granted =
                     AbortOnDrop::start(runtime, async move { sender.grant_lease().await });
+                // The runtime shuts down. Whatever became of the grant, the transactions were not
+                // sent.
                 let ended = || Err(EtcdError::not_sent("lease grant", EtcdCause::ended()));
                 granted.await.unwrap_or_else(ended)
             }
@@ -193,6 +200,7 @@ impl<K: EtcdKv> Sender<K> {
                     self.back_off(retry).await;
                     retry += 1;
                 }
+                // The grant itself may have been applied; the request that needs it was not sent.
                 Err(error) => return Err(EtcdError::not_sent(error.operation, error.cause)),
             }
         }
@@ -236,6 +244,7 @@ pub(crate) fn infra_error(error: &EtcdError) -> InfraError {
         | EtcdCause::ServerTimeout
         | EtcdCause::NoLeader
         | EtcdCause::Busy
+        // A compaction between the parts of one read: a new read starts at a newer revision.
         | EtcdCause::Compacted
         | EtcdCause::FutureRevision
         | EtcdCause::LeaseNotFound

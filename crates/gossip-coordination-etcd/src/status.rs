@@ -49,6 +49,7 @@ pub(crate) fn transport_failure(
     source: &(dyn Error + 'static),
 ) -> (Fate, EtcdCause) {
     let chain = Chain::of(source);
+    // Without a connection nothing was sent. Over an established one the request may have left.
     let fate = if chain.is_connect { Fate::NotSent } else { Fate::Unknown };
     let endpoint = endpoint.to_owned();
     let cause = match peer {
@@ -89,6 +90,7 @@ impl Chain {
             detail: String::new(),
         };
         let mut next = Some(source);
+        // Bounded, because the chain is made by other libraries.
         for _ in 0..MAX_CHAIN {
             let Some(link) = next else { break };
             chain.add(link);
@@ -119,6 +121,8 @@ impl Chain {
 
 /// What a status of the server means.
 fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
+    // The code does not decide: etcd uses the same one for requests that were applied and for those
+    // that were not.
     if let Some(text) = text.strip_prefix("etcdserver: ")
         && let Some(meaning) = etcd_text(text)
     {
@@ -136,6 +140,7 @@ fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
         }
         Code::Unimplemented => (Fate::Refused, wrong_version("a server without this request")),
         Code::DeadlineExceeded => (Fate::Unknown, EtcdCause::ServerTimeout),
+        // From a proxy or the server's transport; the request may have passed it.
         Code::Unavailable | Code::Cancelled => {
             let detail = format!("gRPC code {}", code as i32);
             (Fate::Unknown, EtcdCause::Unreachable { endpoint: endpoint.to_owned(), detail })
@@ -190,6 +195,7 @@ fn uncertain_text(text: &str) -> Option<EtcdCause> {
         | "request timed out, waiting for the applied index took too long" => {
             EtcdCause::ServerTimeout
         }
+        // Proposed, and the next leader may still commit it.
         "leader changed" | "not leader" | "server stopped" | "unhealthy cluster" => {
             EtcdCause::NoLeader
         }

@@ -80,6 +80,7 @@ impl<K: EtcdKv> EtcdStore<K> {
     /// As [`EtcdStore::start`], on `tasks`.
     pub(crate) fn start_on(tasks: Tasks, kv: K, config: &EtcdConfig) -> Result<Self, ConfigError> {
         let sender = Arc::new(sender(kv, config, Some(tasks.clone()))?);
+        // Not joined: it has a weak reference and ends when the last handle is dropped.
         drop(tasks.spawn(keep_alive(Arc::downgrade(&sender))));
         let coalescer = config.coalesce.then(|| Coalescer::start(&sender, tasks));
         Ok(Self { sender, coalescer })
@@ -134,6 +135,7 @@ impl<K: EtcdKv> EtcdStore<K> {
     /// Commits one transaction, the usual case.
     async fn commit_lone(&self, txn: Txn) -> Outcome {
         let txn = PreparedTxn::new(&self.sender.namespace, &self.sender.budget, txn)?;
+        // Before it is queued: a batch must neither wait for a grant nor fail because of one.
         if txn.binds() {
             self.sender.granted_lease().await.map_err(|error| infra_error(&error))?;
         }
@@ -157,6 +159,8 @@ impl<K: EtcdKv> EtcdStore<K> {
             let mut waiting = rest.into_iter();
             let Some((txn, index)) = waiting.next() else { break };
             let mut batch = Batch::of(txn, index);
+            // Transactions that conflict with this batch or do not fit form the next one, in their
+            // order.
             let left = |(txn, index)| batch.add(&self.sender.budget, txn, index);
             rest = waiting.filter_map(left).collect();
             for (index, outcome) in self.sender.send_batch(batch).await {
@@ -175,6 +179,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
             sender.prefetch_lease();
         }
         let questions = wire::questions(&sender.namespace, &reads, sender.budget.limits.page);
+        // A range without keys by construction is not sent, and its answer is an empty response.
         let is_asked: Vec<bool> = questions.iter().map(Option::is_some).collect();
         let answers = reader::answers(sender, questions.into_iter().flatten().collect()).await;
         let mut answers = answers.map_err(|error| infra_error(&error))?.into_iter();
@@ -186,6 +191,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     }
 
     async fn commit(&mut self, mut txns: Vec<Txn>) -> Vec<Outcome> {
+        // The usual case, without the lists that several transactions need.
         if txns.len() <= 1 {
             return match txns.pop() {
                 Some(txn) => vec![self.commit_lone(txn).await],
@@ -215,6 +221,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
                 (Err(error), _) => Some(Err(error)),
             });
         }
+        // If one transaction is left, it may bypass the queue of the group commit.
         let mut sent = match prepared.pop() {
             Some(only) if prepared.is_empty() => vec![self.commit_one(only).await],
             Some(last) => {
@@ -225,6 +232,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
         }
         .into_iter();
         let outcome = |done: Option<Outcome>| {
+            // A missing outcome is unknown and not an error: the transaction may have been sent.
             done.or_else(|| sent.next()).unwrap_or(Ok(CommitOutcome::Unknown))
         };
         outcomes.into_iter().map(outcome).collect()

@@ -64,6 +64,7 @@ impl<T> Future for Task<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         match self.get_mut() {
+            // A task that panicked or was aborted has no value; callers treat both as an early end.
             Self::Tokio(task) => Pin::new(task).poll(context).map(Result::ok),
             #[cfg(test)]
             Self::Explored(task) => Pin::new(task).poll(context),

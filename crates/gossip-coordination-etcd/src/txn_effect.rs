@@ -15,6 +15,7 @@ pub(crate) enum Effect {
 
 /// The largest effect that any step of a transaction can have.
 pub(crate) fn effect(request: &TxnRequest) -> Effect {
+    // Both branches, because the server decides which one is executed.
     let steps = request.success.iter().chain(&request.failure);
     let effects = steps.map(|step| match &step.request {
         None | Some(Request::Range(_)) => Effect::None,

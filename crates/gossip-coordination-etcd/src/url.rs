@@ -93,6 +93,7 @@ impl EtcdConfig {
     ///
     /// [`UrlError`], which shows nothing of the URL.
     pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        // First, to bound the cost of everything below.
         if url.len() > URL_LEN_MAX {
             return Err(UrlError::TooLong { len: url.len(), max: URL_LEN_MAX });
         }
@@ -107,6 +108,7 @@ impl EtcdConfig {
         let namespace = Namespace::new(path).map_err(ConfigError::from)?;
         let mut config = Self::new(endpoints(hosts), namespace.path())?;
         config.credentials = user;
+        // Validated again behind it: `new` has checked the default settings only.
         apply_query(&mut config, query)?;
         config.validate()?;
         Ok(config)
@@ -127,6 +129,7 @@ fn endpoints(hosts: &str) -> Vec<String> {
 
 fn credentials(text: &str) -> Result<Credentials, UrlError> {
     let (user, password) = text.split_once(':').ok_or(UrlError::Credentials)?;
+    // Decoded after the split: an encoded colon belongs to a name or a password.
     let decode = |part| percent_decode(part).ok_or(UrlError::Credentials);
     Ok(Credentials { user: decode(user)?, password: decode(password)? })
 }
@@ -174,11 +177,13 @@ fn apply_query(config: &mut EtcdConfig, query: &str) -> Result<(), UrlError> {
         let (name, value) = pair.split_once('=').ok_or(UrlError::Pair { index })?;
         let known = SETTINGS.iter().position(|setting| *setting == name);
         let at = known.ok_or(UrlError::UnknownSetting { index })?;
+        // Which of two was meant is not known.
         if values[at].replace(value).is_some() {
             return Err(UrlError::SetTwice { name: SETTINGS[at] });
         }
     }
     let mut tls = TlsSettings::default();
+    // In the order of the list, so that the reported error does not depend on the order in the URL.
     for (name, value) in SETTINGS.into_iter().zip(values) {
         if let Some(value) = value {
             apply(config, &mut tls, name, value)?;
@@ -232,6 +237,8 @@ impl TlsSettings {
             (None, None) => None,
             (Some(_), None) | (None, Some(_)) => return Err(UrlError::HalfIdentity),
         };
+        // The authorities of the system are not trusted, so without `ca` no server could be
+        // verified.
         let Some(ca) = self.ca else {
             let says_nothing = identity.is_none() && self.server_name.is_none();
             return says_nothing.then_some(None).ok_or(UrlError::NoAuthorities);

@@ -57,6 +57,7 @@ pub(crate) fn txn_request(namespace: &Namespace, txn: &Txn) -> TxnRequest {
 pub(crate) fn set_lease(request: &mut TxnRequest, lease: i64) {
     for op in &mut request.success {
         match &mut op.request {
+            // Only keys to be bound carry the placeholder; other puts have no lease.
             Some(Request::Put(put)) if put.lease != 0 => put.lease = lease,
             Some(Request::Txn(nested)) => set_lease(nested, lease),
             Some(Request::Put(_) | Request::Range(_) | Request::DeleteRange(_)) | None => {}
@@ -80,6 +81,7 @@ pub(crate) fn outcome(
     if txn.is_without_read_back() {
         return untold(txn);
     }
+    // The shared compare held, or its group would have failed as a whole; it was not sent here.
     let compares = txn.compares().iter().enumerate();
     let said = compares.filter(|(index, _)| Some(*index) != elsewhere);
     conflict(namespace, said.map(|(_, compare)| compare), response.responses)
@@ -101,11 +103,13 @@ pub(crate) fn conflict<'c>(
     let mut answers = answers.into_iter();
     let mut found = Vec::new();
     for compare in compares {
+        // Not sent, so there is no answer for it.
         let Some(target) = Target::of(namespace, compare) else { continue };
         let range = range_answer(answers.next());
         let range = range.ok_or_else(|| protocol_mismatch("a compared key is not read back"))?;
         found.extend(target.broken_by(namespace, range)?);
     }
+    // Compares and reads see one instant, so a failure without a broken compare contradicts itself.
     Conflict::new(found)
         .map(CommitOutcome::Conflict)
         .ok_or_else(|| protocol_mismatch("a transaction failed whose compares all hold"))
@@ -114,6 +118,7 @@ pub(crate) fn conflict<'c>(
 /// The revision that an answer was given at; `None` if it does not say so.
 pub(crate) fn revision(header: Option<&proto::ResponseHeader>) -> Option<u64> {
     let revision = header.and_then(|header| u64::try_from(header.revision).ok());
+    // Nested responses have a header with revision zero; no commit does.
     revision.filter(|revision| *revision > 0)
 }
 
@@ -150,6 +155,7 @@ impl Question {
             Self::One(range) => vec![range],
             Self::FirstOf(ranges) => ranges,
         };
+        // The last range needs no compare: it is the answer even if it is empty.
         let last = Request::Range(ranges.pop()?).into();
         Some(ranges.into_iter().rfold(last, |further: RequestOp, range| {
             let (key, range_end) = (range.key.clone(), range.range_end.clone());
@@ -180,6 +186,7 @@ pub(crate) fn questions(
         Read::Scan { range, limit } => limited(range, *limit).map(Question::One),
         Read::Count(range) => {
             let range = scan(namespace.span(range)?);
+            // Otherwise the server would send every key of the range.
             Some(Question::One(RangeRequest { count_only: true, ..range }))
         }
         Read::ScanFirst { ranges, limit } => {
@@ -224,6 +231,7 @@ pub(crate) fn range_answer(answer: Option<ResponseOp>) -> Option<RangeResponse> 
 /// is. It lies as deep as there are ranges, which is not deep.
 pub(crate) fn question_answer(answer: Option<ResponseOp>) -> Option<RangeResponse> {
     let mut answer = answer?;
+    // Each level has one step, whichever branch was taken.
     while let Some(Response::Txn(txn)) = answer.response {
         answer = txn.responses.into_iter().next()?;
     }
@@ -277,6 +285,7 @@ impl<'c> Target<'c> {
 
     /// Reads what the compare looks at; of a range, the first key.
     fn read(&self) -> RequestOp {
+        // One key shows that a range is not empty. For a single key, zero means no limit.
         let limit = i64::from(!self.range_end.is_empty());
         let (key, range_end) = (self.key.clone(), self.range_end.clone());
         Request::Range(RangeRequest { key, range_end, limit, ..RangeRequest::default() }).into()
@@ -351,6 +360,7 @@ fn value_of(
         return Ok(None);
     };
     let (found_key, value) = entry(namespace, first)?;
+    // A wrong answer must not become the record of another shard.
     if found_key != *key || found.next().is_some() {
         return Err(protocol_mismatch("a read is answered with another key"));
     }
@@ -386,6 +396,8 @@ fn is_run_of_keys(span: &KeySpan, kvs: &[KeyValue]) -> bool {
 
 fn entry(namespace: &Namespace, kv: KeyValue) -> Result<(Key, Versioned), InfraError> {
     let key = namespace.parse(&kv.key)?;
+    // To etcd a missing key has revision zero, so a later compare with zero would hold for a key
+    // that was deleted.
     let revision = u64::try_from(kv.mod_revision).ok().filter(|revision| *revision > 0);
     let revision = revision.ok_or_else(|| protocol_mismatch("a revision is not above zero"))?;
     Ok((key, Versioned { revision, bytes: kv.value }))

@@ -74,6 +74,7 @@ impl<S: AsyncStore + Clone + Sync + 'static> Store for BlockingStore<S> {
     fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
         let answers = self.block_on(|mut store| async move { store.read(reads).await });
         answers.unwrap_or_else(|| {
+            // A read has no effect, so its failure can be reported as retryable.
             let message = "the task that read has ended early".to_owned();
             Err(InfraError::Transient { operation: "etcd.read", message })
         })

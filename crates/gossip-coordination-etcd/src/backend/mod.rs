@@ -71,6 +71,8 @@ impl EtcdConfig {
     /// As [`EtcdConfig::connect`], and [`ConnectError::Runtime`].
     pub fn connect_blocking(&self) -> Result<EtcdCoordinator, ConnectError> {
         let config = self.clone();
+        // In the runtime that will poll them, because connections belong to the one that opened
+        // them.
         let connect = async move { config.connect_store().await };
         let store = BlockingStore::start(connect).map_err(ConnectError::Runtime)??;
         Ok(StoreCoordinator::new(store, self.store_config()))
@@ -91,7 +93,10 @@ impl EtcdConfig {
     async fn connect_store(&self) -> Result<EtcdStore<GrpcClient>, ConnectError> {
         self.validate()?;
         let client = GrpcClient::new(&self.grpc_config()?)?;
+        // Before any key is written: a member of another cluster must be found now.
         client.discover_members().await?;
+        // With the credentials, so that a wrong password is found here and not by the first
+        // operation.
         client.status().await?;
         Ok(EtcdStore::start(client, self)?)
     }
