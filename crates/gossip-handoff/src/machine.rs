@@ -57,6 +57,7 @@ impl Machine {
     /// [`InvalidRecord`] for a record that no machine produces.
     pub fn from_record(record: Record) -> Result<Self, InvalidRecord> {
         record.check()?;
+        // The latest time that is known; `set_clock` replaces it.
         let now = record.last_transition;
         Ok(Self { record, clock: Box::new(move || now) })
     }
@@ -93,6 +94,7 @@ impl Machine {
     pub fn serialize(&mut self, snapshot: impl Into<Vec<u8>>) -> Result<(), HandoffError> {
         self.check(Phase::Lock, Phase::Serialize)?;
         let snapshot = snapshot.into();
+        // Before the change, so that a refused snapshot leaves the machine in Lock.
         check_snapshot(&snapshot)?;
         self.record.snapshot = snapshot;
         self.enter(Phase::Serialize);
@@ -183,6 +185,7 @@ impl Machine {
 
     fn enter(&mut self, state: Phase) {
         self.record.state = state;
+        // Two machines with different clocks drive one record, and its times must not decrease.
         self.record.last_transition = (self.clock)().max(self.record.last_transition);
     }
 }

@@ -118,6 +118,8 @@ impl Record {
             return Err(InvalidRecord::TimeRunsBack);
         }
         check_snapshot(&self.snapshot)?;
+        // A rolled-back record may have one or not: the rollback can come before or after
+        // Serialize.
         let stray_snapshot = matches!(self.state, Phase::Lock | Phase::Complete);
         if stray_snapshot && !self.snapshot.is_empty() {
             return Err(InvalidRecord::StraySnapshot { state: self.state });
@@ -168,6 +170,7 @@ impl Record {
             from: rest.text()?,
             to: rest.text()?,
             error: rest.text()?,
+            // Last and without a length: everything that remains.
             snapshot: rest.0.to_vec(),
         };
         record.check()?;

@@ -188,6 +188,8 @@ impl MemoryRepository {
         let behind = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
         let rest = records.range((behind, Bound::Unbounded)).map(|(_, stored)| stored);
         let found: Vec<Stored> = rest.filter(|stored| fits(stored)).take(limit).cloned().collect();
+        // A full page may be the last one; the next is then empty, which costs a read and no
+        // lookahead.
         let last = found.last().filter(|_| found.len() == limit);
         let next = last.map(|stored| stored.record.id.clone());
         InProgress { found, next, unreadable: Vec::new() }

@@ -84,6 +84,7 @@ impl Handle {
 /// Returns the record if it is the one with `id`, and not another whose id has the same hash.
 fn found(id: &RecordId, loaded: Option<StoredHandoff>) -> Result<Stored, RepositoryError> {
     let stored = loaded.map(|loaded| stored(&loaded)).transpose()?;
+    // Records are stored under a hash of their id.
     stored.filter(|stored| stored.record.id == *id).ok_or(RepositoryError::RecordNotFound)
 }
 
@@ -108,6 +109,7 @@ impl Paging {
         for loaded in &moves.found {
             match stored(loaded) {
                 Ok(stored) => {
+                    // Also of a record that does not fit, or the next page would read it again.
                     self.last = Some(stored.record.id.clone());
                     self.page.found.extend(Some(stored).filter(|stored| fits(&stored.record)));
                 }
@@ -121,6 +123,7 @@ impl Paging {
     }
 
     fn unreadable(&mut self, moves: impl IntoIterator<Item = HandoffId>) {
+        // Bounded: a store full of damaged records must not fill the memory.
         let room = UNREADABLE_MAX - self.page.unreadable.len();
         self.page.unreadable.extend(moves.into_iter().take(room));
     }

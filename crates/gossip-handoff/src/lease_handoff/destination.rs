@@ -239,6 +239,7 @@ impl HandoffDestination {
     fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
         let Some(shard) = seen else {
             self.pause(now, self.config.retry_ticks);
+            // The accept may have committed, so giving up waits longer than the offer.
             let patience = self.terms.offer_deadline.saturating_add(self.config.finish_ticks);
             if now >= patience {
                 self.stop(DestinationEnd::Missed);
@@ -248,6 +249,8 @@ impl HandoffDestination {
         match self.terms.outcome(shard.as_deref()) {
             MoveOutcome::Before if now < self.terms.offer_deadline => {
                 self.state = State::Accepting;
+                // The offer may still come. The record is read again too, because the source may
+                // have ended the move.
                 self.refusals = 0;
                 self.tracker.mark_stale();
                 self.pause(now, self.config.poll_ticks);

@@ -183,6 +183,7 @@ impl WorkerDrain {
             keeps: false,
             waiting: holdings.into(),
             in_flight: VecDeque::new(),
+            // Idle workers first: a shard given to a busy one waits for its turn again.
             willing: of(WorkerState::Idle).chain(of(WorkerState::Working)).collect(),
             tally: DrainTally::default(),
             ended: Vec::new(),
@@ -203,6 +204,7 @@ impl WorkerDrain {
         let Some(outgoing) = self.in_flight.iter_mut().find(is_it) else { return };
         outgoing.activity = Activity::Frozen;
         if let Stage::Moving(source) = &mut outgoing.stage {
+            // Kept here as well: if the move fails, the release saves the cursor.
             source.freeze(now, cursor.clone());
         }
         outgoing.cursor = cursor;
@@ -219,6 +221,7 @@ impl WorkerDrain {
         }
         let is_it = |outgoing: &&mut Outgoing| outgoing.lease.key() == key;
         if let Some(outgoing) = self.in_flight.iter_mut().find(is_it) {
+            // Not removed: its record may have been saved and has to be rolled back.
             outgoing.is_finished = true;
         }
     }
@@ -233,8 +236,10 @@ impl WorkerDrain {
         if let Some(index) = self.in_flight.iter().position(Outgoing::is_urgent)
             && let Some(urgent) = self.in_flight.remove(index)
         {
+            // A frozen shard is processed by no worker, so its next request comes first.
             self.in_flight.push_front(urgent);
         }
+        // One operation per call, so that the caller can renew leases and freeze shards in between.
         let mut wait: Option<LogicalTime> = None;
         for _ in 0..self.in_flight.len() {
             let Some(mut outgoing) = self.in_flight.pop_front() else { break };
@@ -260,6 +265,8 @@ impl WorkerDrain {
             }
         }
         match wait {
+            // Not beyond the deadline, at which offers are withdrawn, and not `now`, which would be
+            // a busy loop.
             Some(until) => DrainNext::Wait(until.min(self.deadline.max(now.saturating_add(1)))),
             None => DrainNext::Done(self.tally),
         }
@@ -299,10 +306,12 @@ impl WorkerDrain {
     /// destination or the deadline has passed.
     fn stage(&mut self, holding: &HeldShard, now: LogicalTime) -> Stage {
         let release = Stage::Saving { tries: 0 };
+        // After the deadline an offer could not be accepted before it is withdrawn.
         let Some(to) = self.willing.front().copied().filter(|_| now < self.deadline) else {
             return release;
         };
         self.willing.rotate_left(1);
+        // An offer that outlives the drain would keep its shard frozen after the worker is gone.
         let offer_deadline = now.saturating_add(self.config.offer_ticks).min(self.deadline);
         let terms = MoveTerms::new(&holding.lease, to, holding.attempts, offer_deadline);
         let source = match &holding.frozen_at {
@@ -311,6 +320,7 @@ impl WorkerDrain {
             }
             None => HandoffSource::prepare(terms, self.config, now),
         };
+        // A move that cannot be recorded (a snapshot that is too large) must not keep the shard.
         source.map_or(release, |source| Stage::Moving(Box::new(source)))
     }
 
@@ -323,6 +333,8 @@ impl WorkerDrain {
         match &mut outgoing.stage {
             Stage::Moving(source) => {
                 if now >= self.deadline || outgoing.is_finished {
+                    // The source still withdraws its offer and rolls the record back; only then
+                    // does the shard end.
                     source.cancel();
                 }
                 match driver.step_source(source, Some(&outgoing.lease), now) {
@@ -332,6 +344,7 @@ impl WorkerDrain {
                     SourceNext::Done(SourceEnd::Moved) => Step::Ended(DrainEnd::Moved),
                     SourceNext::Done(SourceEnd::Lost(_)) => Step::Ended(DrainEnd::Lost),
                     SourceNext::Done(SourceEnd::Kept(_)) => {
+                        // Released instead of offered again: a release needs no other worker.
                         outgoing.stage = Stage::Saving { tries: 0 };
                         Step::Again
                     }
@@ -353,6 +366,7 @@ impl WorkerDrain {
             Stage::Releasing { tries } => {
                 *tries += 1;
                 let (lease, op) = (&outgoing.lease, op(&outgoing.lease, 3));
+                // A drain is no failure of the shard, so the grant is taken back from its attempts.
                 let mode = ReleaseMode::Clean;
                 match driver.backend.release(now, driver.tenant, lease, mode, op) {
                     Ok(_) => Step::Ended(DrainEnd::Released),
@@ -367,6 +381,7 @@ impl WorkerDrain {
 
     /// Requests the freeze of a shard that is ready for its offer, unless too many are frozen.
     fn stop(&self, outgoing: &Outgoing, now: LogicalTime) -> Step {
+        // Shards that are being released are frozen too, but wait for no other worker.
         let is_still = |one: &&Outgoing| one.activity != Activity::Working && one.is_moving();
         let has_room = self.in_flight.iter().filter(is_still).count() < DRAIN_FROZEN_MAX;
         match outgoing.activity {
@@ -383,6 +398,7 @@ impl WorkerDrain {
         outgoing: &mut Outgoing,
         now: LogicalTime,
     ) -> Step {
+        // Counted by the stage, which the caller has borrowed until now.
         let tries = match outgoing.stage {
             Stage::Saving { tries } => tries,
             Stage::Moving(_) | Stage::Releasing { .. } => 0,
@@ -437,6 +453,7 @@ fn save<B: CoordinationBackend, R>(
     cursor: &Cursor,
     now: LogicalTime,
 ) -> Result<(), CheckpointError> {
+    // A checkpoint requires a key, and there is no progress to save.
     if *cursor == Cursor::initial() {
         return Ok(());
     }

@@ -65,6 +65,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         lease: Option<&Lease>,
         now: LogicalTime,
     ) -> SourceNext {
+        // Deadlines first, so that the request is the one that is due now.
         source.tick(now);
         let request = match source.next_request(now) {
             SourceRequest::Freeze => return SourceNext::Freeze,
@@ -117,6 +118,8 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
             DestinationRequest::Accept => {
                 let accepted = self.accept(destination.terms(), scratch, now);
                 let reply = accepted.as_ref().map(drop).map_err(Clone::clone);
+                // Before the view is returned: the caller may not step this move again for a while,
+                // and its end must be known.
                 destination.on_reply(now, DestinationReply::Accepted(reply));
                 return accepted.map_or(DestinationNext::Again, DestinationNext::Live);
             }
@@ -144,6 +147,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         now: LogicalTime,
     ) -> Result<(), OfferError> {
         let Some(lease) = lease else {
+            // A recovery has no lease. The source treats this as it treats a lease that has ended.
             return Err(OfferError::LeaseExpired { deadline: now, now });
         };
         let (terms, cursor) = (source.terms(), source.cursor().as_update());
@@ -186,6 +190,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         let run = terms.key.run();
         match self.backend.list_shards_into(now, self.tenant, run, filter, &mut rows) {
             Ok(()) => Some(rows.pop().map(Box::new)),
+            // A deleted run has no shards: the move is over, which a failed read would not show.
             Err(gossip_coordination::GetRunError::RunNotFound) => Some(None),
             Err(_) => None,
         }

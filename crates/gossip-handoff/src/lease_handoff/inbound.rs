@@ -81,6 +81,7 @@ impl Inbound {
     /// their offers.
     pub fn close(&mut self) {
         self.is_closed = true;
+        // Moves whose end is known still have to be acknowledged in their records.
         self.expected.retain(|one| one.end().is_some());
     }
 
@@ -93,9 +94,11 @@ impl Inbound {
     ) -> InboundNext<'s> {
         if !self.is_closed && now >= self.find_at {
             let found = self.find(driver, now).is_ok();
+            // After a failure the store gets more time than between two searches.
             let ticks = if found { self.config.find_ticks } else { self.config.retry_ticks };
             self.find_at = now.saturating_add(ticks);
         }
+        // Put back at the end, so that every move gets its turn.
         let next = self.next(now).and_then(|index| self.expected.remove(index));
         let Some(mut destination) = next else {
             return InboundNext::Wait(self.next_at(now));
@@ -126,6 +129,7 @@ impl Inbound {
     }
 
     fn miss(&mut self, id: RecordId, now: LogicalTime) {
+        // The oldest entry is dropped. Its record is then read once more, which costs an accept.
         self.missed.truncate(INBOUND_MAX - 1);
         self.missed.push_front((id, now.saturating_add(self.config.finish_ticks)));
     }
@@ -145,6 +149,7 @@ impl Inbound {
                 self.expect(stored, now);
             }
             match page.next {
+                // Further records would be read and not admitted.
                 Some(next) if self.expected.len() < INBOUND_MAX => after = Some(next),
                 Some(_) | None => return Ok(()),
             }
@@ -173,6 +178,7 @@ impl Inbound {
         let asks = |one: &HandoffDestination| {
             !matches!(one.next_request(now), DestinationRequest::Wait(_))
         };
+        // The source of a move that can be accepted is frozen; records can wait.
         let first = self.expected.iter().position(accepts);
         first.or_else(|| self.expected.iter().position(asks))
     }
@@ -187,6 +193,7 @@ impl Inbound {
             | DestinationRequest::Get
             | DestinationRequest::Done(_) => now,
         };
+        // A closed set searches no more, but its caller should look again at some time.
         let search = match self.is_closed {
             true => now.saturating_add(self.config.finish_ticks),
             false => self.find_at,

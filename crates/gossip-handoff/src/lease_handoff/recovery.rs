@@ -75,8 +75,10 @@ impl Recovery {
         if now < self.find_at {
             return Ok(RecoveryNext::Wait(self.find_at));
         }
+        // Before the search: if it fails, the next one waits as well.
         self.find_at = now.saturating_add(self.config.finish_ticks);
         for stored in driver.records.in_progress(&self.name)? {
+            // The listing also has the moves to this worker, which `Inbound` handles.
             let is_ours = stored.record.from == self.name && !is_live(&stored.record.id);
             if is_ours && let Ok(source) = HandoffSource::recover(stored, false, self.config, now) {
                 self.in_flight.push(source);
@@ -102,6 +104,7 @@ pub fn collect_ended<R: Repository>(
     for _ in 0..COLLECT_MAX / PAGE {
         let page = records.page(collected.next.as_ref(), PAGE)?;
         for stored in page.found {
+            // Both conditions: an old record that has not ended may still decide who owns a shard.
             let old = stored.record.last_transition.saturating_add(ENDED_KEPT_TICKS) <= now;
             if !old || !stored.record.state.is_terminal() {
                 continue;

@@ -183,6 +183,7 @@ impl HandoffSource {
         config: HandoffConfig,
         now: LogicalTime,
     ) -> Result<Self, InvalidRecord> {
+        // Now, and not when it is saved: the caller has just frozen the shard and can still resume.
         check_snapshot(&snapshot)?;
         let tracker = RecordTracker::fresh(terms.begin(now)?.record());
         let give_up_at = now.saturating_add(config.prepare_ticks);
@@ -361,6 +362,7 @@ impl HandoffSource {
             }
             State::Preparing => match self.record_op(now, &PREPARED) {
                 RecordOp::Done if self.tracker.record.state == Phase::Transfer => {
+                    // Saved in the record; a source may live for the whole offer.
                     self.snapshot = Vec::new();
                     self.state = State::Ready;
                     self.pause(now, self.config.lead_ticks);

@@ -93,6 +93,7 @@ impl MoveTerms {
     pub fn new(lease: &Lease, to: WorkerId, attempt: u32, offer_deadline: LogicalTime) -> Self {
         let (key, fence) = (lease.key(), lease.fence());
         let (run, shard) = (key.run().as_raw(), key.shard().as_raw());
+        // Derived and not random, so that a worker that retries after a crash finds its own record.
         let id = format!("{run:016x}-{shard:016x}-{:016x}-{attempt:08x}", fence.as_raw());
         let id = RecordId::new(id).expect("a derived id is short and not empty");
         Self { id, key, from: lease.owner(), to, fence, offer_deadline }
@@ -111,6 +112,7 @@ impl MoveTerms {
             }
             let mut number = || parts.next().and_then(parse_number);
             let numbers = [number()?, number()?, number()?, number()?];
+            // More parts would be a format of a newer version.
             (parts.next().is_none()).then_some(numbers)
         };
         let [run, shard, fence, deadline] = parsed().ok_or(NotAMove)?;
@@ -154,6 +156,7 @@ impl MoveTerms {
     #[must_use]
     pub fn outcome(&self, shard: Option<&ShardSummary>) -> MoveOutcome {
         let Some(shard) = shard else { return MoveOutcome::Gone };
+        // The fence first: a shard that moved and was completed by its new owner is terminal too.
         if shard.fence_epoch > self.fence {
             let ours = shard.last_handoff == Some(self.handoff());
             return if ours { MoveOutcome::Moved } else { MoveOutcome::Superseded };
@@ -173,6 +176,8 @@ impl MoveTerms {
     fn op(&self, step: u8) -> OpId {
         let mut hasher = CanonicalHasher::for_domain(Domain::HANDOFF_OP_ID_V1);
         hasher.write_u64(self.handoff().as_raw());
+        // Part of the id, so that an operation of an earlier lease is never answered from this
+        // one's log.
         hasher.write_u64(self.fence.as_raw());
         hasher.write_u8(step);
         OpId::from_raw(hasher.finalize_64())
