@@ -8,7 +8,7 @@
 //! with the same operation id shows it, and an abandoned lease expires.
 
 use gossip_contracts::coordination::{
-    CursorUpdate, ShardSpecRef, SplitReplacePlan, SplitResidualPlan,
+    CursorUpdate, RestoredShardState, ShardSpecRef, SplitReplacePlan, SplitResidualPlan,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
 
@@ -24,7 +24,8 @@ use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewRes
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
-use crate::session::{Held, SessionError, session_accessors};
+use crate::session::{SessionError, session_accessors};
+use crate::session_state::SessionState;
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::AsyncCoordinationBackend;
 
@@ -55,7 +56,7 @@ use crate::traits::AsyncCoordinationBackend;
 /// ```
 pub struct AsyncWorkerSession<'b, B> {
     backend: &'b mut B,
-    held: Held,
+    state: SessionState,
 }
 
 #[expect(clippy::missing_errors_doc, reason = "every method's error type documents its refusals")]
@@ -71,7 +72,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         let mut scratch = Box::<AcquireScratch>::default();
         let acquired =
             backend.acquire_and_restore_into(now, tenant, key, worker, &mut scratch).await?;
-        Ok(Self { held: Held::new(acquired), backend })
+        Ok(Self { state: SessionState::new(acquired), backend })
     }
 
     /// See [`WorkerSession::accept`].
@@ -85,19 +86,19 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
     ) -> Result<Self, AcceptError> {
         let mut scratch = Box::<AcquireScratch>::default();
         let accepted = backend.accept(now, tenant, key, worker, handoff, &mut scratch).await?;
-        Ok(Self { held: Held::new(accepted), backend })
+        Ok(Self { state: SessionState::new(accepted), backend })
     }
 
     /// See [`WorkerSession::from_acquire_result`].
     #[must_use]
     pub fn from_acquire_result(backend: &'b mut B, acquired: AcquireResultView<'_>) -> Self {
-        Self { backend, held: Held::new(acquired) }
+        Self { backend, state: SessionState::new(acquired) }
     }
 
     /// See [`WorkerSession::renew`].
     pub async fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
-        let renewed = self.backend.renew(now, self.held.tenant(), &self.held.lease).await?;
-        self.held.renewed(&renewed);
+        let renewed = self.backend.renew(now, self.state.tenant(), self.state.lease()).await?;
+        self.state.renewed(&renewed);
         Ok(renewed)
     }
 
@@ -108,7 +109,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
-        self.backend.checkpoint(now, self.held.tenant(), &self.held.lease, cursor, op_id).await
+        self.backend.checkpoint(now, self.state.tenant(), self.state.lease(), cursor, op_id).await
     }
 
     /// See [`WorkerSession::split_residual`].
@@ -118,9 +119,9 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let split = self.backend.split_residual(now, tenant, lease, plan, op_id).await?;
-        self.held.narrowed(plan, split.as_ref().into_inner().residual);
+        self.state.narrowed(plan, split.as_ref().into_inner().residual);
         Ok(split)
     }
 
@@ -132,7 +133,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, OfferError> {
-        self.backend.offer(now, self.held.tenant(), &self.held.lease, terms, cursor, op_id).await
+        self.backend.offer(now, self.state.tenant(), self.state.lease(), terms, cursor, op_id).await
     }
 
     /// See [`WorkerSession::withdraw`].
@@ -142,7 +143,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         handoff: HandoffId,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, WithdrawError> {
-        self.backend.withdraw(now, self.held.tenant(), &self.held.lease, handoff, op_id).await
+        self.backend.withdraw(now, self.state.tenant(), self.state.lease(), handoff, op_id).await
     }
 
     /// See [`WorkerSession::complete`].
@@ -152,7 +153,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, CompleteError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.complete(now, tenant, lease, cursor, op_id).await;
         answer.map_err(|error| SessionError::new(self, error))
     }
@@ -164,7 +165,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         reason: ParkReason,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.park_shard(now, tenant, lease, reason, op_id).await;
         answer.map_err(|error| SessionError::new(self, error))
     }
@@ -176,7 +177,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         plan: &SplitReplacePlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitReplaceResult>, SessionError<Self, SplitReplaceError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.split_replace(now, tenant, lease, plan, op_id).await;
         answer.map_err(|error| SessionError::new(self, error))
     }
@@ -188,7 +189,7 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         mode: ReleaseMode,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ReleaseError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.release(now, tenant, lease, mode, op_id).await;
         answer.map_err(|error| SessionError::new(self, error))
     }

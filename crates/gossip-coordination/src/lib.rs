@@ -32,6 +32,7 @@ mod run_errors;
 mod run_management;
 mod scratch;
 mod session;
+mod session_state;
 mod shard_limits;
 mod split_execution;
 pub mod store;
@@ -80,6 +81,7 @@ pub use self::run_errors::{
 pub use self::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 pub use self::scratch::{AcquireResultView, AcquireScratch, FixedBuf, ShardSnapshotView};
 pub use self::session::{SessionError, WorkerSession};
+pub use self::session_state::SessionState;
 pub use self::shard_limits::{
     DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardLimitViolation, ShardQuota,
 };

@@ -242,6 +242,9 @@ fn coordinators_and_sessions_show_no_secret() {
     session.checkpoint(at(11), CURSOR, op(1)).unwrap();
     session.offer(at(12), TERMS, CURSOR, op(2)).unwrap();
     show(&session);
+    let state = session.detach();
+    show(&state);
+    let session = WorkerSession::attach(&mut backend, state);
     let SessionError { session, error } = session.complete(at(13), CURSOR, op(3)).unwrap_err();
     show_error(&SessionError { session, error });
     show(&scratch);

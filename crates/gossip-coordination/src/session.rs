@@ -1,7 +1,7 @@
 //! A leased shard as one value: backend, lease and snapshot.
 //!
 //! This file has the blocking [`WorkerSession`] and the parts it shares with the asynchronous one:
-//! state, accessors, and the error that returns the session.
+//! accessors, and the error that returns the session. The state is in `session_state.rs`.
 //!
 //! A session never renews automatically, never reads a clock and has no protocol rules: the caller
 //! passes `now`, and the backend decides whether a call is allowed. In any order of replies, the
@@ -10,10 +10,9 @@
 use std::fmt;
 
 use gossip_contracts::coordination::{
-    Cursor, CursorSemantics, CursorUpdate, ShardSpec, ShardSpecRef, SplitReplacePlan,
-    SplitResidualPlan,
+    CursorUpdate, RestoredShardState, ShardSpecRef, SplitReplacePlan, SplitResidualPlan,
 };
-use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId};
 
 use crate::error::{
     AcceptError, AcquireError, CheckpointError, CompleteError, OfferError, ParkError, ReleaseError,
@@ -23,8 +22,9 @@ use crate::handoff::HandoffId;
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{OfferTerms, ReleaseMode};
-use crate::record::{ParkReason, ShardStatus};
+use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
+use crate::session_state::SessionState;
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
@@ -34,7 +34,7 @@ use crate::traits::CoordinationBackend;
 /// the backend and borrows it exclusively.
 ///
 /// ```text
-///  new / accept / from_acquire_result
+///  new / accept / from_acquire_result / attach
 ///                │
 ///                ▼
 ///         active session ◄──┐
@@ -45,6 +45,13 @@ use crate::traits::CoordinationBackend;
 /// ```
 ///
 /// It never renews automatically. Dropping it does nothing: the lease expires.
+///
+/// # Between calls
+///
+/// A caller that does not have the backend all the time, such as a state machine that is lent one
+/// for each step, takes the session apart with [`detach`](Self::detach), keeps the
+/// [`SessionState`], and continues it with [`attach`](Self::attach). At most one of the two exists,
+/// so a session that has ended cannot be attached again.
 ///
 /// # Stale values
 ///
@@ -113,7 +120,7 @@ use crate::traits::CoordinationBackend;
 /// ```
 pub struct WorkerSession<'b, B> {
     backend: &'b mut B,
-    held: Held,
+    state: SessionState,
 }
 
 #[expect(clippy::missing_errors_doc, reason = "every method's error type documents its refusals")]
@@ -131,7 +138,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
     ) -> Result<Self, AcquireError> {
         let mut scratch = Box::<AcquireScratch>::default();
         let acquired = backend.acquire_and_restore_into(now, tenant, key, worker, &mut scratch)?;
-        Ok(Self { held: Held::new(acquired), backend })
+        Ok(Self { state: SessionState::new(acquired), backend })
     }
 
     /// Added: accepts an offered shard.
@@ -145,20 +152,20 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
     ) -> Result<Self, AcceptError> {
         let mut scratch = Box::<AcquireScratch>::default();
         let accepted = backend.accept(now, tenant, key, worker, handoff, &mut scratch)?;
-        Ok(Self { held: Held::new(accepted), backend })
+        Ok(Self { state: SessionState::new(accepted), backend })
     }
 
     /// Creates a session for a shard that was acquired, claimed or accepted. The scratch can be
     /// reused.
     #[must_use]
     pub fn from_acquire_result(backend: &'b mut B, acquired: AcquireResultView<'_>) -> Self {
-        Self { backend, held: Held::new(acquired) }
+        Self { backend, state: SessionState::new(acquired) }
     }
 
     /// Extends the lease, and updates the deadline and the capacity hint.
     pub fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
-        let renewed = self.backend.renew(now, self.held.tenant(), &self.held.lease)?;
-        self.held.renewed(&renewed);
+        let renewed = self.backend.renew(now, self.state.tenant(), self.state.lease())?;
+        self.state.renewed(&renewed);
         Ok(renewed)
     }
 
@@ -169,7 +176,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
-        self.backend.checkpoint(now, self.held.tenant(), &self.held.lease, cursor, op_id)
+        self.backend.checkpoint(now, self.state.tenant(), self.state.lease(), cursor, op_id)
     }
 
     /// Moves the right part of the shard's range into a new shard, and narrows the session's range.
@@ -179,9 +186,9 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let split = self.backend.split_residual(now, tenant, lease, plan, op_id)?;
-        self.held.narrowed(plan, split.as_ref().into_inner().residual);
+        self.state.narrowed(plan, split.as_ref().into_inner().residual);
         Ok(split)
     }
 
@@ -194,7 +201,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, OfferError> {
-        self.backend.offer(now, self.held.tenant(), &self.held.lease, terms, cursor, op_id)
+        self.backend.offer(now, self.state.tenant(), self.state.lease(), terms, cursor, op_id)
     }
 
     /// Added: withdraws an offer.
@@ -204,7 +211,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         handoff: HandoffId,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, WithdrawError> {
-        self.backend.withdraw(now, self.held.tenant(), &self.held.lease, handoff, op_id)
+        self.backend.withdraw(now, self.state.tenant(), self.state.lease(), handoff, op_id)
     }
 
     /// Ends a shard whose keys are all processed.
@@ -214,7 +221,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, CompleteError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.complete(now, tenant, lease, cursor, op_id);
         answer.map_err(|error| SessionError::new(self, error))
     }
@@ -226,7 +233,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         reason: ParkReason,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.park_shard(now, tenant, lease, reason, op_id);
         answer.map_err(|error| SessionError::new(self, error))
     }
@@ -238,7 +245,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         plan: &SplitReplacePlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitReplaceResult>, SessionError<Self, SplitReplaceError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.split_replace(now, tenant, lease, plan, op_id);
         answer.map_err(|error| SessionError::new(self, error))
     }
@@ -250,7 +257,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         mode: ReleaseMode,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ReleaseError>> {
-        let (tenant, lease) = (self.held.tenant(), &self.held.lease);
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
         let answer = self.backend.release(now, tenant, lease, mode, op_id);
         answer.map_err(|error| SessionError::new(self, error))
     }
@@ -259,59 +266,81 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
 /// Defines the accessors that both kinds of session have.
 macro_rules! session_accessors {
     ($session:ident) => {
-        impl<B> $session<'_, B> {
+        impl<'b, B> $session<'b, B> {
+            /// Added: continues a detached session.
+            ///
+            /// The backend must reach the store of the one that the session was detached from; a
+            /// store without this lease refuses every operation.
+            #[must_use]
+            pub const fn attach(backend: &'b mut B, state: SessionState) -> Self {
+                Self { backend, state }
+            }
+
+            /// Added: ends the borrow of the backend and keeps the session.
+            #[must_use]
+            pub fn detach(self) -> SessionState {
+                self.state
+            }
+
+            /// Added: returns range, cursor and cursor semantics in owned form. The same values as
+            /// [`spec`](Self::spec) and [`cursor`](Self::cursor).
+            #[must_use]
+            pub const fn restored(&self) -> &RestoredShardState {
+                self.state.restored()
+            }
+
             /// Returns the lease. Every renewal advances its deadline.
             #[must_use]
             pub const fn lease(&self) -> &Lease {
-                &self.held.lease
+                self.state.lease()
             }
 
             /// Returns the shard as it was acquired, narrowed by residual splits.
             #[must_use]
             pub fn initial_snapshot(&self) -> ShardSnapshotView<'_> {
-                self.held.snapshot()
+                self.state.snapshot()
             }
 
             /// Returns the range and its metadata, narrowed by residual splits.
             #[must_use]
             pub fn spec(&self) -> ShardSpecRef<'_> {
-                self.held.spec.as_spec_ref()
+                self.state.restored().spec.as_spec_ref()
             }
 
             /// Returns the cursor with which the shard was acquired; checkpoints do not change it.
             #[must_use]
             pub fn cursor(&self) -> CursorUpdate<'_> {
-                self.held.cursor.as_update()
+                self.state.restored().cursor.as_update()
             }
 
             /// Returns the tenant of the shard.
             #[must_use]
             pub const fn tenant(&self) -> TenantId {
-                self.held.tenant()
+                self.state.tenant()
             }
 
             /// Returns the lease holder.
             #[must_use]
             pub const fn worker(&self) -> WorkerId {
-                self.held.lease.owner()
+                self.state.lease().owner()
             }
 
             /// Returns the key of the shard.
             #[must_use]
             pub const fn shard_key(&self) -> ShardKey {
-                self.held.lease.key()
+                self.state.lease().key()
             }
 
             /// Returns the capacity hint of the last grant or renewal.
             #[must_use]
             pub const fn capacity(&self) -> CapacityHint {
-                self.held.capacity
+                self.state.capacity()
             }
 
             /// Added: returns the number of grants without progress when the shard was acquired.
             #[must_use]
             pub const fn attempts(&self) -> u32 {
-                self.held.attempts
+                self.state.attempts()
             }
         }
 
@@ -319,7 +348,7 @@ macro_rules! session_accessors {
         impl<B> std::fmt::Debug for $session<'_, B> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($session))
-                    .field("held", &self.held)
+                    .field("state", &self.state)
                     .finish_non_exhaustive()
             }
         }
@@ -382,78 +411,3 @@ macro_rules! drops_its_session {
 }
 
 drops_its_session!(CompleteError, ParkError, SplitReplaceError, ReleaseError);
-
-/// The state of a session without its backend.
-///
-/// The snapshot is owned and exactly as large as the shard's bytes. Keeping the scratch instead
-/// would save a few small allocations for each grant and cost 52 KiB for each leased shard, and a
-/// worker that claimed with its own scratch could not reuse it.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// Its deadline only grows.
-    pub(crate) lease: Lease,
-    /// Only narrows.
-    pub(crate) spec: ShardSpec,
-    pub(crate) cursor: Cursor,
-    /// In the order in which the session received them.
-    spawned: Vec<ShardId>,
-    status: ShardStatus,
-    cursor_semantics: CursorSemantics,
-    parent: Option<ShardId>,
-    pub(crate) capacity: CapacityHint,
-    pub(crate) attempts: u32,
-}
-
-impl Held {
-    pub(crate) fn new(acquired: AcquireResultView<'_>) -> Self {
-        let snapshot = acquired.snapshot;
-        Self {
-            lease: acquired.lease,
-            spec: owned(snapshot.spec()),
-            cursor: snapshot.cursor().into(),
-            spawned: snapshot.spawned().to_vec(),
-            status: snapshot.status(),
-            cursor_semantics: snapshot.cursor_semantics(),
-            parent: snapshot.parent(),
-            capacity: acquired.capacity,
-            attempts: acquired.attempts,
-        }
-    }
-
-    pub(crate) const fn tenant(&self) -> TenantId {
-        self.lease.tenant()
-    }
-
-    pub(crate) fn snapshot(&self) -> ShardSnapshotView<'_> {
-        ShardSnapshotView::new(
-            self.status,
-            self.spec.as_spec_ref(),
-            self.cursor.as_update(),
-            self.cursor_semantics,
-            self.parent,
-            &self.spawned,
-        )
-    }
-
-    /// A reply that arrives after a later one must not shorten the lease.
-    pub(crate) fn renewed(&mut self, renewed: &RenewResult) {
-        self.lease.set_deadline(self.lease.deadline().max(renewed.new_deadline));
-        self.capacity = renewed.capacity;
-    }
-
-    /// A replayed split may be older than the session's last one, so the range is only ever
-    /// narrowed.
-    pub(crate) fn narrowed(&mut self, plan: &SplitResidualPlan<'_>, residual: ShardId) {
-        let (old_end, new_end) = (self.spec.end(), plan.new_parent().end);
-        if old_end.is_empty() || new_end < old_end {
-            self.spec = owned(plan.new_parent());
-        }
-        if !self.spawned.contains(&residual) {
-            self.spawned.push(residual);
-        }
-    }
-}
-
-fn owned(spec: ShardSpecRef<'_>) -> ShardSpec {
-    ShardSpec::try_from(spec).expect("a spec that a backend holds was checked on its way in")
-}

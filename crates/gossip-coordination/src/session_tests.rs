@@ -6,13 +6,12 @@ use gossip_contracts::coordination::{
 };
 
 use crate::protocol::{OfferTerms, ReleaseMode};
-use crate::session::Held;
 use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, two_shards_async, worker};
 use crate::{
     AcceptError, AcquireError, AcquireScratch, AsyncRunManagement, AsyncWorkerSession,
     CapacityHint, CheckpointError, CompleteError, CoordinationBackend, HandoffId,
-    IdempotentOutcome, InMemoryCoordinator, ParkReason, RenewResult, ShardClaiming, ShardFilter,
-    ShardStatus, WorkerSession, block_on,
+    IdempotentOutcome, InMemoryCoordinator, ParkReason, RenewResult, SessionState, ShardClaiming,
+    ShardFilter, ShardStatus, WorkerSession, block_on,
 };
 
 const MOVE: HandoffId = HandoffId::from_raw(5);
@@ -87,7 +86,7 @@ fn replies_that_overtake_each_other_never_shorten_the_lease() {
     let mut scratch = AcquireScratch::new();
     let acquired =
         backend.acquire_and_restore_into(at(10), TENANT, key(0), worker(1), &mut scratch);
-    let mut held = Held::new(acquired.unwrap());
+    let mut state = SessionState::new(acquired.unwrap());
     let reply = |deadline, available_count| RenewResult {
         new_deadline: at(deadline),
         capacity: CapacityHint { available_count, earliest_deadline: None },
@@ -95,9 +94,32 @@ fn replies_that_overtake_each_other_never_shorten_the_lease() {
         request: None,
         run_paused: false,
     };
-    held.renewed(&reply(300, 7));
-    held.renewed(&reply(200, 8));
-    assert_eq!((held.lease.deadline(), held.capacity.available_count), (at(300), 8));
+    state.renewed(&reply(300, 7));
+    state.renewed(&reply(200, 8));
+    assert_eq!((state.lease().deadline(), state.capacity().available_count), (at(300), 8));
+    state.extend_to(at(250));
+    assert_eq!(state.lease().deadline(), at(300));
+}
+
+#[test]
+fn a_detached_session_continues_on_another_handle() {
+    let mut backend = two_shards();
+    let mut session = session(&mut backend);
+    let whole = ShardSpec::try_from(session.spec()).unwrap();
+    let plan = plan_split_residual_at_point(whole.as_spec_ref(), b"h").unwrap();
+    session.split_residual(at(11), &plan, op(1)).unwrap();
+    let mut state = session.detach();
+    // The backend is free meanwhile: another thread renews the lease.
+    let renewed = backend.renew(at(40), TENANT, state.lease()).unwrap();
+    state.extend_to(renewed.new_deadline);
+
+    let session = WorkerSession::attach(&mut backend, state);
+    assert_eq!(session.lease().deadline(), at(40 + LEASE));
+    assert_eq!(session.spec(), ShardSpecRef::new(b"a", b"h", b""));
+    assert_eq!(session.spec(), session.restored().spec.as_spec_ref());
+    assert_eq!(session.cursor(), session.restored().cursor.as_update());
+    session.complete(at(20 + LEASE), until(b"c"), op(2)).unwrap();
+    assert_eq!(status(&backend), ShardStatus::Done);
 }
 
 #[test]
