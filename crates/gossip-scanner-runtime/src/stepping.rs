@@ -24,6 +24,7 @@
 //! };
 //! use gossip_coordination::{
 //!     AcquireScratch, CoordinationBackend, InMemoryCoordinator, RunConfig, RunManagement,
+//!     SessionState,
 //! };
 //! use gossip_scanner_runtime::stepping::{
 //!     ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep, Throttle,
@@ -45,7 +46,8 @@
 //! let worker = WorkerId::from_raw(1);
 //! let acquired =
 //!     coordinator.acquire_and_restore_into(now, tenant, key, worker, &mut scratch)?;
-//! let mut task = ShardTask::restore(TaskConfig::default(), &acquired, now, 42);
+//! let session = SessionState::new(acquired);
+//! let mut task = ShardTask::restore(TaskConfig::default(), session, now, 42);
 //!
 //! let connector = MemoryConnector::try_new([(b"b", b""), (b"c", b"")].map(|(k, v)| {
 //!     (k.to_vec(), v.to_vec())

@@ -13,7 +13,8 @@ use gossip_coordination::store::{
     MapStore, Store as _, StoreConfig, StoreCoordinator, StoreLimits,
 };
 use gossip_coordination::{
-    AcquireScratch, RenewError, RunConfig, RunManagement, ShardClaiming, ShardFilter, ShardSummary,
+    AcquireScratch, RenewError, RunConfig, RunManagement, SessionState, ShardClaiming, ShardFilter,
+    ShardSummary,
 };
 use gossip_handoff::{Repository, StoreRepository};
 
@@ -111,7 +112,7 @@ impl World {
         let mut scratch = Box::<AcquireScratch>::default();
         let (now, worker) = (at(self.now), WorkerId::from_raw(worker));
         let claimed = handle.claim_next_available(now, TENANT, RUN, worker, &mut scratch);
-        claimed.ok().map(|acquired| ShardTask::restore(config, &acquired, now, 9))
+        claimed.ok().map(|acquired| ShardTask::restore(config, SessionState::new(acquired), now, 9))
     }
 
     /// Claims and works until nothing is left, each shard by its own processor.

@@ -57,8 +57,8 @@ impl ShardTask {
             context.processor.submit(Work {
                 ticket: index,
                 item,
-                shard: self.lease.key(),
-                fence: self.lease.fence(),
+                shard: self.shard,
+                fence: self.lease().fence(),
                 connector: context.connector,
             })?;
         }
@@ -335,7 +335,7 @@ impl ShardTask {
     pub(super) fn isolate<B>(&mut self, index: usize, context: &TaskContext<'_, B>) {
         let (reason, key) = (ParkReason::Poisoned, Some(self.key_at(index)));
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
-        context.observer.observe(Event::Parking { shard: self.lease.key(), reason, key });
+        context.observer.observe(Event::Parking { shard: self.shard, reason, key });
         self.decision = Some(Decision::Park(reason));
         self.begin(match self.point_behind(index).filter(|_| !is_last) {
             Some(point) => Operation::Split(point),
@@ -347,7 +347,7 @@ impl ShardTask {
     pub(super) fn point_behind(&self, index: usize) -> Option<Box<[u8]>> {
         let mut point = [0; MAX_KEY_SIZE];
         let len = key_successor_into(self.key_at(index), &mut point)?;
-        self.spec.contains_key(&point[..len]).then(|| point[..len].into())
+        self.spec().contains_key(&point[..len]).then(|| point[..len].into())
     }
 }
 

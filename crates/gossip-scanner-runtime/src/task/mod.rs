@@ -42,11 +42,11 @@ use std::sync::Arc;
 use gossip_contracts::connector::{
     CheckedEnumeration, Connector, MAX_PAGE_ITEMS, Page, PageError, ParkCause, Reaction,
 };
-use gossip_contracts::coordination::ShardSpec;
-use gossip_contracts::identity::{LogicalTime, OpId};
+use gossip_contracts::coordination::{CursorUpdate, ShardSpec};
+use gossip_contracts::identity::{LogicalTime, OpId, ShardKey};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    AcquireResultView, CoordinationFacade, InfraError, Lease, ParkReason, RunStatus, ShardAction,
+    CoordinationFacade, InfraError, Lease, ParkReason, RunStatus, SessionState, ShardAction,
 };
 
 use self::covered_keys::CoveredKeys;
@@ -179,13 +179,14 @@ pub enum TaskOutcome {
 /// One shard under one lease.
 pub struct ShardTask {
     config: TaskConfig,
-    lease: Lease,
+    shard: ShardKey,
+    /// Lease and range, which never grows under a lease. Attached to the coordinator for each
+    /// operation. `None` during an operation, and after one that ended the shard.
+    session: Option<SessionState>,
     /// Grants since the last progress, as stored: 0 after a checkpoint with progress.
     attempts: u32,
     /// Whether another shard of the process is to be processed alone.
     pause_requested: bool,
-    /// The range of the shard; it never grows under a lease.
-    spec: ShardSpec,
     covered: CoveredKeys,
     /// Dropped after an error and when the range is narrowed; opened again from `covered`.
     listing: Option<CheckedEnumeration>,
@@ -276,29 +277,24 @@ const FROZEN_POLL_TICKS: u64 = 100;
 const CAUTIOUS_ITEMS: u64 = 2 * MAX_PAGE_ITEMS as u64;
 
 impl ShardTask {
-    /// Returns the task of a shard that was acquired at `now`.
+    /// Returns the task of a shard that was acquired at `now`, from the state that the acquire
+    /// restored.
     ///
     /// If the cursor's token was not written by the runtime, it is unknown which keys the cursor
     /// covers. The task then parks the shard as poisoned and does nothing else.
     #[must_use]
-    pub fn restore(
-        config: TaskConfig,
-        acquired: &AcquireResultView<'_>,
-        now: LogicalTime,
-        seed: u64,
-    ) -> Self {
-        let snapshot = &acquired.snapshot;
-        let restored = CoveredKeys::restore(snapshot.cursor());
+    pub fn restore(config: TaskConfig, session: SessionState, now: LogicalTime, seed: u64) -> Self {
+        // The cursor semantics need no case: the cursor passes finished items only, which
+        // `Completed` requires and `Dispatched` permits.
+        let restored = CoveredKeys::restore(session.restored().cursor.as_update());
         let decision = restored.is_err().then_some(Decision::Park(ParkReason::Poisoned));
-        let start = gossip_contracts::coordination::CursorUpdate::initial();
-        let covered = restored.or_else(|_| CoveredKeys::restore(start));
+        let covered = restored.or_else(|_| CoveredKeys::restore(CursorUpdate::initial()));
+        let attempts = session.attempts();
         Self {
             config,
-            lease: acquired.lease.clone(),
-            attempts: acquired.attempts,
+            shard: session.lease().key(),
+            attempts,
             pause_requested: false,
-            spec: ShardSpec::try_from(snapshot.spec())
-                .expect("a spec that a backend holds was checked on its way in"),
             covered: covered.expect("a cursor without a token has nothing to misread"),
             listing: None,
             page: Page::default(),
@@ -307,7 +303,8 @@ impl ShardTask {
             submitted: 0,
             settles: 0,
             reports: Vec::new(),
-            ops: OpIds::of(acquired.lease.clone()),
+            ops: OpIds::of(session.lease().clone()),
+            session: Some(session),
             pending: None,
             store_fails_since: None,
             saved_at: now,
@@ -315,8 +312,8 @@ impl ShardTask {
             listing_failures: 0,
             wait_until: None,
             decision,
-            cautious: if acquired.attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
-            last_chance: config.is_last_chance(acquired.attempts),
+            cautious: if attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
+            last_chance: config.is_last_chance(attempts),
             split: None,
             cuts: Vec::new(),
             ended: None,
@@ -336,7 +333,7 @@ impl ShardTask {
     {
         // An operation in flight is still retried after the deadline: its first try may have been
         // applied, and only the store can say so.
-        let has_ended = now >= self.lease.deadline();
+        let has_ended = self.session.as_ref().is_none_or(|it| now >= it.lease().deadline());
         let is_over = has_ended && self.pending.is_none();
         if let Some(outcome) = self.ended.take().or_else(|| is_over.then_some(TaskOutcome::Lost)) {
             self.forget_items(context);
@@ -359,10 +356,28 @@ impl ShardTask {
         self.work(now, context)
     }
 
-    /// Returns the lease; its deadline follows the renewals.
+    /// Returns the shard.
     #[must_use]
-    pub const fn lease(&self) -> &Lease {
-        &self.lease
+    pub const fn shard(&self) -> ShardKey {
+        self.shard
+    }
+
+    /// Returns the lease; its deadline follows the renewals.
+    ///
+    /// # Panics
+    ///
+    /// If the task has ended its shard: the lease ended with it.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        self.session().lease()
+    }
+
+    fn session(&self) -> &SessionState {
+        self.session.as_ref().expect("only an operation that ends the shard consumes the session")
+    }
+
+    fn spec(&self) -> &ShardSpec {
+        &self.session().restored().spec
     }
 
     /// Lists a page, or submits items and collects reports.
@@ -439,15 +454,16 @@ impl ShardTask {
     }
 
     fn list(&mut self, connector: &dyn Connector) -> Result<(), PageError> {
-        let listing = match &mut self.listing {
+        let mut listing = match self.listing.take() {
             Some(listing) => listing,
             None => {
                 let from = self.covered.listed_from();
-                let opened = CheckedEnumeration::open(connector, self.spec.as_spec_ref(), from)?;
-                self.listing.insert(opened)
+                CheckedEnumeration::open(connector, self.spec().as_spec_ref(), from)?
             }
         };
-        listing.next_page(&mut self.page)
+        let listed = listing.next_page(&mut self.page);
+        self.listing = Some(listing);
+        listed
     }
 
     fn listing_failed(
@@ -456,7 +472,7 @@ impl ShardTask {
         error: PageError,
         observer: &dyn Observer,
     ) -> TaskStep {
-        observer.observe(Event::ListingFailed { shard: self.lease.key(), error: &error });
+        observer.observe(Event::ListingFailed { shard: self.shard, error: &error });
         let listing = self.listing.take();
         // The failed listing left the page empty, and its items were settled before.
         self.forget_page();
@@ -585,7 +601,7 @@ impl ShardTask {
 impl fmt::Debug for ShardTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShardTask")
-            .field("lease", &self.lease)
+            .field("session", &self.session)
             .field("covered", &self.covered)
             .field("submitted", &self.submitted)
             .field("pending", &self.pending.as_ref().map(|(_, op_id)| op_id))

@@ -1,9 +1,15 @@
 //! Coordinator operations, each retried until it is answered.
+//!
+//! The task's session is attached to the lent coordinator for one operation and detached again. An
+//! operation that ends the shard consumes the session; if it fails, the error returns the session,
+//! and the task continues or retries with it.
 
-use gossip_contracts::coordination::{ShardSpec, plan_split_residual_at_point};
+use gossip_contracts::coordination::plan_split_residual_at_point;
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::protocol::ReleaseMode;
-use gossip_coordination::{CoordinationFacade, InfraError, ParkReason, PendingRequest};
+use gossip_coordination::{
+    CoordinationFacade, InfraError, ParkReason, PendingRequest, SessionError, WorkerSession,
+};
 
 use super::refusal::Refusal;
 use super::{Decision, Operation, ShardTask, TaskContext, TaskOutcome, TaskStep};
@@ -48,14 +54,36 @@ impl ShardTask {
         }
     }
 
+    /// Attaches the session to the lent coordinator. The caller puts it back.
+    fn attach<'c, B: CoordinationFacade>(
+        &mut self,
+        context: &'c mut TaskContext<'_, B>,
+    ) -> Result<WorkerSession<'c, B>, Refusal> {
+        // A task without a session has ended its shard, and so its lease.
+        let state = self.session.take().ok_or(Refusal::Lost)?;
+        Ok(WorkerSession::attach(context.coordinator, state))
+    }
+
+    /// Keeps the session of an operation that did not end it, and returns why.
+    fn keep<B, E: Into<Refusal>>(
+        &mut self,
+        failed: SessionError<WorkerSession<'_, B>, E>,
+    ) -> Refusal {
+        let (session, error) = failed.into_parts();
+        self.session = Some(session.detach());
+        error.into()
+    }
+
     fn checkpoint<B: CoordinationFacade>(
         &mut self,
         now: LogicalTime,
         op_id: OpId,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        let (tenant, cursor) = (self.lease.tenant(), self.covered.cursor());
-        let saved = context.coordinator.checkpoint(now, tenant, &self.lease, cursor, op_id)?;
+        let mut session = self.attach(context)?;
+        let saved = session.checkpoint(now, self.covered.cursor(), op_id);
+        self.session = Some(session.detach());
+        let saved = saved?;
         // Only a checkpoint with progress resets the attempts, here as in the store: otherwise a
         // shard that never advances would never be parked.
         if self.covered.unsaved > 0 {
@@ -63,7 +91,7 @@ impl ShardTask {
         }
         self.covered.unsaved = 0;
         self.saved_at = now;
-        context.observer.observe(Event::Checkpointed { shard: self.lease.key() });
+        context.observer.observe(Event::Checkpointed { shard: self.shard });
         if let Some(request) = saved.into_inner().request {
             self.requested(now, &request);
         }
@@ -76,8 +104,10 @@ impl ShardTask {
         op_id: OpId,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        let (tenant, cursor) = (self.lease.tenant(), self.covered.final_cursor(self.spec.start()));
-        context.coordinator.complete(now, tenant, &self.lease, cursor, op_id)?;
+        let session = self.attach(context)?;
+        let start: Box<[u8]> = session.spec().start.into();
+        let ended = session.complete(now, self.covered.final_cursor(&start), op_id);
+        ended.map_err(|failed| self.keep(failed))?;
         Ok(Answered::Over(TaskOutcome::Completed))
     }
 
@@ -88,7 +118,8 @@ impl ShardTask {
         op_id: OpId,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        context.coordinator.park_shard(now, self.lease.tenant(), &self.lease, reason, op_id)?;
+        let ended = self.attach(context)?.park(now, reason, op_id);
+        ended.map_err(|failed| self.keep(failed))?;
         Ok(Answered::Over(TaskOutcome::Parked(reason)))
     }
 
@@ -99,7 +130,8 @@ impl ShardTask {
         op_id: OpId,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        context.coordinator.release(now, self.lease.tenant(), &self.lease, mode, op_id)?;
+        let ended = self.attach(context)?.release(now, mode, op_id);
+        ended.map_err(|failed| self.keep(failed))?;
         Ok(Answered::Over(self.released()))
     }
 
@@ -111,12 +143,14 @@ impl ShardTask {
         op_id: OpId,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        let tenant = self.lease.tenant();
-        let plan = plan_split_residual_at_point(self.spec.as_spec_ref(), point)
+        // A copy, because the plan borrows the range that the split narrows.
+        let whole = self.spec().clone();
+        let plan = plan_split_residual_at_point(whole.as_spec_ref(), point)
             .map_err(|_| Refusal::Declined)?;
-        let split = context.coordinator.split_residual(now, tenant, &self.lease, &plan, op_id)?;
-        let narrowed = ShardSpec::try_from(plan.new_parent());
-        self.spec = narrowed.expect("the plan was checked when it was made");
+        let mut session = self.attach(context)?;
+        let split = session.split_residual(now, &plan, op_id);
+        self.session = Some(session.detach());
+        let split = split?;
         // The narrowed range counts from here on: the new shard may be claimed already, so an item
         // beyond `point` must not be submitted any more. Finished ones go to the cache before the
         // page is dropped.
@@ -126,7 +160,7 @@ impl ShardTask {
             false => self.forget_page(),
         }
         self.covered.since_cut = 0;
-        let (shard, residual) = (self.lease.key(), split.into_inner().residual);
+        let (shard, residual) = (self.shard, split.into_inner().residual);
         context.observer.observe(Event::Split { shard, residual });
         Ok(Answered::Continue)
     }
@@ -149,8 +183,7 @@ impl ShardTask {
             }
             Refusal::Store(error) => self.store_failed(now, operation, error, context.observer),
             Refusal::Invalid(error) => {
-                let shard = self.lease.key();
-                context.observer.observe(Event::Refused { shard, error: &error });
+                context.observer.observe(Event::Refused { shard: self.shard, error: &error });
                 self.park_after_bug(context)
             }
         }
@@ -179,7 +212,7 @@ impl ShardTask {
         let patience = since.saturating_add(self.config.store_patience);
         // After the lease deadline there is nothing to release, so a drain does not wait longer.
         let patience = match self.decision {
-            Some(Decision::Release | Decision::GiveUp(_)) => patience.min(self.lease.deadline()),
+            Some(Decision::Release | Decision::GiveUp(_)) => patience.min(self.lease().deadline()),
             None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Freeze) => patience,
         };
         if !error.is_retryable() || now >= patience {

@@ -27,7 +27,9 @@ const _: () = assert!(SPLIT_SAMPLE_BYTES >= gossip_contracts::connector::MIN_PAG
 impl ShardTask {
     /// Extends the lease to `deadline`. A reply that arrives out of order never shortens it.
     pub fn renewed(&mut self, deadline: LogicalTime) {
-        self.lease.set_deadline(self.lease.deadline().max(deadline));
+        if let Some(session) = &mut self.session {
+            session.extend_to(deadline);
+        }
     }
 
     /// Marks the lease as lost: the next step drops all items and ends the task.
@@ -154,7 +156,7 @@ impl ShardTask {
     /// Returns `key` if both sides of it may contain keys that are not covered.
     pub(super) fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let ahead = self.covered.key().is_none_or(|covered| key > covered);
-        let inside = key > self.spec.start() && self.spec.contains_key(key);
+        let inside = key > self.spec().start() && self.spec().contains_key(key);
         (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())
     }
 
@@ -178,7 +180,7 @@ impl ShardTask {
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
-        let rest = ShardSpecRef::new(self.rest_from(), self.spec.end(), self.spec.metadata());
+        let rest = ShardSpecRef::new(self.rest_from(), self.spec().end(), self.spec().metadata());
         context.connector.sample_keys(rest, &mut sample).ok()?;
         if sample.is_empty() && !sample.is_exhausted() {
             return self.middle_by_bytes().map(|middle| vec![middle]);
@@ -211,7 +213,7 @@ impl ShardTask {
     /// Returns the key halfway between the cursor and the end, if there is one.
     fn middle_by_bytes(&self) -> Option<Box<[u8]>> {
         let mut middle = KeyBuf::new();
-        let range = KeyRange::try_new(self.rest_from(), self.spec.end()).ok()?;
+        let range = KeyRange::try_new(self.rest_from(), self.spec().end()).ok()?;
         let points = split_points(range, 2, std::slice::from_mut(&mut middle)).ok()?;
         self.admissible(points.iter().next()?)
     }
@@ -220,6 +222,6 @@ impl ShardTask {
     pub(super) fn rest_from(&self) -> &[u8] {
         let started = self.mark.last_started().and_then(|index| self.page.item(index));
         let started = started.map(|item| item.key()).or_else(|| self.covered.key());
-        started.unwrap_or_else(|| self.spec.start())
+        started.unwrap_or_else(|| self.spec().start())
     }
 }

@@ -7,31 +7,30 @@
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
 use gossip_coordination::protocol::{Claim, ClaimStep};
 use gossip_coordination::{
-    AcquireResultView, AcquireScratch, ClaimError, CoordinationFacade, GetRunError, ShardFilter,
+    AcquireScratch, ClaimError, CoordinationFacade, GetRunError, SessionState, ShardFilter,
 };
 
 use super::WorkerConfig;
 
 /// The result of a claim while other threads work.
 #[derive(Debug)]
-pub(super) struct SharedClaim<T> {
+pub(super) struct SharedClaim {
     /// The shard, or why there is none.
-    pub(super) claimed: Result<T, ClaimError>,
+    pub(super) claimed: Result<SessionState, ClaimError>,
     /// Whether suspects were skipped.
     pub(super) passed_over: bool,
 }
 
-/// Claims the first shard that is not a suspect, and returns what `restore` makes of the grant.
-pub(super) fn claim_shared<B: CoordinationFacade, T>(
+/// Claims the first shard that is not a suspect.
+pub(super) fn claim_shared<B: CoordinationFacade>(
     coordinator: &mut B,
     config: &WorkerConfig,
     now: LogicalTime,
     scratch: &mut AcquireScratch,
-    restore: impl FnOnce(&AcquireResultView<'_>) -> T,
-) -> SharedClaim<T> {
+) -> SharedClaim {
     let mut passed_over = false;
     let mut seeker = Seeker { coordinator, config, now, passed_over: &mut passed_over };
-    let claimed = seeker.claim(scratch, restore);
+    let claimed = seeker.claim(scratch);
     SharedClaim { claimed, passed_over }
 }
 
@@ -43,11 +42,7 @@ struct Seeker<'s, B> {
 }
 
 impl<B: CoordinationFacade> Seeker<'_, B> {
-    fn claim<T>(
-        &mut self,
-        scratch: &mut AcquireScratch,
-        restore: impl FnOnce(&AcquireResultView<'_>) -> T,
-    ) -> Result<T, ClaimError> {
+    fn claim(&mut self, scratch: &mut AcquireScratch) -> Result<SessionState, ClaimError> {
         let WorkerConfig { tenant, run, worker, .. } = *self.config;
         let now = self.now;
         if let Some(until) = self.coordinator.claim_throttled_until(now, tenant, worker) {
@@ -78,9 +73,8 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
                         .acquire_and_restore_into(now, tenant, key, worker, scratch);
                     match acquired {
                         Ok(acquired) => {
-                            let restored = restore(&acquired);
                             self.coordinator.note_claim(now, tenant, worker);
-                            return Ok(restored);
+                            return Ok(SessionState::new(acquired));
                         }
                         Err(refusal) => claim.refused(refusal)?,
                     }

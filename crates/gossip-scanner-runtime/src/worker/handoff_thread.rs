@@ -23,7 +23,10 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
-use gossip_coordination::{AcquireScratch, CoordinationFacade, Lease, WorkerEntry, WorkerState};
+use gossip_coordination::{
+    AcquireScratch, CoordinationFacade, Lease, SessionState, WorkerEntry, WorkerSession,
+    WorkerState,
+};
 use gossip_handoff::lease_handoff::{
     DrainEnd, DrainNext, Driver, HandoffConfig, HeldShard, Inbound, InboundNext, Recovery,
     RecoveryNext, WorkerDrain, collect_ended,
@@ -37,7 +40,6 @@ use super::{RunWorkerError, WorkerShared};
 use crate::observer::Event;
 use crate::op_ids::OpIds;
 use crate::processor::Broken;
-use crate::task::ShardTask;
 
 /// How long a draining worker tries to hand its shards off before it releases them, in ticks: one
 /// lease, so that draining is not slower than being killed.
@@ -104,28 +106,28 @@ const fn is_same_run(one: WorkerId, other: WorkerId) -> bool {
 
 /// Accepted shards that wait for a runner.
 #[derive(Debug, Default)]
-pub(super) struct Inbox(Mutex<Vec<(ShardTask, LogicalTime)>>);
+pub(super) struct Inbox(Mutex<Vec<(SessionState, LogicalTime)>>);
 
 impl Inbox {
     /// Removes and returns the shard that has waited longest.
-    pub(super) fn take(&self) -> Option<ShardTask> {
+    pub(super) fn take(&self) -> Option<SessionState> {
         let mut waiting = self.lock();
         (!waiting.is_empty()).then(|| waiting.remove(0).0)
     }
 
-    fn put(&self, task: ShardTask, now: LogicalTime) {
-        self.lock().push((task, now));
+    fn put(&self, session: SessionState, now: LogicalTime) {
+        self.lock().push((session, now));
     }
 
     /// Removes and returns a shard that has waited too long, or any if the runners are stopping.
-    fn take_overdue(&self, now: LogicalTime, stopping: bool) -> Option<ShardTask> {
+    fn take_overdue(&self, now: LogicalTime, stopping: bool) -> Option<SessionState> {
         let mut waiting = self.lock();
         let overdue = |since: LogicalTime| now >= since.saturating_add(INBOX_TICKS);
         let index = waiting.iter().position(|(_, since)| stopping || overdue(*since))?;
         Some(waiting.remove(index).0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(ShardTask, LogicalTime)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(SessionState, LogicalTime)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -202,8 +204,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         if self.shared.has_ended() {
             return self.finish_accepted(now);
         }
-        if let Some(task) = self.shared.inbox.take_overdue(now, self.shared.is_stopping()) {
-            self.release_accepted(now, &task);
+        if let Some(session) = self.shared.inbox.take_overdue(now, self.shared.is_stopping()) {
+            self.release_accepted(now, session);
         }
         if self.shared.parts.drain.is_asked()
             && !self.shared.is_releasing()
@@ -375,18 +377,16 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
             InboundNext::Again => Rest::No,
             InboundNext::Wait(until) => Rest::Until(until),
             InboundNext::Live(arrived) => {
-                let (config, view) = (&self.shared.config, &arrived.view);
-                let shard = view.lease.key();
-                let seed = config.seed ^ view.lease.token().as_raw();
-                let task = ShardTask::restore(config.task, view, now, seed);
+                let (config, session) = (&self.shared.config, SessionState::new(arrived.view));
+                let shard = session.lease().key();
                 // Worker ids of two runs may collide in their upper half, so an offer may belong to
                 // another run.
                 if shard.run() == config.run {
                     self.shared.parts.observer.observe(Event::Arrived { shard });
-                    self.shared.inbox.put(task, now);
+                    self.shared.inbox.put(session, now);
                     self.shared.notify().wake_all();
                 } else {
-                    self.release_accepted(now, &task);
+                    self.release_accepted(now, session);
                 }
                 Rest::No
             }
@@ -394,11 +394,11 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     }
 
     /// Releases a shard that no runner of this worker can process.
-    fn release_accepted(&mut self, now: LogicalTime, task: &ShardTask) {
-        let (tenant, lease) = (self.shared.config.tenant, task.lease());
-        let op_id = OpIds::after_panic(lease);
+    fn release_accepted(&mut self, now: LogicalTime, session: SessionState) {
+        let op_id = OpIds::of(session.lease().clone()).fresh();
+        let session = WorkerSession::attach(&mut self.coordinator, session);
         // If the release fails, the lease expires and another worker claims the shard.
-        drop(self.coordinator.release(now, tenant, lease, ReleaseMode::Clean, op_id));
+        drop(session.release(now, ReleaseMode::Clean, op_id));
     }
 
     /// Completes handoffs that earlier processes with this id left unfinished.

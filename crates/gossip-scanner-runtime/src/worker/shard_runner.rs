@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId};
 use gossip_coordination::{
-    AcquireResultView, AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError,
-    Lease, ParkReason, RunTransitionError,
+    AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, ParkReason,
+    RunTerminalEvaluation, RunTransitionError, SessionState, evaluate_run_terminal,
 };
 
 use super::quarantine::{Entry, Suspicion};
@@ -76,7 +76,8 @@ pub struct ShardRunner<'c, 'a, B> {
     idle: Backoff,
     /// Since when claims fail; `None` if the store answered the last one.
     store_fails_since: Option<LogicalTime>,
-    claims: u64,
+    /// How many shards it was given; part of the seed of each task.
+    given: u64,
 }
 
 impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
@@ -94,7 +95,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             task: None,
             idle: Backoff::new(IDLE_FIRST, IDLE_LONGEST, shared.config.seed ^ number as u64),
             store_fails_since: None,
-            claims: 0,
+            given: 0,
         }
     }
 
@@ -116,7 +117,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     fn shut_down(&mut self, now: LogicalTime) -> Rest {
         // The lease of an accepted shard is ours. Leaving it in the inbox would block the shard
         // until the lease expires.
-        if let Some(mut task) = self.shared.inbox.take() {
+        if let Some(session) = self.shared.inbox.take() {
+            let mut task = self.restore(now, session);
             task.release();
             return self.begin(now, task, false);
         }
@@ -127,7 +129,10 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// Takes an accepted shard from the inbox, or claims one.
     fn seek(&mut self, now: LogicalTime, exclusive: bool) -> Rest {
         match self.shared.inbox.take() {
-            Some(task) => self.begin(now, task, exclusive),
+            Some(session) => {
+                let task = self.restore(now, session);
+                self.begin(now, task, exclusive)
+            }
             None if exclusive => self.claim_exclusive(now),
             None => self.claim_shared(now),
         }
@@ -137,17 +142,10 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// are only suspects.
     fn claim_shared(&mut self, now: LogicalTime) -> Rest {
         let shared = self.shared;
-        self.claims += 1;
-        let restore = restore(shared, self.number, self.claims, now);
-        let found = claiming::claim_shared(
-            &mut self.coordinator,
-            &shared.config,
-            now,
-            &mut self.scratch,
-            restore,
-        );
+        let found =
+            claiming::claim_shared(&mut self.coordinator, &shared.config, now, &mut self.scratch);
         match found.claimed {
-            Ok(task) => self.begin(now, task, false),
+            Ok(session) => self.claimed(now, session, false),
             Err(ClaimError::NoneAvailable { .. })
                 if found.passed_over && shared.quarantine.want(self.number, now) =>
             {
@@ -170,9 +168,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
 
     /// Claims any shard: no other thread has items in flight.
     fn claim_exclusive(&mut self, now: LogicalTime) -> Rest {
-        let (shared, config) = (self.shared, &self.shared.config);
-        self.claims += 1;
-        let restore = restore(shared, self.number, self.claims, now);
+        let config = &self.shared.config;
         let claimed = self.coordinator.claim_next_available(
             now,
             config.tenant,
@@ -180,13 +176,28 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             config.worker,
             &mut self.scratch,
         );
-        match claimed.map(|acquired| restore(&acquired)) {
-            Ok(task) => self.begin(now, task, true),
+        match claimed.map(SessionState::new) {
+            Ok(session) => self.claimed(now, session, true),
             Err(error) => {
                 self.leave_quarantine();
                 self.claim_refused(now, error)
             }
         }
+    }
+
+    fn claimed(&mut self, now: LogicalTime, session: SessionState, exclusive: bool) -> Rest {
+        let (shard, attempts) = (session.lease().key(), session.attempts());
+        self.shared.parts.observer.observe(Event::Claimed { shard, attempts });
+        let task = self.restore(now, session);
+        self.begin(now, task, exclusive)
+    }
+
+    fn restore(&mut self, now: LogicalTime, session: SessionState) -> ShardTask {
+        let shared = self.shared;
+        self.given += 1;
+        let seed = shared.config.seed ^ self.given.rotate_left(32) ^ self.number as u64;
+        ShardTask::restore(shared.config.task, session, now, seed)
+            .with_result_cache(&shared.result_cache)
     }
 
     fn leave_quarantine(&self) {
@@ -266,11 +277,12 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             // The run was deleted concurrently; the next claim reports it.
             Err(_) => return Ok(None),
         };
-        if !progress.is_settled() {
-            return Ok(None);
-        }
-        if progress.has_failures() {
-            return Ok(Some(Finish::Incomplete { parked: progress.parked }));
+        match evaluate_run_terminal(&progress) {
+            RunTerminalEvaluation::StillActive => return Ok(None),
+            RunTerminalEvaluation::HasFailures => {
+                return Ok(Some(Finish::Incomplete { parked: progress.parked }));
+            }
+            RunTerminalEvaluation::AllDone => {}
         }
         let op_id = completion_id(config.run);
         match self.coordinator.complete_run(now, config.tenant, config.run, op_id) {
@@ -293,7 +305,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                     TaskStep::Continue | TaskStep::Over(_) => Rest::No,
                 };
             }
-            Err(_) => self.park_after_panic(now, task.lease()),
+            Err(_) => self.park_after_panic(now),
         };
         let shared = self.shared;
         // Reports that arrive later must not be credited to the next shard, so the processor drops
@@ -303,10 +315,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         shared.busy.fetch_sub(1, Ordering::SeqCst);
         self.leave_quarantine();
         shared.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
-        shared
-            .parts
-            .observer
-            .observe(Event::Ended { shard: task.lease().key(), outcome: &outcome });
+        shared.parts.observer.observe(Event::Ended { shard: task.shard(), outcome: &outcome });
         self.account_for(outcome);
         // Idle runners may be waiting for a range that was split off or released.
         shared.notify().wake_all();
@@ -343,14 +352,16 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     }
 
     /// Parks the shard after a panic in its task. No result of the failed step was stored. The
-    /// coordinator handle and the processor may be in an inconsistent state and are replaced.
-    fn park_after_panic(&mut self, now: LogicalTime, lease: &Lease) -> TaskOutcome {
+    /// coordinator handle and the processor may be in an inconsistent state and are replaced. The
+    /// session may be lost with the step, so the lease is the slot's.
+    fn park_after_panic(&mut self, now: LogicalTime) -> TaskOutcome {
         let shared = self.shared;
         self.coordinator = (shared.parts.coordinator)();
         self.processor = (shared.parts.processor)(self.number);
         let reason = ParkReason::Poisoned;
-        let op_id = OpIds::after_panic(lease);
-        match self.coordinator.park_shard(now, shared.config.tenant, lease, reason, op_id) {
+        let Some(lease) = shared.slots[self.number].lease() else { return TaskOutcome::Lost };
+        let op_id = OpIds::after_panic(&lease);
+        match self.coordinator.park_shard(now, shared.config.tenant, &lease, reason, op_id) {
             Ok(_) => TaskOutcome::Parked(reason),
             Err(_) => TaskOutcome::Lost,
         }
@@ -390,22 +401,6 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
         shared.parts.observer.observe(Event::StoreFailed { error: &error });
         Rest::Until(now.saturating_add(self.idle.wait()))
-    }
-}
-
-/// Returns the function that turns a grant into a task.
-fn restore<B>(
-    shared: &WorkerShared<'_, B>,
-    number: usize,
-    claims: u64,
-    now: LogicalTime,
-) -> impl FnOnce(&AcquireResultView<'_>) -> ShardTask {
-    move |acquired| {
-        let (shard, attempts) = (acquired.lease.key(), acquired.attempts);
-        let seed = shared.config.seed ^ claims.rotate_left(32) ^ number as u64;
-        shared.parts.observer.observe(Event::Claimed { shard, attempts });
-        ShardTask::restore(shared.config.task, acquired, now, seed)
-            .with_result_cache(&shared.result_cache)
     }
 }
 
