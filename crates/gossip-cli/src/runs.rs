@@ -2,8 +2,8 @@
 
 use gossip::Totals;
 use gossip::coordination::{
-    DeleteRunError, GetRunError, RunManagement as _, RunStatus, RunTransitionError, ShardFilter,
-    ShardStatus, ShardSummary,
+    DeleteRunError, GetRunError, RunManagement as _, RunProgress, RunStatus, RunTerminalEvaluation,
+    RunTransitionError, ShardFilter, ShardStatus, ShardSummary, evaluate_run_terminal,
 };
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{
@@ -207,11 +207,16 @@ fn describe(
     let rows = rows(coordinator, tenant, run, ShardFilter::all())?;
     let totals = Totals::of(&rows);
     let count = |status: ShardStatus| rows.iter().filter(|row| row.status == status).count();
-    let is_finished = !rows.iter().any(|row| row.status == ShardStatus::Active);
+    let progress = RunProgress {
+        active: count(ShardStatus::Active) as u64,
+        parked: totals.parked,
+        ..RunProgress::default()
+    };
+    let end = evaluate_run_terminal(&progress);
     let status = match record.status() {
         RunStatus::Active if record.is_paused() => "paused",
         // Nothing is left to claim until a shard is unparked.
-        RunStatus::Active if is_finished && totals.parked > 0 => "incomplete",
+        RunStatus::Active if end == RunTerminalEvaluation::HasFailures => "incomplete",
         status => outcome_word(status, &totals),
     };
     let job = rows.first().and_then(|row| Job::decode(&row.metadata).ok());
