@@ -104,6 +104,11 @@ impl Observer for Progress {
                 shard.shard().as_raw(),
                 residual.as_raw()
             )),
+            Event::Replaced { shard, children } => console.detail(&format!(
+                "shard {:016x}: replaced by {}",
+                shard.shard().as_raw(),
+                count(children.len() as u64, "shard")
+            )),
             Event::Paused if !self.pause_printed.swap(true, Ordering::Relaxed) => {
                 console.note("the run is paused; waiting until it is resumed");
             }
@@ -243,6 +248,7 @@ fn outcome_text(outcome: &TaskOutcome) -> String {
     match outcome {
         TaskOutcome::Completed => "done".to_owned(),
         TaskOutcome::Parked(reason) => format!("parked ({})", shards::reason_word(*reason)),
+        TaskOutcome::Split => "split".to_owned(),
         TaskOutcome::Released => "released".to_owned(),
         TaskOutcome::Moved => "handed over to another worker".to_owned(),
         TaskOutcome::Lost => "lost the lease, or the shard is finished".to_owned(),

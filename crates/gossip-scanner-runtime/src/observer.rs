@@ -85,6 +85,13 @@ pub enum Event<'a> {
         /// The new one.
         residual: ShardId,
     },
+    /// A shard was replaced by several.
+    Replaced {
+        /// The shard.
+        shard: ShardKey,
+        /// The new ones.
+        children: &'a [ShardId],
+    },
     /// A source could not be listed; it is retried unless the shard is parked next.
     ListingFailed {
         /// The shard.
@@ -140,6 +147,7 @@ impl fmt::Debug for Event<'_> {
             Self::Failed { .. } => "Failed",
             Self::Checkpointed { .. } => "Checkpointed",
             Self::Split { .. } => "Split",
+            Self::Replaced { .. } => "Replaced",
             Self::ListingFailed { .. } => "ListingFailed",
             Self::Refused { .. } => "Refused",
             Self::Parking { .. } => "Parking",

@@ -95,7 +95,8 @@
 //! A process that dies is simulated by dropping its parts between two steps.
 
 pub use crate::task::{
-    COLLECT_PATIENCE, Cut, ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep,
+    COLLECT_PATIENCE, Cut, SPLIT_SAMPLE_KEYS, ShardTask, TaskConfig, TaskContext, TaskOutcome,
+    TaskStep,
 };
 pub use crate::throttle::{Limits, Throttle};
 pub use crate::worker::{

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  restore ─► list ─► process ─► checkpoint ─► … ─► complete
-//!               │        │                           park · release · lost
+//!               │        │                           park · split · release · lost
 //!               └────────┴── retry with backoff
 //! ```
 //!
@@ -19,7 +19,7 @@
 //! - The cursor that is stored never covers an item whose results are not durable.
 //! - No item is submitted to the processor after the lease deadline has passed on the task's clock.
 //! - An operation that may have been applied is retried with the same id until it is answered.
-//! - A task ends with its shard completed, parked or released, or without the lease.
+//! - A task ends with its shard completed, parked, split or released, or without the lease.
 
 mod covered_keys;
 mod items;
@@ -30,6 +30,8 @@ mod result_cache;
 
 #[cfg(test)]
 mod ahead_tests;
+#[cfg(test)]
+mod replace_tests;
 #[cfg(test)]
 mod task_tests;
 #[cfg(test)]
@@ -51,6 +53,7 @@ use gossip_coordination::{
 
 use self::covered_keys::CoveredKeys;
 pub use self::items::COLLECT_PATIENCE;
+pub use self::requests::SPLIT_SAMPLE_KEYS;
 pub(crate) use self::result_cache::ResultCache;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
@@ -80,6 +83,10 @@ pub struct TaskConfig {
     pub shard_retries: Option<u32>,
     /// Where a shard is split if the request names no key.
     pub cut: Cut,
+    /// From this many remaining keys on, a split makes four parts instead of two: a shard that is
+    /// far behind then serves several idle workers at once, instead of one per request. A sample of
+    /// the source has at most [`SPLIT_SAMPLE_KEYS`] keys, so a larger number means as many.
+    pub many_parts_from: usize,
 }
 
 /// Where a shard is split if the request names no key.
@@ -118,6 +125,7 @@ impl Default for TaskConfig {
             store_patience: 60_000,
             shard_retries: None,
             cut: Cut::Learned,
+            many_parts_from: SPLIT_SAMPLE_KEYS,
         }
     }
 }
@@ -162,6 +170,8 @@ pub enum TaskOutcome {
     Completed,
     /// The shard was parked.
     Parked(ParkReason),
+    /// The shard was replaced by several, which cover its range and have its progress.
+    Split,
     /// The shard was released with its progress.
     Released,
     /// The shard was handed off to another worker with its progress.
@@ -263,6 +273,8 @@ enum Operation {
     Release(ReleaseMode),
     /// Give everything from this key on to a new shard.
     Split(Box<[u8]>),
+    /// Replace the shard by several, cut at these keys in ascending order.
+    Replace(Vec<Box<[u8]>>),
 }
 
 /// From this many grants without progress on, a key of the shard may be killing its workers. Items

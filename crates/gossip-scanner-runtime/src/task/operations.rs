@@ -4,7 +4,9 @@
 //! operation that ends the shard consumes the session; if it fails, the error returns the session,
 //! and the task continues or retries with it.
 
-use gossip_contracts::coordination::plan_split_residual_at_point;
+use gossip_contracts::coordination::{
+    RestoredShardState, plan_split_replace_at_points_with_cursor, plan_split_residual_at_point,
+};
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
@@ -40,6 +42,7 @@ impl ShardTask {
             Operation::Park(reason) => self.park(now, *reason, op_id, context),
             Operation::Release(mode) => self.send_release(now, *mode, op_id, context),
             Operation::Split(point) => self.split_off(now, point, op_id, context),
+            Operation::Replace(cuts) => self.replace(now, cuts, op_id, context),
         };
         match answer {
             Ok(answered) => {
@@ -163,6 +166,29 @@ impl ShardTask {
         let (shard, residual) = (self.shard, split.into_inner().residual);
         context.observer.observe(Event::Split { shard, residual });
         Ok(Answered::Continue)
+    }
+
+    /// Replaces the shard by several. The first of them has the cursor.
+    fn replace<B: CoordinationFacade>(
+        &mut self,
+        now: LogicalTime,
+        cuts: &[Box<[u8]>],
+        op_id: OpId,
+        context: &mut TaskContext<'_, B>,
+    ) -> Result<Answered, Refusal> {
+        // Nothing was finished under this lease, so the acquired cursor is still the stored one.
+        let RestoredShardState { spec, cursor, .. } = self.session().restored().clone();
+        let points: Vec<&[u8]> = cuts.iter().map(|cut| &**cut).collect();
+        let plan = plan_split_replace_at_points_with_cursor(
+            spec.as_spec_ref(),
+            &points,
+            cursor.as_update(),
+        );
+        let plan = plan.map_err(|_| Refusal::Declined)?;
+        let replaced = self.attach(context)?.split_replace(now, &plan, op_id);
+        let children = replaced.map_err(|failed| self.keep(failed))?.into_inner().children;
+        context.observer.observe(Event::Replaced { shard: self.shard, children: &children });
+        Ok(Answered::Over(TaskOutcome::Split))
     }
 
     fn refused<B>(

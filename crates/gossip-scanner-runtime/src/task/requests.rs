@@ -9,19 +9,20 @@ use gossip_frontier::{KeyBuf, KeyRange, split_points};
 use super::{Cut, Decision, Operation, ShardTask, TaskContext, TaskOutcome};
 use crate::split_policy::SPLIT_KEYS_MIN;
 
-/// From this many remaining keys on, a split makes [`LARGE_PARTS`] parts instead of two: a shard
-/// that is far behind then serves several idle workers at once, instead of one per request.
-const LARGE_FROM: usize = 256;
-const LARGE_PARTS: usize = 4;
+/// The parts of a split of [`TaskConfig::many_parts_from`](super::TaskConfig) keys or more.
+const MANY_PARTS: usize = 4;
+
+/// From this many cuts on, an untouched shard is replaced. With one cut a residual split is one
+/// operation, too, and the rest needs no further claim.
+const REPLACE_CUTS_MIN: usize = 2;
 
 /// Keys that a split samples to find the middle of the remaining range.
-const SPLIT_SAMPLE_KEYS: usize = 256;
+pub const SPLIT_SAMPLE_KEYS: usize = 256;
 
 /// Bytes of those keys: 128 for each.
 const SPLIT_SAMPLE_BYTES: usize = 128 * SPLIT_SAMPLE_KEYS;
 
-// A full sample means a large remaining range.
-const _: () = assert!(LARGE_FROM <= SPLIT_SAMPLE_KEYS && LARGE_PARTS <= LARGE_FROM);
+const _: () = assert!(MANY_PARTS <= SPLIT_SAMPLE_KEYS);
 const _: () = assert!(SPLIT_SAMPLE_BYTES >= gossip_contracts::connector::MIN_PAGE_BYTES);
 
 impl ShardTask {
@@ -139,8 +140,9 @@ impl ShardTask {
         self.decision.is_none() && ahead
     }
 
-    /// Serves a split, if there is an admissible split point. Several cuts are made from the last
-    /// to the first, one operation each, so that each leaves the range before it to this shard.
+    /// Serves a split, if there is an admissible split point. An untouched shard is replaced in one
+    /// operation. Otherwise several cuts are made from the last to the first, one operation each,
+    /// so that each leaves the range before it to this shard.
     pub(super) fn serve_split<B>(&mut self, context: &TaskContext<'_, B>) {
         if let Some(ShardAction::Split(asked)) = self.split.take() {
             self.cuts = match asked {
@@ -148,9 +150,21 @@ impl ShardTask {
                 None => self.cuts_of_rest(context),
             };
         }
+        if self.cuts.len() >= REPLACE_CUTS_MIN && self.is_untouched() {
+            let cuts = std::mem::take(&mut self.cuts);
+            return self.begin(Operation::Replace(cuts));
+        }
         if let Some(point) = self.cuts.pop() {
             self.begin(Operation::Split(point));
         }
+    }
+
+    /// Returns whether no item was started under this lease, so that ending it repeats nothing, and
+    /// the shard is not suspected of crashing its workers: the key that does is searched for here,
+    /// item by item, and in each part the search would begin anew.
+    fn is_untouched(&self) -> bool {
+        let is_idle = self.covered.finished == 0 && self.mark.last_started().is_none();
+        is_idle && self.cautious == 0 && !self.is_suspect()
     }
 
     /// Returns `key` if both sides of it may contain keys that are not covered.
@@ -197,10 +211,12 @@ impl ShardTask {
         is_all: bool,
         key: impl Fn(usize) -> Option<PageItem<'p>>,
     ) -> Vec<Box<[u8]>> {
+        // A full sample means a large remaining range.
+        let many_from = self.config.many_parts_from.min(SPLIT_SAMPLE_KEYS);
         let parts = match count {
             0..SPLIT_KEYS_MIN if is_all => 1,
-            0..LARGE_FROM => 2,
-            LARGE_FROM.. => LARGE_PARTS,
+            _ if count < many_from => 2,
+            _ => MANY_PARTS,
         };
         let points = (1..parts).filter_map(|part| key(started.max(count * part / parts)));
         let ahead = points.filter(|item| item.key() > self.rest_from());

@@ -371,6 +371,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         let shared = self.shared;
         match outcome {
             TaskOutcome::Completed
+            | TaskOutcome::Split
             | TaskOutcome::Released
             | TaskOutcome::Moved
             | TaskOutcome::Lost => {}

@@ -28,7 +28,7 @@ pub enum Rule {
     WorkedWithoutLease,
     /// More finished keys are unrecorded than a checkpoint interval and the in-flight keys.
     RedoneTooMuch,
-    /// A handoff or a release left finished keys unrecorded.
+    /// A handoff, a release or a replacement left finished keys unrecorded.
     MoveRedoes,
     /// A result arrived under a fence that was handed off, or during the handoff.
     WorkedAfterGivingAway,
@@ -70,8 +70,10 @@ pub struct Seen {
     pub moves: u64,
     /// Released shards.
     pub releases: u64,
-    /// Shards that were split off.
+    /// Shards that were created by splits.
     pub splits: u64,
+    /// Shards that were replaced by others.
+    pub replaced: u64,
     /// Parked shards.
     pub parks: u64,
 }
@@ -87,6 +89,7 @@ impl Seen {
         self.moves += other.moves;
         self.releases += other.releases;
         self.splits += other.splits;
+        self.replaced += other.replaced;
         self.parks += other.parks;
     }
 }
@@ -289,7 +292,9 @@ impl Oracle {
         let active = now.status == Some(ShardStatus::Active);
         let released = !bumped && before.is_leased && !now.is_leased && active;
         self.seen.releases += u64::from(released);
-        if !(bumped && by_move || released) {
+        let replaced = before.status != now.status && now.status == Some(ShardStatus::Split);
+        self.seen.replaced += u64::from(replaced);
+        if !(bumped && by_move || released || replaced) {
             return;
         }
         // Keys after a bad key are not recorded before the bad key is failed or parked.
@@ -299,7 +304,11 @@ impl Oracle {
         grant.is_given_away = true;
         let unsaved = grant.unsaved.range(..bad.unwrap_or(usize::MAX)).count();
         self.require(unsaved == 0, Rule::MoveRedoes, || {
-            let how = if released { "released" } else { "moved" };
+            let how = match (released, replaced) {
+                (true, _) => "released",
+                (_, true) => "replaced",
+                (false, false) => "moved",
+            };
             format!("shard {id:x} was {how} with {unsaved} keys finished and not recorded")
         });
     }

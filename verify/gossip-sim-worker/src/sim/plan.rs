@@ -55,7 +55,7 @@ impl Setting {
             shard_retries: Some(retries),
             ..TaskConfig::default()
         };
-        Self {
+        let mut setting = Self {
             processes: processes(draw),
             keys: draw.between(12, 160) as usize,
             roots: draw.between(1, 4) as usize,
@@ -75,7 +75,10 @@ impl Setting {
                 faults: swarm(draw),
                 lease,
             },
-        }
+        };
+        // The worlds are small; the default would make two parts in all of them.
+        setting.task.many_parts_from = [4, 16, 64][draw.below(3) as usize];
+        setting
     }
 }
 

@@ -72,6 +72,7 @@ impl Totals {
             ("… by handoffs", seen.moves.to_string()),
             ("releases", seen.releases.to_string()),
             ("splits", seen.splits.to_string()),
+            ("… shards replaced", seen.replaced.to_string()),
             ("parked shards", seen.parks.to_string()),
             ("results taken", seen.accepted.to_string()),
             ("… of keys that had one", seen.redone.to_string()),

@@ -177,6 +177,10 @@ impl Observer for ProcessContext<'_> {
                 let (shard, residual) = (shard.shard().as_raw(), residual.as_raw());
                 format!("p{process} splits {residual:x} off {shard:x}")
             }),
+            Event::Replaced { shard, children } => self.shared.record(|| {
+                let (shard, parts) = (shard.shard().as_raw(), children.len());
+                format!("p{process} replaces {shard:x} by {parts}")
+            }),
             Event::Checkpointed { shard } => {
                 self.shared.record(|| format!("p{process} records {:x}", shard.shard().as_raw()));
             }
