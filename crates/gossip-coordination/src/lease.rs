@@ -276,16 +276,15 @@ impl OpKind {
 }
 
 /// The result of a logged operation. The numbers are persisted.
+///
+/// Only executed operations are logged, so the specification's `Error` and `Superseded` are absent
+/// (ADR 45).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum OpResult {
     /// It was executed.
     Completed = 0,
-    /// It was refused and the shard not changed.
-    Error = 1,
-    /// It was valid, but a later change superseded it.
-    Superseded = 2,
 }
 
 impl OpResult {
@@ -294,8 +293,6 @@ impl OpResult {
     pub const fn from_u8(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Completed),
-            1 => Some(Self::Error),
-            2 => Some(Self::Superseded),
             _ => None,
         }
     }
@@ -310,8 +307,7 @@ const _: () = {
     assert!(OpKind::SplitResidual as u8 == 4 && OpKind::Unpark as u8 == 5);
     assert!(OpKind::Release as u8 == 6 && OpKind::Offer as u8 == 7);
     assert!(OpKind::Withdraw as u8 == 8 && OpKind::RevokeLease as u8 == 9);
-    assert!(OpResult::Completed as u8 == 0 && OpResult::Error as u8 == 1);
-    assert!(OpResult::Superseded as u8 == 2);
+    assert!(OpResult::Completed as u8 == 0);
 };
 
 /// One remembered operation.
@@ -333,7 +329,7 @@ impl OpLogEntry {
         payload_hash: 0,
         executed_at: LogicalTime::ZERO,
         kind: OpKind::Checkpoint,
-        result: OpResult::Error,
+        result: OpResult::Completed,
     };
 
     /// Creates the entry of an executed operation.

@@ -14,7 +14,7 @@ use gossip_stdx::SlabFull;
 use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
-use crate::lease::{LeaseHolder, OpLogEntry, OpResult};
+use crate::lease::{LeaseHolder, OpLogEntry};
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
@@ -292,7 +292,6 @@ fn add_spawned(
 }
 
 fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
-    assert!(entry.result() == OpResult::Completed, "refused operations are not logged");
     pool.logs.get_mut(&mut record.op_log).push(entry);
 }
 

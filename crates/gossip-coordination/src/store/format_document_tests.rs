@@ -209,8 +209,7 @@ fn numbers_of_enums_are_as_listed() {
     check_numbers("### Shard status", &ShardStatus::ALL, |it| *it as u8);
     check_numbers("### Park reason", &ParkReason::ALL, |it| *it as u8);
     check_numbers("### Operation on a shard", &OpKind::ALL, |it| *it as u8);
-    let results = [OpResult::Completed, OpResult::Error, OpResult::Superseded];
-    check_numbers("### Result of an operation", &results, |it| *it as u8);
+    check_numbers("### Result of an operation", &[OpResult::Completed], |it| *it as u8);
     check_numbers("### Run status", &RunStatus::ALL, |it| *it as u8);
     check_numbers("### Operation on a run", &RunOpKind::ALL, |it| *it as u8);
     check_numbers("### Worker state", &WorkerState::ALL, |it| *it as u8);

@@ -616,8 +616,8 @@ fn sound_op(bytes: &[u8; OP_LEN]) -> Option<OpLogEntry> {
         Some(u64::from_le_bytes(*number))
     };
     let (op_id, payload_hash, executed_at) = (number(0)?, number(8)?, number(16)?);
-    let (kind, result) = (OpKind::from_u8(bytes[24])?, OpResult::from_u8(bytes[25])?);
-    let is_sound = payload_hash != 0 && executed_at != 0 && result == OpResult::Completed;
+    let (kind, OpResult::Completed) = (OpKind::from_u8(bytes[24])?, OpResult::from_u8(bytes[25])?);
+    let is_sound = payload_hash != 0 && executed_at != 0;
     is_sound.then(|| {
         let at = LogicalTime::from_raw(executed_at);
         OpLogEntry::new(OpId::from_raw(op_id), kind, payload_hash, at)
@@ -629,11 +629,7 @@ fn read_op(fields: &mut Fields<'_>) -> Result<OpLogEntry, InfraError> {
     let payload_hash = fields.nonzero_u64("op_log.payload_hash")?;
     let executed_at = LogicalTime::from_raw(fields.nonzero_u64("op_log.executed_at")?);
     let kind = fields.number("op_log.kind", OpKind::from_u8)?;
-    // Refused operations are not logged, so no other result is ever written.
-    fields.number("op_log.result", |number| match OpResult::from_u8(number)? {
-        OpResult::Completed => Some(()),
-        OpResult::Error | OpResult::Superseded => None,
-    })?;
+    let OpResult::Completed = fields.number("op_log.result", OpResult::from_u8)?;
     Ok(OpLogEntry::new(op_id, kind, payload_hash, executed_at))
 }
 
