@@ -53,11 +53,44 @@ pub fn validate_residual_split(
     validate_split_coverage(old_parent, &[new_parent, residual])
 }
 
+/// Checks that the key ranges of a residual split lie within the bounds of the old parent.
+///
+/// A planner that does not have the exact range of the shard yet can use it: unlike
+/// [`validate_residual_split`] it permits gaps.
+///
+/// # Errors
+/// [`SplitValidationError::StartMismatch`] for a range that starts before the parent, then
+/// [`SplitValidationError::EndMismatch`] for one that ends after it; the new parent before the
+/// residual.
+pub fn validate_residual_split_bounds(
+    old_parent: ShardSpecRef<'_>,
+    new_parent: ShardSpecRef<'_>,
+    residual: ShardSpecRef<'_>,
+) -> Result<(), SplitValidationError> {
+    for part in [new_parent, residual] {
+        // An empty start is the lowest possible key, so it needs no special case.
+        if part.start < old_parent.start {
+            return Err(SplitValidationError::StartMismatch {
+                parent_start: old_parent.start.len(),
+                first_child_start: part.start.len(),
+            });
+        }
+        let ends_behind = part.end.is_empty() || part.end > old_parent.end;
+        if !old_parent.end.is_empty() && ends_behind {
+            return Err(SplitValidationError::EndMismatch {
+                parent_end: old_parent.end.len(),
+                last_child_end: part.end.len(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Checks that the parent's cursor lies inside the range that a residual split leaves it.
 ///
 /// # Errors
 /// [`SplitValidationError::ParentCursorOutOfBounds`].
-pub fn validate_residual_split_bounds(
+pub fn validate_residual_parent_cursor(
     cursor: Option<&[u8]>,
     new_parent: ShardSpecRef<'_>,
 ) -> Result<(), SplitValidationError> {

@@ -10,7 +10,8 @@ use super::SplitValidationError::{
 };
 use super::{
     MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPLIT_CHILDREN, ShardSpecRef, SplitValidationError,
-    validate_residual_split, validate_residual_split_bounds, validate_split_coverage,
+    validate_residual_parent_cursor, validate_residual_split, validate_residual_split_bounds,
+    validate_split_coverage,
 };
 
 static LONG_KEY: [u8; MAX_KEY_SIZE + 1] = [b'k'; MAX_KEY_SIZE + 1];
@@ -162,7 +163,33 @@ fn the_parent_keeps_its_own_cursor(#[case] cursor: Option<&[u8]>, #[case] fits: 
     let refused = ParentCursorOutOfBounds { cursor: 1, new_parent_start: 1, new_parent_end: 1 };
     let expected = if fits { Ok(()) } else { Err(refused) };
     let new_parent = spec(b"b", b"m");
-    assert_eq!(validate_residual_split_bounds(cursor, new_parent), expected);
+    assert_eq!(validate_residual_parent_cursor(cursor, new_parent), expected);
+}
+
+#[rstest]
+#[case::tiles(spec(b"b", b"m"), spec(b"m", b"y"), Ok(()))]
+#[case::gap_is_inside(spec(b"bb", b"m"), spec(b"n", b"xx"), Ok(()))]
+#[case::parent_starts_before(spec(b"aa", b"m"), spec(b"m", b"y"), Err(START_MISMATCH))]
+#[case::residual_starts_before(spec(b"b", b"m"), spec(b"aa", b"y"), Err(START_MISMATCH))]
+#[case::parent_ends_after(spec(b"b", b"yy"), spec(b"m", b"y"), Err(END_MISMATCH))]
+#[case::residual_ends_after(spec(b"b", b"m"), spec(b"m", b"zz"), Err(END_MISMATCH))]
+#[case::start_before_end(spec(b"aa", b"zzz"), spec(b"m", b"y"), Err(START_MISMATCH))]
+#[case::parent_before_residual(spec(b"b", b"zz"), spec(b"a", b"y"), Err(END_MISMATCH))]
+#[case::unbounded_residual(
+    spec(b"b", b"m"), spec(b"m", b""), Err(EndMismatch { parent_end: 1, last_child_end: 0 }))]
+fn ranges_of_a_residual_split_lie_within_the_parent(
+    #[case] new_parent: ShardSpecRef<'_>,
+    #[case] residual: ShardSpecRef<'_>,
+    #[case] expected: Result<(), SplitValidationError>,
+) {
+    assert_eq!(validate_residual_split_bounds(PARENT, new_parent, residual), expected);
+}
+
+/// An unbounded parent contains every range.
+#[test]
+fn every_range_lies_within_an_unbounded_parent() {
+    let parts = (spec(b"", b"m"), spec(b"m", b""));
+    assert_eq!(validate_residual_split_bounds(OPEN, parts.0, parts.1), Ok(()));
 }
 
 #[test]

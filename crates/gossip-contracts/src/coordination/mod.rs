@@ -38,8 +38,8 @@ mod successor;
 
 pub use arena::{ShardArena, ShardArenaTooLarge, ShardSpecHandle};
 pub use coverage::{
-    ShardLimitScope, SplitValidationError, validate_residual_split, validate_residual_split_bounds,
-    validate_split_coverage,
+    ShardLimitScope, SplitValidationError, validate_residual_parent_cursor,
+    validate_residual_split, validate_residual_split_bounds, validate_split_coverage,
 };
 pub use cursor::{
     Cursor, CursorAdvance, CursorBounds, CursorInputError, CursorUpdate, MAX_KEY_SIZE,

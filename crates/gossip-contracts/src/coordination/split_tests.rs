@@ -11,8 +11,8 @@ use super::{
     SplitReplacePlanError, SplitResidualPlan, SplitResidualPlanError, SplitValidationError,
     plan_split_replace, plan_split_replace_at_points, plan_split_replace_at_points_initial_cursor,
     plan_split_replace_at_points_with_cursor, plan_split_residual, plan_split_residual_at_point,
-    plan_split_residual_from_cursor, validate_residual_split, validate_split_child_cursors,
-    validate_split_coverage,
+    plan_split_residual_from_cursor, validate_residual_split, validate_residual_split_bounds,
+    validate_split_child_cursors, validate_split_coverage,
 };
 
 static LONG_METADATA: [u8; MAX_METADATA_SIZE + 1] = [b'm'; MAX_METADATA_SIZE + 1];
@@ -392,6 +392,8 @@ proptest! {
             Ok(plan) => {
                 let (new_parent, residual) = (plan.new_parent(), plan.residual());
                 prop_assert_eq!(validate_residual_split(parent, new_parent, residual), Ok(()));
+                let within = validate_residual_split_bounds(parent, new_parent, residual);
+                prop_assert_eq!(within, Ok(()));
                 prop_assert!(new_parent.contains_key(&cursor));
                 prop_assert!(!residual.contains_key(&cursor));
             }

@@ -5,8 +5,8 @@
 //! found there ([`find_replayed_residual`]).
 
 use gossip_contracts::coordination::{
-    CursorUpdate, SplitResidualPlan, SplitValidationError, validate_residual_split,
-    validate_residual_split_bounds,
+    CursorUpdate, SplitResidualPlan, SplitValidationError, validate_residual_parent_cursor,
+    validate_residual_split,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, TenantId};
 use gossip_stdx::SlabFull;
@@ -123,7 +123,7 @@ impl SplitResidual<'_> {
     fn check_cut(&self, shard: ShardView<'_>) -> Result<(), SplitValidationError> {
         let (new_parent, residual) = (self.plan.new_parent(), self.plan.residual());
         validate_residual_split(shard.spec(), new_parent, residual)?;
-        validate_residual_split_bounds(shard.cursor().last_key(), new_parent)
+        validate_residual_parent_cursor(shard.cursor().last_key(), new_parent)
     }
 
     fn residual_id(&self, spawned_count: usize) -> ShardId {
