@@ -97,6 +97,8 @@ impl SplitPolicy {
         let held: Vec<_> = situation.shards.iter().filter(|shard| is_held(shard)).collect();
         self.follow(&situation, &held);
         let splits = situation.shards.len().saturating_sub(situation.roots);
+        // Counted from the listing and not by this worker, so the bound holds for all workers
+        // together.
         if splits >= held.len() * SPLITS_PER_LEASE {
             return Vec::new();
         }
@@ -108,6 +110,7 @@ impl SplitPolicy {
                 worth.push((left, shard.shard));
             }
         }
+        // The id breaks ties, so that equal snapshots give equal answers.
         worth.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         worth.truncate(ASKED_MAX);
         worth.into_iter().map(|(_, shard)| shard).collect()
@@ -125,6 +128,7 @@ impl SplitPolicy {
             // A shard that was never split has moved if it has a cursor at all.
             let fresh = Era { fence, spawned, keys, moved: spawned == 0 && keys > 0 };
             let era = self.eras.entry(shard.shard).or_insert(fresh);
+            // A split began a new era: progress from before it does not allow the next one.
             if era.spawned != spawned {
                 *era = fresh;
             }
@@ -154,6 +158,7 @@ impl SplitPolicy {
         let seen = self.speed.seen(shard.shard, keys);
         match (seen, situation.ticks_per_key) {
             ((ticks, done), _) if done > 0 => left * ticks as f64 / done as f64,
+            // No key in all this time: assume that the next one is finished right now.
             ((ticks, _), _) if ticks >= STILL_FROM => left * ticks as f64,
             (_, Some(ticks_per_key)) => left * ticks_per_key,
             (_, None) => f64::MAX,

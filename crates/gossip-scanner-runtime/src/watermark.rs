@@ -59,6 +59,7 @@ impl ItemWatermark {
 
     /// Drops the page and its in-flight items.
     pub fn abandon(&mut self) {
+        // Before `begin`, which asserts that no item is in flight.
         self.in_flight = 0;
         self.begin(0);
     }
@@ -92,6 +93,7 @@ impl ItemWatermark {
     ///
     /// A handler may report an item that was never submitted, so this does not panic.
     pub fn settle(&mut self, index: usize, settled: Settled) -> bool {
+        // A second report of an item must not count it as finished twice.
         if index >= self.started || self.items[index].is_some() {
             return false;
         }
@@ -103,6 +105,8 @@ impl ItemWatermark {
     /// Moves the mark to the end of the finished prefix. Returns the items that it passed.
     pub fn advance(&mut self) -> Range<usize> {
         let from = self.mark;
+        // Items that finished behind the first unfinished one wait: a cursor past it would cover
+        // it.
         let settled = self.items[from..].iter().take_while(|item| item.is_some()).count();
         self.mark += settled;
         from..self.mark

@@ -39,6 +39,8 @@ impl<R: BufRead> Lines<R> {
     pub(super) fn next(&mut self) -> Result<&[u8], Refusal> {
         self.line.clear();
         self.number += 1;
+        // One byte more than a line, for its line feed. The bound applies while reading, so a file
+        // without line feeds cannot fill the memory.
         let mut reader = self.reader.by_ref().take(LINE_LEN_MAX as u64 + 1);
         let read = reader.read_until(b'\n', &mut self.line);
         read.map_err(|error| Refusal::Unreadable { kind: error.kind() })?;
@@ -126,6 +128,8 @@ impl LeafLine {
         scan.literal(",\"unread\":")?;
         leaf.unread = scan.number()?;
         match leaf.status {
+            // The memory is that of the leaf before, whose remainder must not be compared with this
+            // one.
             LeafStatus::Done => self.uncovered = Uncovered::default(),
             LeafStatus::Parked(_) => self.uncovered.read(scan)?,
         }
@@ -226,6 +230,7 @@ fn read_status(scan: &mut Scanner<'_>) -> Result<LeafStatus, Unexpected> {
         return Ok(LeafStatus::Done);
     }
     scan.literal("\"parked\",\"reason\":\"")?;
+    // No reason is a prefix of another, so the order of the search does not matter.
     let reason = ParkedFor::ALL.into_iter().find(|reason| scan.takes(reason.as_str()));
     scan.literal("\"")?;
     reason.map(LeafStatus::Parked).ok_or(Unexpected)
@@ -262,6 +267,7 @@ fn read_list<T>(
 ) -> Result<Vec<T>, Unexpected> {
     let mut elements = Vec::new();
     while !scan.takes(close) {
+        // A list is held in memory, and a certificate may come from anywhere.
         if elements.len() == LIST_LEN_MAX {
             return Err(Unexpected);
         }

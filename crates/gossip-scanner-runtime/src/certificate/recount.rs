@@ -69,6 +69,7 @@ pub fn recount(source: &Source) -> Result<Box<dyn Connector>, ConnectorError> {
         // There is no second implementation to compare with.
         Source::Registered(_) => return source.open(),
     };
+    // The walk meets them in the order of directories, a listing in the order of keys.
     found.walls.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix));
     let source = Recounted { keys, walls: found.walls };
     Ok(Box::new(Shared(Arc::new(source))))
@@ -158,6 +159,7 @@ impl Paths {
         let len = u32::try_from(path.len()).map_err(|_| too_large())?;
         self.spans.push((self.bytes.len(), len));
         self.bytes.extend_from_slice(path);
+        // Checked with every path, so that a huge tree is refused before it exhausts the memory.
         let taken = self.bytes.len() + 16 * self.spans.len();
         if taken as u64 > RECOUNT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
     }
@@ -218,6 +220,7 @@ impl Found {
                 self.file(&path)?;
                 continue;
             }
+            // A link may lead to a directory above it; following it would not end.
             let identity = identity(&tree.path(&path));
             if tree.follow_links && identity.is_some_and(|identity| above.contains(&identity)) {
                 continue;
@@ -245,8 +248,10 @@ impl Found {
 
     /// Asks ripgrep's walker, with the settings that the documentation of sources promises.
     fn walk_as_ripgrep(&mut self, root: &Path) -> Result<(), ConnectorError> {
+        // A missing root is an error of the source as a whole, not a part that could not be listed.
         std::fs::read_dir(root).map_err(|error| ConnectorError::from_io(&error))?;
         let mut walk = WalkBuilder::new(root);
+        // Only rules inside the source count, so that two machines list the same items.
         walk.parents(false).git_global(false).require_git(false);
         walk.add_custom_ignore_filename(".rgignore");
         for entry in walk.build() {
@@ -335,6 +340,7 @@ fn rows_of(path: &Path, format: ManifestFormat) -> Result<Vec<u64>, ConnectorErr
     let (mut numbers, mut number) = (Vec::new(), 0);
     while let Some(row) = text.row(quotes)? {
         number += 1;
+        // The header has a row number, as it has for the connector, but is no item.
         let is_header = header && number == 1;
         if !is_header && !row.is_blank {
             keep(&mut numbers, number)?;
@@ -386,6 +392,7 @@ impl Text {
                 is_return = self.offset == start && byte == b'\r';
                 self.take()?;
             }
+            // Before the separator is taken, which does not belong to the row.
             let len = self.offset - start;
             match self.take()? {
                 Some(b',') => {}
@@ -495,6 +502,7 @@ struct Listing {
 
 impl Enumeration for Listing {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
+        // Keys behind a wall are known only in part, so the listing ends in front of it.
         let wall = self.wall.map(|index| &self.source.walls[index]);
         let mut key = Vec::new();
         while self.next < self.end {
@@ -508,6 +516,7 @@ impl Enumeration for Listing {
             self.next += 1;
         }
         match wall {
+            // The keys in front of it are returned first, and the next page fails.
             Some(wall) if page.is_empty() => return Err(wall.error),
             Some(_) => {}
             None => page.mark_exhausted(),

@@ -31,6 +31,8 @@ impl SigningKey {
         if !(min..=max).contains(&len) {
             return Err(SigningKeyError { len, min, max });
         }
+        // Derived in a domain of its own: signatures reveal nothing about a key that is used
+        // elsewhere too.
         let mut hasher = CanonicalHasher::for_domain(Domain::CERTIFICATE_SIGNATURE_KEY_V1);
         hasher.write_bytes_prefixed(bytes);
         Ok(Self { key: hasher.finalize_32() })

@@ -80,6 +80,8 @@ impl<'a> SourceCheck<'a> {
     }
 
     fn list_parked(&mut self, leaf: &LeafRecord) -> Result<Accumulator, PageError> {
+        // The shared listing would have to pass the part behind the cursor, for which the leaf may
+        // be parked.
         self.shared = None;
         let mut found = Found::at_most(leaf.accumulator.count());
         if let Some(cursor) = &leaf.cursor {
@@ -125,6 +127,8 @@ impl Listing {
 
     /// Takes the keys below `end`, and leaves the first that is not.
     fn take_below(&mut self, end: &[u8], found: &mut Found) -> Result<(), PageError> {
+        // One key more than stated decides the comparison; the rest of the source need not be
+        // listed.
         while !found.is_too_many() {
             let Some(item) = self.page.item(self.next) else {
                 if self.page.is_exhausted() {

@@ -29,6 +29,7 @@ impl Tiling {
     pub(super) fn add(&mut self, line: &LeafLine) -> Result<u64, Refusal> {
         self.leaves += 1;
         let (leaf, record) = (self.leaves, &line.leaf);
+        // First: the comparisons below need both bounds.
         check_range(leaf, record)?;
         if record.start > self.frontier {
             return Err(Refusal::Gap { leaf });
@@ -39,6 +40,7 @@ impl Tiling {
         if record.end > self.end {
             return Err(Refusal::BeyondRequest { leaf });
         }
+        // After the tiling, because a gap or an overlap is the graver fault and is reported first.
         check_progress(leaf, record)?;
         check_uncovered(leaf, record, &line.uncovered)?;
         self.frontier.clone_from(&record.end);
@@ -77,6 +79,7 @@ fn check_progress(leaf: u64, record: &LeafRecord) -> Result<(), Refusal> {
         Some(cursor) if *cursor < record.start || *cursor >= record.end => {
             return Err(Refusal::CursorOutside { leaf });
         }
+        // At most the start key itself. An empty shard completes there and counts none.
         Some(cursor) if *cursor == record.start => 1,
         Some(_) => u64::MAX,
     };
@@ -84,6 +87,7 @@ fn check_progress(leaf: u64, record: &LeafRecord) -> Result<(), Refusal> {
         return Err(Refusal::TooManyKeys { leaf, count, max });
     }
     let unread = record.unread;
+    // Unread keys are among the counted ones.
     if unread > count {
         return Err(Refusal::UnreadExceedsCount { leaf, unread, count });
     }

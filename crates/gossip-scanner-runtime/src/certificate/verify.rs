@@ -91,6 +91,7 @@ pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verific
     hash.add(lines.next()?);
     let request = read_request(lines.current()).map_err(|_| lines.malformed())?;
     let mut tiling = Tiling::new(&request)?;
+    // Before any leaf: a certificate for another request would fail later with a misleading count.
     let mut source = SourceCheck::new(&request, against.source)?;
     let (mut sums, mut line) = (Sums::default(), LeafLine::new());
     while is_leaf(lines.next()?) {
@@ -103,6 +104,7 @@ pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verific
         sums.count(&line.leaf);
     }
     tiling.finish()?;
+    // The line that ended the loop is that of the totals, which the hash covers too.
     hash.add(lines.current());
     sums.check(read_totals(lines.current()).map_err(|_| lines.malformed())?)?;
     let seal = read_seal(lines.next()?).map_err(|_| lines.malformed())?;
@@ -156,6 +158,7 @@ impl Sums {
         self.parked += u64::from(leaf.status != LeafStatus::Done);
         self.accumulator.merge(&leaf.accumulator);
         let unread = self.unread.checked_add(leaf.unread);
+        // Saturated numbers could agree with forged totals.
         self.is_full |= unread.is_none() || self.accumulator.count() == u64::MAX;
         self.unread = unread.unwrap_or(u64::MAX);
     }

@@ -30,6 +30,7 @@ impl<W: Write> CertificateWriter<W> {
     pub fn new(out: W, request: &Request) -> io::Result<Self> {
         let mut writer =
             Self { out, hash: SealHash::new(), totals: Totals::default(), line: Vec::new() };
+        // The reader's limits: a certificate that cannot be verified must not be written.
         let lists = [request.options.len(), request.excluded.len(), request.settings.len()];
         if lists.into_iter().any(|len| len > LIST_LEN_MAX) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -56,6 +57,7 @@ impl<W: Write> CertificateWriter<W> {
     ///
     /// As writing to `out`.
     pub fn finish(mut self, key: Option<&SigningKey>) -> io::Result<W> {
+        // The totals are hashed, the seal is not: it has the hash.
         push_totals(&mut self.line, &self.totals);
         self.write_sealed_line()?;
         push_seal(&mut self.line, &self.hash.finish(), key);
@@ -131,6 +133,7 @@ fn push_leaf(line: &mut Vec<u8>, leaf: &LeafRecord) {
     push_number(line, ",\"unread\":", leaf.unread);
     if let LeafStatus::Parked(_) = leaf.status {
         match &leaf.cursor {
+            // The key of the cursor is covered, the start of a leaf without one is not.
             Some(cursor) => push_text(line, ",\"uncovered\":{\"after\":", cursor),
             None => push_text(line, ",\"uncovered\":{\"from\":", &leaf.start),
         }

@@ -172,6 +172,7 @@ impl StreamProcessor {
         let given = answer.as_ref().and_then(|answer| self.given.remove(&answer.id));
         match (answer, given) {
             (Some(answer), Some(given)) => {
+                // It answers, so earlier ends were due to their items.
                 self.silent_items.clear();
                 self.answered_at = Some(Instant::now());
                 self.cautious = self.cautious.saturating_sub(1);
@@ -204,6 +205,7 @@ impl StreamProcessor {
         if let Some(mut talk) = self.talk.take() {
             talk.running.kill();
         }
+        // Only an item that was alone is known to be at fault.
         let alone = self.given.len() == 1;
         for given in std::mem::take(&mut self.given).into_values() {
             let result = match alone {
@@ -219,6 +221,7 @@ impl StreamProcessor {
     /// before it does not count: a program that answers one after another is not slow.
     fn check_time(&mut self) {
         let Some(timeout) = self.timeout else { return };
+        // A program without items may be silent for as long as it likes.
         let Some(oldest) = self.given.values().map(|given| given.since).min() else { return };
         let silent_since = self.answered_at.map_or(oldest, |answered| oldest.max(answered));
         if silent_since.elapsed() >= timeout {
@@ -233,6 +236,7 @@ impl StreamProcessor {
             Ok(line) => self.take_line(&line).map(|()| true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => {
+                // Its exit status says more than a closed pipe.
                 let complaint = talk.how_it_ended();
                 self.end_child(&complaint).map(|()| true)
             }
@@ -253,6 +257,8 @@ impl Processor for StreamProcessor {
         } else {
             let id = self.next_id;
             let line = item_line(id, &work, &text);
+            // Sent before it is recorded: if the program cannot be started, the item was not given
+            // to it.
             self.talk()?.say(line);
             self.next_id += 1;
             let key_hash = hash_of(work.key());
@@ -312,6 +318,8 @@ impl Talk {
         let child = running.child_mut();
         let input = child.stdin.take().expect("its input is a pipe");
         let output = child.stdout.take().expect("its output is a pipe");
+        // A thread for each direction: a program that writes before it reads would block a single
+        // one.
         thread::spawn(move || write_lines(input, &lines));
         thread::spawn(move || read_lines(output, &answers));
         Ok(Self { running, to_child: Some(to_child), from_child })
@@ -349,6 +357,7 @@ impl Talk {
     /// Lets the program finish, and kills it if it does not.
     fn finish(&mut self) {
         self.say(line_of([("type", Value::from("drain"))]));
+        // Also ends its input, for a program that does not know `drain`.
         self.to_child = None;
         if !matches!(self.running.wait(DRAIN_PATIENCE), Ok(Some(_))) {
             self.running.kill();
@@ -373,6 +382,8 @@ impl Answer {
                 let message = clip(message, MAX_MESSAGE_BYTES).into();
                 match value.get("retry").and_then(Value::as_bool) {
                     Some(false) => ItemResult::Hopeless(message),
+                    // Without a word about it, a retry is the safer assumption: the item is tried a
+                    // bounded number of times.
                     Some(true) | None => ItemResult::Failed(message),
                 }
             }
@@ -385,6 +396,7 @@ impl Answer {
 /// Returns how much an item that is done says it found; `None` if that is no number.
 fn done(findings: Option<&Value>) -> Option<ItemResult> {
     let number = findings.map_or(Some(0), Value::as_u64)?;
+    // A larger number stays a number of findings; it must not become "none".
     let number = NonZeroU32::new(u32::try_from(number).unwrap_or(u32::MAX));
     Some(number.map_or(ItemResult::Done, ItemResult::Found))
 }
@@ -410,6 +422,7 @@ fn bad_line(line: &Line) -> String {
 
 fn clip(message: &str, max_bytes: usize) -> &str {
     let mut end = message.len().min(max_bytes);
+    // Half a character would make the message invalid UTF-8.
     while !message.is_char_boundary(end) {
         end -= 1;
     }
@@ -473,6 +486,7 @@ fn next_line(output: &mut impl BufRead) -> Option<Line> {
     let mut line = Vec::new();
     let limit = MAX_LINE_BYTES as u64 + 1;
     match output.by_ref().take(limit).read_until(b'\n', &mut line) {
+        // A failed read ends the output as an exit does; the caller asks how the program ended.
         Ok(0) | Err(_) => None,
         Ok(_) if line.len() > MAX_LINE_BYTES => Some(Line::TooLong),
         Ok(_) => Some(Line::Whole(line)),

@@ -52,6 +52,8 @@ struct Followed {
 impl Speed {
     /// Records a snapshot.
     pub(crate) fn look(&mut self, at: LogicalTime, paused: bool, keys: u64) {
+        // An interval counts only if the run was active at both ends, so a pause never lowers the
+        // speed.
         if let Some((before, was_paused)) = self.last
             && !paused
             && !was_paused
@@ -63,6 +65,7 @@ impl Speed {
         if newest.is_some_and(|(worked, _)| self.worked < worked + LOOKS_APART) {
             return;
         }
+        // Listings are not of one instant and may show less than the last one.
         let keys = newest.map_or(keys, |(_, before)| keys.max(before));
         if self.looks.len() == LOOKS_KEPT {
             self.looks.pop_front();
@@ -94,6 +97,8 @@ impl Speed {
 
     /// Starts to track a leased shard with `keys` counted keys, unless it is tracked.
     pub(crate) fn follow(&mut self, shard: ShardId, fence: FenceEpoch, keys: u64) {
+        // A shard that is not followed has no estimate of its own; the run's speed then serves for
+        // it.
         if self.shards.len() < SHARDS_FOLLOWED || self.shards.contains_key(&shard) {
             let since = (self.worked, keys);
             self.shards.entry(shard).or_insert(Followed { fence, since });
@@ -110,6 +115,7 @@ impl Speed {
 
     /// Returns the ticks for each key, and the relative error of that; `None` without progress.
     pub(super) fn of_run(&self) -> Option<(f64, f64)> {
+        // Over the whole window, because single intervals depend on when workers checkpoint.
         let (first, last) = (self.looks.front()?, self.looks.back()?);
         let (ticks, keys) = (last.0 - first.0, last.1 - first.1);
         if ticks == 0 || keys == 0 {

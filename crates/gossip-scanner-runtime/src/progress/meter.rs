@@ -32,9 +32,12 @@ impl ProgressMeter {
         let tally = Tally::of(&look.shards, &self.density);
         self.keys = self.keys.max(tally.keys);
         self.speed.look(look.at, look.paused, self.keys);
+        // A run without work left may wait for a worker that completes it; to the reader it is
+        // over.
         let is_over = look.status == RunStatus::Done
             || (!look.shards.is_empty() && tally.done > 0 && left_over(&tally) == 0);
         let kind = self.kind();
+        // Exactly 1 only at the end: rounding must not announce it.
         self.fraction = if is_over { 1.0 } else { self.fraction.max(self.part(&tally)) };
         let total = (kind != ProgressKind::Unknown || is_over).then(|| self.total(is_over));
         Progress {
@@ -97,6 +100,7 @@ impl ProgressMeter {
             slowest = slowest.max(needs.unwrap_or(0.0));
         }
         let (ticks_per_key, error) = self.speed.of_run()?;
+        // A run is not over before its slowest leased shard, however fast the others are.
         let left = ((total - self.keys) as f64 * ticks_per_key).max(slowest);
         Some(Eta { left: left as u64, error: (left * error.hypot(self.look_error())) as u64 })
     }

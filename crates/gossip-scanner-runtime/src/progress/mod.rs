@@ -114,6 +114,8 @@ impl RunLook {
         tenant: TenantId,
         run: RunId,
     ) -> Result<Self, GetRunError> {
+        // The run before its shards: a run that ends in between is then shown as active, never as
+        // done with unfinished shards.
         let record = coordinator.get_run(tenant, run)?;
         let (status, paused) = (record.status(), record.is_paused());
         let mut shards = Vec::new();
@@ -178,6 +180,8 @@ pub(crate) fn counted(shard: &ShardSummary) -> (u64, u64) {
 /// Returns the measure of what a shard has covered.
 pub(crate) fn covered(shard: &ShardSummary, density: &Density) -> usize {
     match (shard.status, shard.last_key.as_deref()) {
+        // The whole range, not up to the cursor: behind the last key of a finished shard lies no
+        // key.
         (ShardStatus::Done, _) => density.between(&shard.start, &shard.end),
         (ShardStatus::Active | ShardStatus::Parked, Some(last)) => {
             density.through(&shard.start, last)
