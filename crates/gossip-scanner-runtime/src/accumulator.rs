@@ -44,6 +44,7 @@ impl Accumulator {
     /// Adds one key.
     pub fn add(&mut self, key: &[u8]) {
         let mut hasher = CanonicalHasher::for_domain(Domain::CERTIFICATE_ITEM_V1);
+        // In a domain of its own: the digest of a key elsewhere must not be a summand here.
         hasher.write_bytes_prefixed(key);
         let digest = hasher.finalize_32();
         self.merge(&Self { count: 1, sum: lanes_of(&digest) });
@@ -113,6 +114,7 @@ impl Accumulator {
     /// Returns an error for a non-zero hash with a count of zero.
     pub fn try_from_parts(count: u64, sum: &[u8; 8 * LANES]) -> Result<Self, AccumulatorError> {
         let accumulator = Self { count, sum: lanes_of(sum) };
+        // No sequence of additions produces it, so it is damage or forgery.
         if count == 0 && accumulator != Self::EMPTY {
             return Err(AccumulatorError::SumOfNothing);
         }

@@ -37,6 +37,7 @@ impl OpIds {
 
     /// Returns the id of the one operation after a panic, when the sequence is unknown.
     pub(crate) fn after_panic(lease: &Lease) -> OpId {
+        // A number that the sequence never reaches.
         derive(lease, u64::MAX)
     }
 }

@@ -54,12 +54,14 @@ impl Throttle {
     /// An item larger than a second's worth is admitted when the bucket is full and paid for
     /// afterwards; otherwise it would never start.
     pub fn take(&self, now: LogicalTime, bytes: u64) -> Option<LogicalTime> {
+        // The usual case, without the lock that all threads share.
         if self.limits == Limits::default() {
             return None;
         }
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = u128::from(now.as_raw()) * FRACTIONS;
         let oldest = now.saturating_sub(BURST);
+        // After a pause at most one second's worth may be taken at once.
         let items_paid = state.items_paid.max(oldest);
         let bytes_paid = state.bytes_paid.max(oldest);
         let busy_until = items_paid.max(bytes_paid);
@@ -67,6 +69,7 @@ impl Throttle {
             let ticks = u64::try_from(busy_until.div_ceil(FRACTIONS)).unwrap_or(u64::MAX);
             return Some(LogicalTime::from_raw(ticks));
         }
+        // Both or neither: an item that the bytes do not admit must not use up the items.
         state.items_paid = items_paid + price(1, self.limits.items);
         state.bytes_paid = bytes_paid + price(bytes, self.limits.bytes);
         None

@@ -71,6 +71,7 @@ impl<'a> RuntimeToken<'a> {
     pub fn encode_into(&self, bytes: &mut Vec<u8>) -> Result<(), TokenError> {
         bytes.clear();
         self.check()?;
+        // Findings are rare, and every checkpoint pays for the token's length.
         bytes.push(if self.found == 0 { VERSION } else { VERSION_FOUND });
         bytes.extend_from_slice(&self.accumulator.to_bytes());
         bytes.extend_from_slice(&self.unread.to_le_bytes());
@@ -103,10 +104,12 @@ impl<'a> RuntimeToken<'a> {
             }
             _ => return Err(TokenError::Version { version, expected: VERSION_FOUND }),
         };
+        // The same token with version 1: a second spelling would break comparisons by bytes.
         if found == 0 && version == VERSION_FOUND {
             return Err(TokenError::NothingFound);
         }
         let (accumulator, unread) = rest.split_at(ACCUMULATOR_LEN);
+        // The version was checked before, so that a newer layout is not reported as damage.
         let accumulator = Accumulator::try_from_bytes(accumulator)?;
         let unread = u64::from_le_bytes(unread.try_into().expect("the part ends with a number"));
         let token = Self { accumulator, unread, found, connector };

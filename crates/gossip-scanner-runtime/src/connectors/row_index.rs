@@ -71,6 +71,8 @@ impl Rows {
         while let Some(row) = self.scanner.next_row()? {
             let number = self.next_number;
             self.next_number += 1;
+            // Blank rows and the header have numbers, too, so the number of a row is its place in
+            // the file.
             if number >= self.first_number && !row.is_blank() {
                 return Ok(Some(NumberedRow { number, row }));
             }
@@ -137,6 +139,7 @@ impl RowIndex {
     /// Moves `rows` to the last known item that is not behind `number`; gives how many items there
     /// are before that.
     pub(super) fn jump_before(&self, number: u64, rows: &mut Rows) -> u64 {
+        // The entry at `number` itself counts, if there is one.
         let known = self.entries_below(number.saturating_add(1));
         let Some(position) = known.checked_sub(1) else {
             return 0;
@@ -170,6 +173,8 @@ impl RowIndex {
             position += 1;
             position % 2 == 1
         });
+        // Together with the entries, or positions would no longer give the number of items before
+        // them.
         self.stride *= 2;
     }
 }

@@ -53,6 +53,8 @@ impl RowSplitter {
     /// after belongs to the next row, for which the splitter is ready then.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Option<usize> {
         let end = match self.syntax {
+            // Not the state machine: without quotes every line feed counts, and this scans many
+            // bytes at once.
             RowSyntax::Lines => memchr::memchr(b'\n', bytes)?,
             RowSyntax::Csv => bytes.iter().position(|byte| self.ends_row(*byte))?,
         };
@@ -116,6 +118,7 @@ impl RowScanner {
         next: u64,
         buffer_len: usize,
     ) -> Self {
+        // A small file needs no buffer larger than itself.
         let buffer_len = buffer_len.min(usize::try_from(file.len()).unwrap_or(usize::MAX));
         let buffer = vec![0; buffer_len].into_boxed_slice();
         Self { file, syntax, buffer, filled: 0, offset: next, next }
@@ -155,6 +158,7 @@ impl RowScanner {
                 return self.last_row(start, position, &splitter);
             };
             if let Some(behind) = splitter.feed(bytes) {
+                // The carriage return may be the last byte of the previous buffer.
                 let before = if behind > 1 { bytes[behind - 2] } else { before };
                 let next = position + behind as u64;
                 let carriage_return = u64::from(before == b'\r');
@@ -189,6 +193,8 @@ impl RowScanner {
             let left = self.file.len().saturating_sub(position);
             let wanted = self.buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             self.offset = position;
+            // Before the read: if it fails, the buffer must not be taken for bytes at the new
+            // offset.
             self.filled = 0;
             let read = self.file.read_up_to(&mut self.buffer[..wanted], position);
             self.filled = read.map_err(|error| ConnectorError::from_io(&error))?;

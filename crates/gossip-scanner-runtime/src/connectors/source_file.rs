@@ -65,6 +65,7 @@ impl SourceFile {
         let found = std::fs::metadata(path).map_err(|error| ConnectorError::from_io(&error))?;
         regular(&found)?;
         let file = File::open(path).map_err(|error| ConnectorError::from_io(&error))?;
+        // Of the opened file: the path may have been replaced since it was asked about.
         let metadata = file.metadata().map_err(|error| ConnectorError::from_io(&error))?;
         regular(&metadata)?;
         let content = Content::File { file, path: path.to_owned() };
@@ -121,6 +122,7 @@ impl SourceFile {
     ) -> Result<ItemBody<'a>, OpenError> {
         scratch.clear();
         let len = end - start;
+        // A long row is streamed, so that its size does not become the size of the scratch.
         if len > MAX_INLINE_BODY_BYTES as u64 {
             return Ok(ItemBody::Reader(Box::new(Part { file: self, next: start, end })));
         }

@@ -44,6 +44,7 @@ impl Template {
         if program.is_empty() {
             return Err(TemplateError::Empty);
         }
+        // A key would decide which program runs.
         if has_place(program.as_bytes()) {
             return Err(TemplateError::PlaceInProgram);
         }
@@ -52,6 +53,7 @@ impl Template {
         if !arguments.iter().any(|argument| has_place(argument)) {
             arguments.push(PLACE.to_vec());
         }
+        // After the place was appended: a script without one must not get a key as its code.
         check_script(program.as_bytes(), &arguments)?;
         let inside = |argument: &Vec<u8>| argument != PLACE && has_place(argument);
         let kind = if arguments.iter().any(inside) { Kind::One } else { Kind::Many };
@@ -165,6 +167,7 @@ impl<'a> ShellOptions<'a> {
         let (mut read, mut owed, mut inside, mut value) = (0, 0, false, false);
         let (mut is_script, mut last_value) = (false, None);
         for word in words {
+            // Shells turn options off with a plus, and some take values there too.
             let is_option = word.starts_with(b"-") || word.starts_with(b"+");
             if !is_option && owed == 0 {
                 break;
@@ -186,6 +189,7 @@ impl<'a> ShellOptions<'a> {
         let script = if is_fish { last_value } else { words.get(read).copied() };
         Self {
             words: read + usize::from(!is_fish),
+            // A key among the values of options could be the script; refused on suspicion.
             place: inside || (is_script && value),
             script: script.filter(|_| is_script),
         }
@@ -215,6 +219,7 @@ fn fill(argument: &[u8], key: &[u8]) -> OsString {
     while let Some(at) = memchr::memmem::find(rest, PLACE) {
         filled.extend_from_slice(&rest[..at]);
         filled.extend_from_slice(key);
+        // Behind the place, not behind the key: a key that contains braces is not filled again.
         rest = &rest[at + PLACE.len()..];
     }
     filled.extend_from_slice(rest);

@@ -66,6 +66,7 @@ impl CoveredKeys {
             bytes += item.size_hint().unwrap_or(0);
         }
         if let Some(last) = passed.last().and_then(|index| page.item(index)) {
+            // Once per advance and not per item: only the last cursor is ever stored.
             self.move_to(last);
         }
         self.unsaved += items;
@@ -131,6 +132,7 @@ const LEAST_KEY: &[u8] = &[0];
 
 fn cursor<'a>(key: &'a [u8], token: &'a [u8]) -> CursorUpdate<'a> {
     let key = Some(key).filter(|key| !key.is_empty());
+    // A token without a key cannot be stored; it says nothing before the first key.
     let token = Some(token).filter(|token| key.is_some() && !token.is_empty());
     CursorUpdate::try_from_parts(key, token)
         .expect("keys come from pages and ranges, and tokens leave room for the runtime's part")

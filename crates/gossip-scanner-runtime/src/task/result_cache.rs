@@ -51,6 +51,8 @@ impl ResultCache {
     /// Caches the result of the item `key`.
     pub(crate) fn insert(&self, now: LogicalTime, key: &[u8], result: CachedResult) {
         let mut items = self.items();
+        // Evicted only when it is full: a scan of the map at every insertion would cost more than
+        // it saves.
         if items.len() >= CACHED_MAX {
             items.retain(|_, (_, until)| now < *until);
         }
@@ -66,6 +68,7 @@ impl ResultCache {
             return None;
         }
         let mut items = self.items();
+        // Removed also if it has expired: a result is used at most once.
         let found = items.remove(key);
         self.count.store(items.len(), Ordering::Release);
         found.filter(|(_, until)| now < *until).map(|(result, _)| result)

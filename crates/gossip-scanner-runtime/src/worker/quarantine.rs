@@ -123,6 +123,8 @@ impl Quarantine {
             Phase::Open => state.begin_claim(thread),
             Phase::Wanted(by, _) if by == thread && state.others_paused(thread) => {
                 state.phase = Phase::Exclusive(thread);
+                // The threads have paused in time, so the next phase starts with the short wait
+                // again.
                 state.patience = PATIENCE_FIRST;
                 Entry::Exclusive
             }
@@ -138,6 +140,8 @@ impl Quarantine {
     pub(super) fn claimed(&self, thread: usize, shard: Suspicion) -> bool {
         let mut state = self.lock();
         state.threads[thread] = ThreadState::Busy;
+        // In its exclusive phase the thread found a shard that is no suspect: the others need not
+        // pause.
         shard != Suspicion::Suspect && state.open(thread)
     }
 
@@ -145,6 +149,7 @@ impl Quarantine {
     /// granted.
     pub(super) fn want(&self, thread: usize, now: LogicalTime) -> bool {
         let mut state = self.lock();
+        // One phase at a time; a second suspect waits for the first.
         let may = state.phase == Phase::Open && now >= state.not_before;
         if may {
             state.phase = Phase::Wanted(thread, now);
@@ -181,6 +186,7 @@ impl Quarantine {
         } else {
             ThreadState::Busy
         };
+        // Only a new pause can be the one that another thread waits for.
         let changed = state.threads[thread] != current && current != ThreadState::Busy;
         state.threads[thread] = current;
         (!suspect && state.open(thread)) || changed
@@ -216,6 +222,7 @@ impl State {
         self.threads.iter().enumerate().all(|(other, current)| {
             other == thread
                 || matches!(current, ThreadState::Idle)
+                // A pause for an earlier phase does not count: the thread may have continued since.
                 || *current == ThreadState::Paused(phase)
         })
     }

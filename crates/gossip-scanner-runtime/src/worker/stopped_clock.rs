@@ -55,6 +55,8 @@ impl Time {
     /// If no thread is runnable, advances time to the earliest deadline of a wait.
     fn leap(&mut self) -> Vec<shuttle::thread::Thread> {
         match self.sleepers.iter().map(|sleeper| sleeper.until).min() {
+            // Time moves only when nothing else can happen, so that durations do not depend on the
+            // schedule.
             Some(first) if self.awake == 0 => {
                 assert!(first < BEGIN + LONGEST, "a thread waits for ever");
                 self.now = self.now.max(first);
@@ -107,12 +109,14 @@ fn fall_asleep(ticks: u64, condvar: Option<u64>, unlock: impl FnOnce()) {
     let thread = shuttle::thread::current();
     let woken = TIME.with_borrow_mut(|time| {
         let until = time.now.saturating_add(ticks);
+        // Registered before the lock is released, or a notification in between would be lost.
         time.sleepers.push(Sleeper { until, condvar, thread: thread.clone() });
         time.awake -= 1;
         time.leap()
     });
     unlock();
     unpark(&woken);
+    // A thread may be unparked for another reason.
     while TIME.with_borrow(|time| time.is_asleep(&thread)) {
         shuttle::thread::park();
     }

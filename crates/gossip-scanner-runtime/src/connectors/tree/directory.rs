@@ -77,6 +77,8 @@ impl Reading<'_> {
         let listing = match std::fs::read_dir(self.tree.path(self.prefix)) {
             Ok(listing) => listing,
             Err(error) if self.is_gone(&error) => {
+                // A directory may be deleted during a scan; if the root is gone, everything would
+                // look deleted.
                 self.tree.check_root()?;
                 return Ok(entries);
             }
@@ -94,6 +96,8 @@ impl Reading<'_> {
     fn collect(&self, listing: ReadDir, entries: &mut Entries) -> Result<(), ConnectorError> {
         let mut key = self.prefix.to_vec();
         for (seen, entry) in listing.enumerate() {
+            // Counted before any filter: a directory of millions of excluded entries must not cost
+            // their time.
             if seen == self.entries_max {
                 entries.is_cut_short = true;
                 break;
@@ -141,6 +145,8 @@ impl Reading<'_> {
             return false;
         }
         if is_directory {
+            // The keys below it begin with its name and a slash; only they decide whether it is
+            // read.
             key.push(b'/');
             return self.bounds.may_begin_with(key);
         }
@@ -149,6 +155,7 @@ impl Reading<'_> {
 
     fn is_gone(&self, error: &io::Error) -> bool {
         let gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        // A missing root is an error, a missing directory below it a change of the source.
         gone && !self.prefix.is_empty()
     }
 }

@@ -59,6 +59,7 @@ impl Rules {
                 Match::Whitelist(()) => return false,
             }
         }
+        // Last, because a pattern may want a hidden file.
         name.starts_with(b".")
     }
 
@@ -93,6 +94,7 @@ fn read_patterns(directory: &Path, file: &str) -> Result<Gitignore, ConnectorErr
         Err(error) => return Err(ConnectorError::from_io(&error)),
     };
     let mut bytes = Vec::new();
+    // One byte more than allowed shows that the file is longer.
     let read = opened.take(IGNORE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| ConnectorError::from_io(&error))?;
     if bytes.len() as u64 > IGNORE_FILE_BYTES_MAX {
