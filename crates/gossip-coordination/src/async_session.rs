@@ -109,7 +109,9 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
-        self.backend.checkpoint(now, self.state.tenant(), self.state.lease(), cursor, op_id).await
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.checkpoint(now, tenant, &lease, cursor, op_id).await;
+        self.state.settle(op_id, answer)
     }
 
     /// See [`WorkerSession::split_residual`].
@@ -119,8 +121,9 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let split = self.backend.split_residual(now, tenant, lease, plan, op_id).await?;
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.split_residual(now, tenant, &lease, plan, op_id).await;
+        let split = self.state.settle(op_id, answer)?;
         self.state.narrowed(plan, split.as_ref().into_inner().residual);
         Ok(split)
     }
@@ -133,7 +136,9 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, OfferError> {
-        self.backend.offer(now, self.state.tenant(), self.state.lease(), terms, cursor, op_id).await
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.offer(now, tenant, &lease, terms, cursor, op_id).await;
+        self.state.settle(op_id, answer)
     }
 
     /// See [`WorkerSession::withdraw`].
@@ -143,55 +148,57 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         handoff: HandoffId,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, WithdrawError> {
-        self.backend.withdraw(now, self.state.tenant(), self.state.lease(), handoff, op_id).await
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.withdraw(now, tenant, &lease, handoff, op_id).await;
+        self.state.settle(op_id, answer)
     }
 
     /// See [`WorkerSession::complete`].
     pub async fn complete(
-        self,
+        mut self,
         now: LogicalTime,
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, CompleteError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.complete(now, tenant, lease, cursor, op_id).await;
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.complete(now, tenant, &lease, cursor, op_id).await;
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// See [`WorkerSession::park`].
     pub async fn park(
-        self,
+        mut self,
         now: LogicalTime,
         reason: ParkReason,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.park_shard(now, tenant, lease, reason, op_id).await;
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.park_shard(now, tenant, &lease, reason, op_id).await;
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// See [`WorkerSession::split_replace`].
     pub async fn split_replace(
-        self,
+        mut self,
         now: LogicalTime,
         plan: &SplitReplacePlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitReplaceResult>, SessionError<Self, SplitReplaceError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.split_replace(now, tenant, lease, plan, op_id).await;
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.split_replace(now, tenant, &lease, plan, op_id).await;
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// See [`WorkerSession::release`].
     pub async fn release(
-        self,
+        mut self,
         now: LogicalTime,
         mode: ReleaseMode,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ReleaseError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.release(now, tenant, lease, mode, op_id).await;
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.release(now, tenant, &lease, mode, op_id).await;
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 }
 

@@ -16,10 +16,11 @@ use gossip_stdx::SlabFull;
 use thiserror::Error;
 
 use crate::handoff::HandoffId;
+use crate::lease::OpSequence;
 use crate::record::ShardStatus;
 use crate::refusal::{
-    CursorRefusal, KeyMissing, LeaseRefusal, OfferStands, OpIdReused, RunOnPause, RunOver,
-    ShardMissing, operation_errors,
+    CursorRefusal, KeyMissing, LeaseRefusal, OfferStands, OpIdReused, OpOvertaken, RunOnPause,
+    RunOver, ShardMissing, operation_errors,
 };
 use crate::run::RunStatus;
 use crate::store::is_about_record;
@@ -114,10 +115,12 @@ operation_errors! { shard
     ///
     /// Public checks such as [`validate_lease`](crate::validate_lease) return it. The kernel itself
     /// uses smaller errors that convert into larger ones (DESIGN Q18).
+    ///
+    /// Added: `OperationTooOld` (DESIGN Q33).
     pub enum CoordError {
         ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
         CursorRegression, CursorOutOfBounds, CursorKeyTooLarge, CursorTokenTooLarge, SplitInvalid,
-        CheckpointMissingKey,
+        CheckpointMissingKey, OperationTooOld,
     }
 
     /// Why a shard could not be acquired.
@@ -146,42 +149,42 @@ operation_errors! { shard
 
     /// Why a checkpoint failed.
     ///
-    /// Added: `Offered` (FACTS 4.9).
+    /// Added: `Offered` (FACTS 4.9) and `OperationTooOld` (DESIGN Q33).
     pub enum CheckpointError: From<CoordError> {
         ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
         CursorRegression, CursorOutOfBounds, CursorKeyTooLarge, CursorTokenTooLarge,
-        CheckpointMissingKey, ResourceExhausted, BackendError, Offered,
+        CheckpointMissingKey, ResourceExhausted, BackendError, Offered, OperationTooOld,
     }
 
     /// Why a shard could not be completed.
     ///
-    /// Added: `Offered` (FACTS 4.9).
+    /// Added: `Offered` (FACTS 4.9) and `OperationTooOld` (DESIGN Q33).
     pub enum CompleteError: From<CoordError> {
         ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
         CursorRegression, CursorOutOfBounds, CursorKeyTooLarge, CursorTokenTooLarge,
-        CheckpointMissingKey, ResourceExhausted, BackendError, Offered,
+        CheckpointMissingKey, ResourceExhausted, BackendError, Offered, OperationTooOld,
     }
 
     /// Why a shard could not be parked.
     ///
-    /// Added: `Offered` (FACTS 4.9).
+    /// Added: `Offered` (FACTS 4.9) and `OperationTooOld` (DESIGN Q33).
     pub enum ParkError: From<CoordError> {
         ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
-        BackendError, Offered,
+        BackendError, Offered, OperationTooOld,
     }
 
     /// Why a shard could not be split.
     ///
-    /// Added: `RunTerminal` (DESIGN Q5) and `Offered` (FACTS 4.9).
+    /// Added: `RunTerminal` (DESIGN Q5), `Offered` (FACTS 4.9) and `OperationTooOld` (DESIGN Q33).
     pub enum SplitError: From<CoordError> {
         ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
-        SplitInvalid, ResourceExhausted, BackendError, RunTerminal, Offered,
+        SplitInvalid, ResourceExhausted, BackendError, RunTerminal, Offered, OperationTooOld,
     }
 
     /// Why a shard could not be given back (added operation, FACTS 4.9).
     pub enum ReleaseError {
         ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
-        BackendError, Offered,
+        BackendError, Offered, OperationTooOld,
     }
 
     /// Why a shard could not be offered (added operation, FACTS 4.9).
@@ -208,6 +211,7 @@ operation_errors! { shard
             /// The latest allowed deadline.
             latest: LogicalTime,
         },
+        OperationTooOld,
     }
 
     /// Why an offered shard could not be accepted (added operation, FACTS 4.9).
@@ -229,7 +233,7 @@ operation_errors! { shard
     /// Why an offer could not be withdrawn (added operation, FACTS 4.9).
     pub enum WithdrawError {
         ShardNotFound, TenantMismatch, StaleFence, LeaseExpired, ShardTerminal, OpIdConflict,
-        BackendError, NoOffer,
+        BackendError, NoOffer, OperationTooOld,
     }
 }
 

@@ -31,6 +31,11 @@ SplitInvalid         --    --         --       --   yes
 CheckpointMissingKey --    yes        yes      --   --
 ";
 
+/// The row that DESIGN Q33 adds.
+const ADDED_ROW: &str = "\
+OperationTooOld      --    yes        yes      yes  yes
+";
+
 /// The checks of the lease ladder, shared by every operation under a lease.
 const LADDER: &str = "ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal";
 /// What a presented cursor can be refused for.
@@ -85,13 +90,13 @@ fn matrix() -> String {
 fn shared_refusals_are_routed_as_the_seed_says() {
     let matrix = matrix();
     println!("{matrix}");
-    assert_eq!(matrix, SEED_MATRIX);
+    assert_eq!(matrix, format!("{SEED_MATRIX}{ADDED_ROW}"));
 }
 
 #[test]
-fn coord_errors_are_the_twelve_of_the_seed() {
+fn coord_errors_are_the_twelve_of_the_seed_and_one_added() {
     let seed = format!("{LADDER} OpIdConflict {CURSOR} SplitInvalid CheckpointMissingKey");
-    assert_variants(samples::coord_errors(), &seed, 12, "");
+    assert_variants(samples::coord_errors(), &seed, 12, "OperationTooOld");
     assert_variants(samples::infra_errors(), "Transient Corruption", 2, "Refused");
 }
 
@@ -104,12 +109,12 @@ fn errors_of_shard_operations_have_the_variants_of_the_seed() {
     let progress = format!(
         "{LADDER} OpIdConflict {CURSOR} CheckpointMissingKey ResourceExhausted BackendError"
     );
-    assert_variants(samples::checkpoint_errors(), &progress, 13, "Offered");
-    assert_variants(samples::complete_errors(), &progress, 13, "Offered");
+    assert_variants(samples::checkpoint_errors(), &progress, 13, "Offered OperationTooOld");
+    assert_variants(samples::complete_errors(), &progress, 13, "Offered OperationTooOld");
     let park = format!("{LADDER} OpIdConflict BackendError");
-    assert_variants(samples::park_errors(), &park, 7, "Offered");
+    assert_variants(samples::park_errors(), &park, 7, "Offered OperationTooOld");
     let split = format!("{LADDER} OpIdConflict SplitInvalid ResourceExhausted BackendError");
-    assert_variants(samples::split_errors(), &split, 9, "RunTerminal Offered");
+    assert_variants(samples::split_errors(), &split, 9, "RunTerminal Offered OperationTooOld");
 }
 
 #[test]
@@ -134,11 +139,12 @@ fn errors_of_run_operations_have_the_variants_of_the_seed() {
 #[test]
 fn errors_of_added_operations_are_as_the_design_names_them() {
     let park = format!("{LADDER} OpIdConflict BackendError");
-    assert_variants(samples::release_errors(), &park, 7, "Offered");
-    assert_variants(samples::withdraw_errors(), &park, 7, "NoOffer");
+    assert_variants(samples::release_errors(), &park, 7, "Offered OperationTooOld");
+    assert_variants(samples::withdraw_errors(), &park, 7, "NoOffer OperationTooOld");
     // A checkpoint's, without the rule that a key must be there.
     let progress = format!("{LADDER} OpIdConflict {CURSOR} ResourceExhausted BackendError");
-    let offer = "RunTerminal Offered Withdrawn InvalidDestination InvalidOfferDeadline";
+    let offer = "RunTerminal Offered Withdrawn InvalidDestination InvalidOfferDeadline \
+                 OperationTooOld";
     assert_variants(samples::offer_errors(), &progress, 12, offer);
     // An acquire's, without `AlreadyLeased`: an offered shard is always leased.
     let acquire = "ShardNotFound TenantMismatch ShardTerminal BackendError RunTerminal RunPaused";

@@ -16,10 +16,10 @@ use crate::test_fixtures::{RUN, TENANT, at, fence, key, worker};
 use crate::{
     AcceptError, AcquireError, CheckpointError, ClaimError, CompleteError, CoordError,
     CreateRunError, CursorOutOfBoundsDetail, DeleteRunError, EventKind, GetRunError, HandoffId,
-    InfraError, OfferError, ParkError, ParkReason, RedactedKey, RegisterShardsError, ReleaseError,
-    RenewError, RequestActionError, RevokeLeaseError, RunConfigError, RunOpIdConflict, RunStatus,
-    RunTransitionError, ShardStatus, SplitError, StoreRefusal, UnparkError, WithdrawError,
-    WorkerError,
+    InfraError, OfferError, OpSequence, ParkError, ParkReason, RedactedKey, RegisterShardsError,
+    ReleaseError, RenewError, RequestActionError, RevokeLeaseError, RunConfigError,
+    RunOpIdConflict, RunStatus, RunTransitionError, ShardStatus, SplitError, StoreRefusal,
+    UnparkError, WithdrawError, WorkerError,
 };
 
 /// An owner that no output may show.
@@ -68,6 +68,7 @@ samples! {
         CursorTokenTooLarge { size: 20_000, max: 16_384 },
         SplitInvalid (SPLIT),
         CheckpointMissingKey {},
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     acquire_errors: AcquireError {
         ShardNotFound { shard: key(3) },
@@ -102,6 +103,7 @@ samples! {
         ResourceExhausted (FULL),
         BackendError (infra()),
         Offered { handoff: HANDOFF, deadline: at(5) },
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     complete_errors: CompleteError {
         ShardNotFound { shard: key(3) },
@@ -118,6 +120,7 @@ samples! {
         ResourceExhausted (FULL),
         BackendError (infra()),
         Offered { handoff: HANDOFF, deadline: at(5) },
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     park_errors: ParkError {
         ShardNotFound { shard: key(3) },
@@ -128,6 +131,7 @@ samples! {
         OpIdConflict { op_id: OP, expected_hash: hash(), actual_hash: other_hash() },
         BackendError (infra()),
         Offered { handoff: HANDOFF, deadline: at(5) },
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     split_errors: SplitError {
         ShardNotFound { shard: key(3) },
@@ -141,6 +145,7 @@ samples! {
         BackendError (infra()),
         RunTerminal { status: RunStatus::Cancelled },
         Offered { handoff: HANDOFF, deadline: at(5) },
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     release_errors: ReleaseError {
         ShardNotFound { shard: key(3) },
@@ -151,6 +156,7 @@ samples! {
         OpIdConflict { op_id: OP, expected_hash: hash(), actual_hash: other_hash() },
         BackendError (infra()),
         Offered { handoff: HANDOFF, deadline: at(5) },
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     offer_errors: OfferError {
         ShardNotFound { shard: key(3) },
@@ -170,6 +176,7 @@ samples! {
         Withdrawn { handoff: HANDOFF },
         InvalidDestination {},
         InvalidOfferDeadline { deadline: at(9), now: at(5), latest: at(8) },
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     accept_errors: AcceptError {
         ShardNotFound { shard: key(3) },
@@ -191,6 +198,7 @@ samples! {
         OpIdConflict { op_id: OP, expected_hash: hash(), actual_hash: other_hash() },
         BackendError (infra()),
         NoOffer {},
+        OperationTooOld { op_id: OP, presented: sequence(3), executed: sequence(20) },
     }
     create_run_errors: CreateRunError {
         InvalidConfig (RunConfigError::ZeroLeaseDuration),
@@ -312,6 +320,10 @@ const SPLIT: SplitValidationError = SplitValidationError::NoChildren;
 const FULL: SlabFull = SlabFull { requested: 64, available: 32 };
 const BOUNDS: CursorOutOfBoundsDetail =
     CursorOutOfBoundsDetail { last_key: 3, spec_start: 1, spec_end: 2 };
+
+fn sequence(raw: u64) -> OpSequence {
+    OpSequence::try_from_raw(raw).expect("a small number")
+}
 
 const fn hash() -> Redacted<u64> {
     Redacted::new(SECRET_HASH)

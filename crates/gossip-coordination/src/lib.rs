@@ -61,7 +61,7 @@ pub use self::in_memory::{
     CoordinatorRuntimeConfig, DEFAULT_MAX_AUTO_SLAB_CAPACITY, InMemoryCoordinator,
 };
 pub use self::lease::{
-    GrantToken, Lease, LeaseHolder, OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpResult,
+    GrantToken, Lease, LeaseHolder, OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpResult, OpSequence,
 };
 pub use self::outcome::{
     CAPACITY_COUNT_MAX, CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult,

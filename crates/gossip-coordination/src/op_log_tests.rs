@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use gossip_contracts::identity::{LogicalTime, OpId};
 use proptest::prelude::*;
 
-use crate::{OP_LOG_CAP, OpKind, OpLog, OpLogEntry};
+use crate::{OP_LOG_CAP, OpKind, OpLog, OpLogEntry, OpSequence};
 
 fn entry(id: u64, time: u64) -> OpLogEntry {
     OpLogEntry::new(OpId::from_raw(id), OpKind::Park, id + 1, LogicalTime::from_raw(time))
@@ -72,4 +72,37 @@ fn a_time_that_falls_is_not_pushed() {
     let mut log = OpLog::new();
     log.push(entry(7, 2));
     log.push(entry(8, 1));
+}
+
+fn sequence(raw: u64) -> OpSequence {
+    OpSequence::try_from_raw(raw).unwrap()
+}
+
+#[test]
+fn sequence_of_a_log_survives_in_six_bytes_and_none_changes_nothing() {
+    let mut log = OpLog::new();
+    assert_eq!(log.sequence(), OpSequence::NONE);
+    for raw in [1, 255, 256, 1 << 31, 1 << 40, OpSequence::MAX.as_raw()] {
+        log.advance_sequence(sequence(raw));
+        log.advance_sequence(OpSequence::NONE);
+        assert_eq!(log.sequence(), sequence(raw));
+    }
+    log.push(entry(7, 1));
+    assert_eq!(log.sequence(), OpSequence::MAX, "an entry does not overwrite it");
+    log.clear();
+    assert_eq!(log.sequence(), OpSequence::NONE);
+}
+
+#[test]
+fn sequence_above_six_bytes_does_not_exist_and_the_last_one_repeats() {
+    assert_eq!(OpSequence::try_from_raw(OpSequence::MAX.as_raw() + 1), None);
+    assert_eq!(OpSequence::MAX.next(), OpSequence::MAX);
+    assert_eq!(OpSequence::NONE.next().as_raw(), 1);
+}
+
+#[test]
+fn logs_with_different_sequences_differ() {
+    let (mut one, other) = (OpLog::new(), OpLog::new());
+    one.advance_sequence(sequence(1));
+    assert_ne!(one, other);
 }

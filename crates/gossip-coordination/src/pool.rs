@@ -113,6 +113,15 @@ impl OpLogPool {
         &mut self.chunks[chunk][index]
     }
 
+    /// Restarts the sequence of the log in `slot`; a record without a log has none.
+    #[inline]
+    pub(crate) fn restart_sequence(&mut self, slot: OpLogSlot) {
+        if slot != OpLogSlot::NONE {
+            let (chunk, index) = place(slot);
+            self.chunks[chunk][index].restart_sequence();
+        }
+    }
+
     /// Gives the log in `slot` back.
     pub(crate) fn free(&mut self, slot: OpLogSlot) {
         if slot == OpLogSlot::NONE {

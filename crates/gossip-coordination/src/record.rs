@@ -21,7 +21,7 @@ use gossip_contracts::identity::{
 use gossip_stdx::{SlabFull, SlotSpacing};
 
 use crate::handoff::{HandoffId, Offer};
-use crate::lease::{LeaseHolder, OP_LOG_CAP, OpLog};
+use crate::lease::{LeaseHolder, OP_LOG_CAP, OpLog, OpSequence};
 use crate::pool::{OpLogSlot, RecordPool};
 use crate::request::PendingRequest;
 
@@ -488,7 +488,11 @@ impl ShardFacts {
     }
 }
 
+/// INV-14: the log of an executed operation has at least its entry.
+pub(crate) const SEQUENCE_WITHOUT_LOG: &str = "INV-14: a sequence needs a logged operation";
+
 fn check_log_invariants(log: &OpLog) -> Result<(), &'static str> {
+    holds(log.sequence() == OpSequence::NONE || !log.is_empty(), SEQUENCE_WITHOUT_LOG)?;
     holds(log.len() <= OP_LOG_CAP, "INV-5: the log is bounded")?;
     for (index, entry) in log.iter().enumerate() {
         for earlier in log.iter().take(index) {

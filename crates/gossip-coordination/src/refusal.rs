@@ -11,6 +11,7 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardKey, Tenant
 
 use crate::error::CursorOutOfBoundsDetail;
 use crate::handoff::OfferNotice;
+use crate::lease::OpSequence;
 use crate::record::ShardStatus;
 use crate::run::RunStatus;
 
@@ -33,6 +34,14 @@ pub(crate) struct OpIdReused {
     pub(crate) op_id: OpId,
     pub(crate) expected_hash: u64,
     pub(crate) actual_hash: u64,
+}
+
+/// A later operation of the lease was executed, and the log does not hold this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpOvertaken {
+    pub(crate) op_id: OpId,
+    pub(crate) presented: OpSequence,
+    pub(crate) executed: OpSequence,
 }
 
 /// A presented cursor is invalid.
@@ -249,6 +258,31 @@ macro_rules! operation_errors {
             #[error("{0}")]
             OpIdConflict(RunOpIdConflict),
         } {} }
+    };
+    (@shard OperationTooOld $name:ident $k:tt) => {
+        impl From<OpOvertaken> for $name {
+            fn from(OpOvertaken { op_id, presented, executed }: OpOvertaken) -> Self {
+                Self::OperationTooOld { op_id, presented, executed }
+            }
+        }
+        operation_errors! { @push $k {
+            /// Added (DESIGN Q33): a later operation of the lease was executed, and the log does
+            /// not hold this one. It was executed before and dropped from the log, or never; this
+            /// call executed nothing.
+            #[error("operation {op_id} has sequence {presented}, and {executed} was executed")]
+            OperationTooOld {
+                /// The refused operation.
+                op_id: OpId,
+                /// The sequence of the lease.
+                presented: OpSequence,
+                /// The highest sequence executed under the lease.
+                executed: OpSequence,
+            },
+        } {
+            CoordError::OperationTooOld { op_id, presented, executed } => {
+                Self::OperationTooOld { op_id, presented, executed }
+            }
+        } }
     };
     // Brings the conversion of the checks of a cursor, whose variants always occur together.
     (@shard CursorRegression $name:ident $k:tt) => {
@@ -471,7 +505,8 @@ macro_rules! operation_errors {
                     | $coord::CursorKeyTooLarge { .. }
                     | $coord::CursorTokenTooLarge { .. }
                     | $coord::SplitInvalid(_)
-                    | $coord::CheckpointMissingKey => {
+                    | $coord::CheckpointMissingKey
+                    | $coord::OperationTooOld { .. } => {
                         unreachable!(concat!(stringify!($name), " has no such refusal"))
                     }
                 }

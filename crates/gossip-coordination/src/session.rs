@@ -6,6 +6,10 @@
 //! A session never renews automatically, never reads a clock and has no protocol rules: the caller
 //! passes `now`, and the backend decides whether a call is allowed. In any order of replies, the
 //! lease's deadline only grows and the range only narrows.
+//!
+//! A session counts its operations and sends each with its [`OpSequence`]; a retry under the same
+//! operation id has the sequence of the first call. So the backend never executes an operation
+//! twice, however late a duplicate arrives (DESIGN Q33).
 
 use std::fmt;
 
@@ -20,6 +24,8 @@ use crate::error::{
 };
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
+#[cfg(doc)]
+use crate::lease::OpSequence;
 use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
@@ -66,6 +72,13 @@ use crate::traits::CoordinationBackend;
 /// so the session is returned inside the [`SessionError`]: a caller can retry with the same
 /// operation id, or continue. `?` in a function that returns the operation's own error drops the
 /// session.
+///
+/// # Retries
+///
+/// A call that failed with `BackendError`, or whose future was dropped, may have been executed:
+/// only a retry under the same operation id shows it. If other operations of the session were
+/// executed in between, the retry may be refused with `OperationTooOld`. An id whose result was
+/// returned is not for a second use.
 ///
 /// # Plans
 ///
@@ -176,7 +189,9 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
-        self.backend.checkpoint(now, self.state.tenant(), self.state.lease(), cursor, op_id)
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.checkpoint(now, tenant, &lease, cursor, op_id);
+        self.state.settle(op_id, answer)
     }
 
     /// Moves the right part of the shard's range into a new shard, and narrows the session's range.
@@ -186,8 +201,9 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         plan: &SplitResidualPlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let split = self.backend.split_residual(now, tenant, lease, plan, op_id)?;
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.split_residual(now, tenant, &lease, plan, op_id);
+        let split = self.state.settle(op_id, answer)?;
         self.state.narrowed(plan, split.as_ref().into_inner().residual);
         Ok(split)
     }
@@ -201,7 +217,9 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, OfferError> {
-        self.backend.offer(now, self.state.tenant(), self.state.lease(), terms, cursor, op_id)
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.offer(now, tenant, &lease, terms, cursor, op_id);
+        self.state.settle(op_id, answer)
     }
 
     /// Added: withdraws an offer.
@@ -211,55 +229,57 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         handoff: HandoffId,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, WithdrawError> {
-        self.backend.withdraw(now, self.state.tenant(), self.state.lease(), handoff, op_id)
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.withdraw(now, tenant, &lease, handoff, op_id);
+        self.state.settle(op_id, answer)
     }
 
     /// Ends a shard whose keys are all processed.
     pub fn complete(
-        self,
+        mut self,
         now: LogicalTime,
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, CompleteError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.complete(now, tenant, lease, cursor, op_id);
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.complete(now, tenant, &lease, cursor, op_id);
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// Parks the shard: it is not processed further until it is unparked.
     pub fn park(
-        self,
+        mut self,
         now: LogicalTime,
         reason: ParkReason,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.park_shard(now, tenant, lease, reason, op_id);
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.park_shard(now, tenant, &lease, reason, op_id);
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// Replaces the shard by children that cover its range.
     pub fn split_replace(
-        self,
+        mut self,
         now: LogicalTime,
         plan: &SplitReplacePlan<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<SplitReplaceResult>, SessionError<Self, SplitReplaceError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.split_replace(now, tenant, lease, plan, op_id);
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.split_replace(now, tenant, &lease, plan, op_id);
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// Added: releases the shard before it is complete.
     pub fn release(
-        self,
+        mut self,
         now: LogicalTime,
         mode: ReleaseMode,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ReleaseError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer = self.backend.release(now, tenant, lease, mode, op_id);
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.release(now, tenant, &lease, mode, op_id);
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 }
 
@@ -289,7 +309,7 @@ macro_rules! session_accessors {
                 self.state.restored()
             }
 
-            /// Returns the lease. Every renewal advances its deadline.
+            /// Returns the lease, without a sequence. Every renewal advances its deadline.
             #[must_use]
             pub const fn lease(&self) -> &Lease {
                 self.state.lease()

@@ -3,9 +3,13 @@
 use gossip_contracts::coordination::{
     RestoredShardState, ShardSpec, ShardSpecRef, SplitResidualPlan,
 };
-use gossip_contracts::identity::{LogicalTime, ShardId, TenantId};
+use gossip_contracts::identity::{LogicalTime, OpId, ShardId, TenantId};
+use gossip_stdx::InlineVec;
 
-use crate::lease::Lease;
+use crate::error::{
+    CheckpointError, CompleteError, OfferError, ParkError, ReleaseError, SplitError, WithdrawError,
+};
+use crate::lease::{Lease, OP_LOG_CAP, OpSequence};
 use crate::outcome::{CapacityHint, RenewResult};
 use crate::record::ShardStatus;
 use crate::scratch::{AcquireResultView, ShardSnapshotView};
@@ -23,8 +27,9 @@ use crate::{AsyncWorkerSession, WorkerSession};
 /// and a worker that claimed with its own scratch could not reuse it.
 #[derive(Debug)]
 pub struct SessionState {
-    /// Its deadline only grows.
+    /// Its deadline only grows. It has no sequence: a call gets a copy that does.
     lease: Lease,
+    issued: IssuedOps,
     /// The range only narrows; the cursor stays as it was acquired.
     restored: RestoredShardState,
     /// In the order in which the session received them.
@@ -47,6 +52,7 @@ impl SessionState {
         );
         Self {
             lease: acquired.lease,
+            issued: IssuedOps::default(),
             restored,
             spawned: snapshot.spawned().to_vec(),
             status: snapshot.status(),
@@ -56,7 +62,7 @@ impl SessionState {
         }
     }
 
-    /// Returns the lease. Every renewal advances its deadline.
+    /// Returns the lease, without a sequence. Every renewal advances its deadline.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
         &self.lease
@@ -83,6 +89,25 @@ impl SessionState {
 
     pub(crate) const fn tenant(&self) -> TenantId {
         self.lease.tenant()
+    }
+
+    /// Returns the lease to present with operation `op_id`.
+    pub(crate) fn issue(&mut self, op_id: OpId) -> Lease {
+        let mut lease = self.lease.clone();
+        lease.set_sequence(self.issued.issue(op_id));
+        lease
+    }
+
+    /// Returns the answer of operation `op_id`, and forgets the id if the answer settles it.
+    pub(crate) fn settle<T, E: MaybeExecuted>(
+        &mut self,
+        op_id: OpId,
+        answer: Result<T, E>,
+    ) -> Result<T, E> {
+        if !answer.as_ref().is_err_and(E::is_maybe_executed) {
+            self.issued.settle(op_id);
+        }
+        answer
     }
 
     pub(crate) const fn capacity(&self) -> CapacityHint {
@@ -117,6 +142,70 @@ impl SessionState {
         }
     }
 }
+
+/// Operations of a session that may be issued again under the same id, at most. As many as the
+/// record's log holds; a caller has one unless it leaves failed operations unresolved.
+const UNSETTLED_OPS_MAX: usize = OP_LOG_CAP;
+
+/// The sequence of a session's operations.
+#[derive(Debug, Default)]
+struct IssuedOps {
+    last: OpSequence,
+    /// Operations that may have been executed, with their sequences.
+    unsettled: InlineVec<(OpId, OpSequence), UNSETTLED_OPS_MAX>,
+}
+
+impl IssuedOps {
+    /// Returns the sequence of `op_id`: its first one if it is not settled, the next one otherwise.
+    fn issue(&mut self, op_id: OpId) -> OpSequence {
+        if let Some((_, sequence)) = self.unsettled.iter().find(|(id, _)| *id == op_id) {
+            return *sequence;
+        }
+        // An id that is not in the list could be retried under a second sequence and executed
+        // twice. So further operations share one sequence, of which the record executes one.
+        if self.unsettled.len() == UNSETTLED_OPS_MAX {
+            return self.last;
+        }
+        self.last = self.last.next();
+        self.unsettled.push((op_id, self.last));
+        self.last
+    }
+
+    fn settle(&mut self, op_id: OpId) {
+        if let Some(at) = self.unsettled.iter().position(|(id, _)| *id == op_id) {
+            let newest = self.unsettled.len() - 1;
+            self.unsettled.swap(at, newest);
+            self.unsettled.pop();
+        }
+    }
+}
+
+/// Errors after which the operation may have been executed.
+pub(crate) trait MaybeExecuted {
+    fn is_maybe_executed(&self) -> bool;
+}
+
+macro_rules! maybe_executed {
+    ($($error:ident),+) => {$(
+        impl MaybeExecuted for $error {
+            fn is_maybe_executed(&self) -> bool {
+                // A store that failed may have committed. An operation that is too old may have
+                // been executed and dropped from the log.
+                matches!(self, Self::BackendError(_) | Self::OperationTooOld { .. })
+            }
+        }
+    )+};
+}
+
+maybe_executed!(
+    CheckpointError,
+    CompleteError,
+    ParkError,
+    SplitError,
+    ReleaseError,
+    OfferError,
+    WithdrawError
+);
 
 fn owned(spec: ShardSpecRef<'_>) -> ShardSpec {
     ShardSpec::try_from(spec).expect("a spec that a backend holds was checked on its way in")

@@ -4,14 +4,15 @@ use gossip_contracts::coordination::{
     CursorUpdate, ShardSpec, ShardSpecRef, plan_split_replace_at_points_initial_cursor,
     plan_split_residual_at_point,
 };
+use rstest::rstest;
 
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, two_shards_async, worker};
 use crate::{
     AcceptError, AcquireError, AcquireScratch, AsyncRunManagement, AsyncWorkerSession,
     CapacityHint, CheckpointError, CompleteError, CoordinationBackend, HandoffId,
-    IdempotentOutcome, InMemoryCoordinator, ParkReason, RenewResult, SessionState, ShardClaiming,
-    ShardFilter, ShardStatus, WorkerSession, block_on,
+    IdempotentOutcome, InMemoryCoordinator, InfraError, OpSequence, ParkReason, RenewResult,
+    SessionState, ShardClaiming, ShardFilter, ShardStatus, WorkerSession, block_on,
 };
 
 const MOVE: HandoffId = HandoffId::from_raw(5);
@@ -295,4 +296,76 @@ fn the_asynchronous_twin_does_the_same() {
         let parked = shards.iter().find(|shard| shard.shard == key(0).shard()).unwrap();
         assert_eq!(parked.status, ShardStatus::Parked);
     });
+}
+
+/// The sequence that the record has executed.
+fn executed(backend: &InMemoryCoordinator) -> u64 {
+    backend.shard(TENANT, key(0)).unwrap().op_log().sequence().as_raw()
+}
+
+#[test]
+fn operations_of_a_session_are_counted_and_its_lease_has_no_sequence() {
+    let mut backend = two_shards();
+    let mut session = session(&mut backend);
+    session.checkpoint(at(11), until(b"b"), op(1)).unwrap();
+    session.renew(at(12)).unwrap();
+    session.checkpoint(at(12), until(b"c"), op(2)).unwrap();
+    assert_eq!(session.lease().sequence(), OpSequence::NONE);
+    session.release(at(13), ReleaseMode::Clean, op(3)).unwrap();
+    assert_eq!(executed(&backend), 3);
+}
+
+#[test]
+fn unsettled_operation_is_issued_again_with_its_first_sequence() {
+    let mut backend = two_shards();
+    let mut held = held_by(&mut backend);
+    let issue = |held: &mut SessionState, id| held.issue(op(id)).sequence().as_raw();
+    assert_eq!([issue(&mut held, 1), issue(&mut held, 2), issue(&mut held, 1)], [1, 2, 1]);
+    held.settle::<(), CheckpointError>(op(1), Ok(())).unwrap();
+    assert_eq!(issue(&mut held, 1), 3, "a settled id is a new operation");
+}
+
+#[rstest]
+#[case::store_failed(CheckpointError::BackendError(lost()), 1)]
+#[case::too_old(too_old(), 1)]
+#[case::refused(CheckpointError::CheckpointMissingKey, 2)]
+fn retry_keeps_its_sequence_unless_the_first_call_was_refused(
+    #[case] error: CheckpointError,
+    #[case] expected: u64,
+) {
+    let mut backend = two_shards();
+    let mut held = held_by(&mut backend);
+    held.issue(op(1));
+    held.settle::<(), _>(op(1), Err(error)).unwrap_err();
+    assert_eq!(held.issue(op(1)).sequence().as_raw(), expected);
+}
+
+/// Otherwise an id that the session forgot would be executed under a second sequence.
+#[test]
+fn session_with_many_unsettled_operations_repeats_its_last_sequence() {
+    let mut backend = two_shards();
+    let mut held = held_by(&mut backend);
+    let issue = |held: &mut SessionState, id| held.issue(op(id)).sequence().as_raw();
+    for id in 1..=16 {
+        assert_eq!(issue(&mut held, id), id);
+    }
+    assert_eq!([issue(&mut held, 17), issue(&mut held, 18), issue(&mut held, 3)], [16, 16, 3]);
+    held.settle::<(), CheckpointError>(op(3), Ok(())).unwrap();
+    assert_eq!(issue(&mut held, 18), 17);
+}
+
+fn held_by(backend: &mut InMemoryCoordinator) -> SessionState {
+    let mut scratch = AcquireScratch::new();
+    let acquired =
+        backend.acquire_and_restore_into(at(10), TENANT, key(0), worker(1), &mut scratch);
+    SessionState::new(acquired.unwrap())
+}
+
+fn lost() -> InfraError {
+    InfraError::Transient { operation: "shard.commit", message: "timed out".to_owned() }
+}
+
+fn too_old() -> CheckpointError {
+    let (presented, executed) = (OpSequence::NONE.next(), OpSequence::NONE.next());
+    CheckpointError::OperationTooOld { op_id: op(1), presented, executed }
 }

@@ -1,12 +1,13 @@
 //! The checks that operations share, and their order.
 //!
-//! Every operation under a lease has three checks, in this order:
+//! Every operation under a lease has four checks, in this order:
 //!
 //! 1. **Idempotency** ([`check_op_idempotency`]) — first, so that a retry returns its result even
 //!    after its lease expired or its shard ended.
 //! 2. **Lease** ([`validate_lease`]) — tenant, terminal status, fence, expiry, owner: a wrong
 //!    tenant learns nothing, and a stale fence is refused before the clock is considered.
-//! 3. **Arguments** — the operation's own rules, such as
+//! 3. **Sequence** — an operation that a later one of the lease overtook is not executed.
+//! 4. **Arguments** — the operation's own rules, such as
 //!    [`validate_cursor_update_pooled`].
 //!
 //! The public functions return the seeds' [`CoordError`]. The kernel calls the same checks with
@@ -20,9 +21,9 @@ use gossip_contracts::identity::{LogicalTime, OpId, TenantId};
 use gossip_stdx::ByteSlab;
 
 use crate::error::{CoordError, CursorOutOfBoundsDetail};
-use crate::lease::{Lease, OpLog, OpLogEntry};
+use crate::lease::{Lease, OpLog, OpLogEntry, OpSequence};
 use crate::record::ShardRecord;
-use crate::refusal::{CursorRefusal, KeyMissing, LeaseRefusal, OpIdReused};
+use crate::refusal::{CursorRefusal, KeyMissing, LeaseRefusal, OpIdReused, OpOvertaken};
 
 /// Returns `Some` if `op_id` was executed before, to be replayed; `None` otherwise.
 ///
@@ -126,6 +127,24 @@ pub(crate) fn check_lease(
         return Err(LeaseRefusal::StaleFence { presented, current });
     }
     debug_assert!(record.is_leased_at(now), "a checked lease is live");
+    Ok(())
+}
+
+/// Refuses an operation at or below the highest sequence executed under its lease.
+///
+/// The caller has looked for the operation in `op_log`: it is a duplicate that the log has dropped,
+/// or a first delivery that a later operation overtook. The two cannot be distinguished, and
+/// executing a duplicate again is the worse of the two mistakes. For after [`check_lease`], because
+/// sequences of different leases are not comparable.
+pub(crate) fn check_sequence(
+    op_log: &OpLog,
+    lease: &Lease,
+    op_id: OpId,
+) -> Result<(), OpOvertaken> {
+    let (presented, executed) = (lease.sequence(), op_log.sequence());
+    if presented != OpSequence::NONE && presented <= executed {
+        return Err(OpOvertaken { op_id, presented, executed });
+    }
     Ok(())
 }
 

@@ -71,13 +71,15 @@ const MET_BY_SEQUENCES: &[(&str, &str)] = &[
     (
         "Checkpoint",
         "CursorOutOfBounds CursorRegression Executed LeaseExpired Offered \
-         OpIdConflict Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch",
+         OpIdConflict OperationTooOld Replayed ShardNotFound ShardTerminal StaleFence \
+         TenantMismatch",
     ),
     ("Claim", "Granted NoneAvailable RunNotFound RunPaused RunTerminal"),
     (
         "Complete",
         "CursorOutOfBounds CursorRegression Executed LeaseExpired Offered \
-         OpIdConflict Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch",
+         OpIdConflict OperationTooOld Replayed ShardNotFound ShardTerminal StaleFence \
+         TenantMismatch",
     ),
     ("CompleteRun", "NotSettled"),
     ("Create", "Created RunAlreadyExists"),
@@ -86,19 +88,21 @@ const MET_BY_SEQUENCES: &[(&str, &str)] = &[
     (
         "Offer",
         "CursorOutOfBounds CursorRegression Executed InvalidDestination \
-         InvalidOfferDeadline LeaseExpired Offered OpIdConflict Replayed RunTerminal \
+         InvalidOfferDeadline LeaseExpired Offered OpIdConflict OperationTooOld Replayed \
+         RunTerminal \
          ShardNotFound ShardTerminal StaleFence TenantMismatch Withdrawn",
     ),
     (
         "Park",
-        "Executed LeaseExpired Offered OpIdConflict Replayed ShardTerminal StaleFence \
+        "Executed LeaseExpired Offered OpIdConflict OperationTooOld Replayed ShardTerminal \
+         StaleFence \
          TenantMismatch",
     ),
     ("PauseRun", "Executed Replayed RunNotFound RunTerminal WrongStatus"),
     ("Register", "Executed Replayed RunNotFound WrongStatus"),
     (
         "Release",
-        "Executed LeaseExpired Offered OpIdConflict Replayed ShardNotFound \
+        "Executed LeaseExpired Offered OpIdConflict OperationTooOld Replayed ShardNotFound \
          ShardTerminal StaleFence TenantMismatch",
     ),
     (
@@ -108,7 +112,7 @@ const MET_BY_SEQUENCES: &[(&str, &str)] = &[
     ),
     (
         "Replace",
-        "Executed LeaseExpired Offered OpIdConflict Replayed RunTerminal \
+        "Executed LeaseExpired Offered OpIdConflict OperationTooOld Replayed RunTerminal \
          ShardNotFound ShardTerminal SplitInvalid StaleFence TenantMismatch",
     ),
     ("Request", "Executed NotLeased Replayed RunTerminal ShardNotFound ShardTerminal"),
@@ -116,13 +120,13 @@ const MET_BY_SEQUENCES: &[(&str, &str)] = &[
     ("Revoke", "Executed NotLeased Replayed ShardNotFound ShardTerminal"),
     (
         "Shrink",
-        "Executed LeaseExpired Offered OpIdConflict Replayed RunTerminal \
+        "Executed LeaseExpired Offered OpIdConflict OperationTooOld Replayed RunTerminal \
          ShardNotFound ShardTerminal SplitInvalid StaleFence TenantMismatch",
     ),
     ("Unpark", "Executed NotParked Replayed RunTerminal ShardNotFound"),
     (
         "Withdraw",
-        "Executed LeaseExpired NoOffer OpIdConflict Replayed ShardNotFound \
+        "Executed LeaseExpired NoOffer OpIdConflict OperationTooOld Replayed ShardNotFound \
          ShardTerminal StaleFence TenantMismatch",
     ),
 ];

@@ -15,8 +15,9 @@ use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, Te
 use gossip_coordination::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
 use gossip_coordination::{
     AcquireResultView, AcquireScratch, CoordinationFacade, CoordinatorRuntimeConfig,
-    EventCollector, HandoffId, InMemoryCoordinator, Lease, ParkReason, RunConfig, RunProgress,
-    ShardAction, ShardFilter, ShardSummary, StateTransitionEvent, WorkerEntry, WorkerState,
+    EventCollector, HandoffId, InMemoryCoordinator, Lease, OpSequence, ParkReason, RunConfig,
+    RunProgress, ShardAction, ShardFilter, ShardSummary, StateTransitionEvent, WorkerEntry,
+    WorkerState,
 };
 
 use super::{ConformanceTarget, Settings};
@@ -130,7 +131,14 @@ impl<T: ConformanceTarget> Pair<'_, T> {
             worker: WorkerId::from_raw(1 + (number >> 24) % 3),
             key: [b'a' + u8::try_from((number >> 32) % 26).expect("below 26")],
             op: OpId::from_raw(1 + (number >> 40) % 60),
+            sequence: self.draw_sequence(number >> 48),
         }
+    }
+
+    /// Half of the operations have no sequence; the others rise with the clock, some too late.
+    fn draw_sequence(&self, number: u64) -> OpSequence {
+        let raw = if number.is_multiple_of(2) { 0 } else { self.clock - (number >> 1) % 8 };
+        OpSequence::try_from_raw(raw).expect("a small number")
     }
 
     fn compare_step(&mut self, step: usize, drawn: Draw) {
@@ -204,6 +212,7 @@ struct Draw {
     worker: WorkerId,
     key: [u8; 1],
     op: OpId,
+    sequence: OpSequence,
 }
 
 impl<'b, B: CoordinationFacade> Side<'b, B> {
@@ -263,7 +272,11 @@ fn perform<B: CoordinationFacade>(
             (format!("{renewed:?}"), None)
         }
         _ => match lease {
-            Some(lease) => (hold(backend, tenant, draw, lease), None),
+            Some(lease) => {
+                let mut lease = lease.clone();
+                lease.set_sequence(draw.sequence);
+                (hold(backend, tenant, draw, &lease), None)
+            }
             None => (String::new(), None),
         },
     }

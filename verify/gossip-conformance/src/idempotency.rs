@@ -4,8 +4,9 @@ use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::ShardKey;
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CheckpointError, CompleteError, CoordinationBackend, IdempotentOutcome, OP_LOG_CAP, ParkError,
-    ParkReason, RunManagement, ShardStatus, SplitError,
+    CheckpointError, CompleteError, CoordinationBackend, IdempotentOutcome, Lease, OP_LOG_CAP,
+    OfferError, OpSequence, ParkError, ParkReason, ReleaseError, RunManagement, ShardStatus,
+    SplitError, WithdrawError,
 };
 
 use super::world::{Held, RUN, World, at, key, op, replace_at, residual_at, shard};
@@ -30,6 +31,11 @@ topic!("idempotency":
     a_residual_split_is_replayed_by_its_child_when_the_log_forgot_it,
     a_residual_split_is_replayed_after_the_child_was_split_itself,
     a_forgotten_residual_split_with_another_cut_is_a_conflict,
+    a_retry_is_replayed_or_too_old_however_late_it_comes,
+    an_overtaken_operation_is_refused_and_changes_nothing,
+    every_operation_under_a_lease_may_be_too_old,
+    a_residual_split_is_replayed_even_if_it_is_too_old,
+    the_sequence_begins_anew_with_every_grant,
 );
 
 /// The same call twice is executed once, replayed once, and has one effect.
@@ -252,6 +258,102 @@ pub fn a_forgotten_residual_split_with_another_cut_is_a_conflict<T: ConformanceT
     fill_log(&mut world, &held, b"c");
     let other = world.shrink(12, &held.lease, &residual_at(b"a", b"e", b"f"), 900);
     refused!(other, SplitError::OpIdConflict { op_id, .. } if op_id == op(900));
+}
+
+/// Delays of a retry, in operations of its lease: within the log, at its end, and far beyond.
+const DELAYS: [u64; 5] = [1, 15, 16, 17, 300];
+
+/// The checkpoints repeat one key, so only the log and the sequence recognize a duplicate.
+pub fn a_retry_is_replayed_or_too_old_however_late_it_comes<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    let last = DELAYS[DELAYS.len() - 1] + 1;
+    for id in 1..=last {
+        let done = world.checkpoint(11, &numbered(&held.lease, id), b"c", id).expect("live");
+        assert!(done.is_executed(), "operation {id} is new");
+    }
+    for delay in DELAYS {
+        let id = last - delay;
+        let late = world.checkpoint(12, &numbered(&held.lease, id), b"c", id);
+        match delay < OP_LOG_CAP as u64 {
+            true => assert!(late.expect("in the log").is_replay(), "after {delay}"),
+            false => {
+                refused!(late, CheckpointError::OperationTooOld { op_id, presented, executed }
+                    if op_id == op(id) && presented.as_raw() == id && executed.as_raw() == last);
+            }
+        }
+    }
+}
+
+/// Its caller issues it again under a new id.
+pub fn an_overtaken_operation_is_refused_and_changes_nothing<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    world.checkpoint(11, &numbered(&held.lease, 2), b"c", 2).expect("live");
+    let before = world.row(12, shard(0));
+    for _ in 0..2 {
+        let late = world.checkpoint(12, &numbered(&held.lease, 1), b"d", 1);
+        refused!(late, CheckpointError::OperationTooOld { .. });
+    }
+    assert_eq!(world.row(12, shard(0)), before);
+    let again = world.checkpoint(13, &numbered(&held.lease, 3), b"d", 3).expect("live");
+    assert!(again.is_executed());
+}
+
+/// The check comes before the operation's own rules.
+pub fn every_operation_under_a_lease_may_be_too_old<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    world.checkpoint(11, &numbered(&held.lease, 5), b"c", 5).expect("live");
+    let late = &numbered(&held.lease, 4);
+    refused!(world.checkpoint(12, late, b"b", 4), CheckpointError::OperationTooOld { .. });
+    refused!(world.complete(12, late, b"d", 4), CompleteError::OperationTooOld { .. });
+    refused!(world.park(12, late, 4), ParkError::OperationTooOld { .. });
+    let released = world.release(12, late, ReleaseMode::Clean, 4);
+    refused!(released, ReleaseError::OperationTooOld { .. });
+    let replaced = world.replace(12, late, &replace_at(&[b"a", b"f", b"m"]), 4);
+    refused!(replaced, SplitError::OperationTooOld { .. });
+    let shrunk = world.shrink(12, late, &residual_at(b"a", b"f", b"m"), 4);
+    refused!(shrunk, SplitError::OperationTooOld { .. });
+    refused!(world.offer(12, late, (1, 2, 50), 4), OfferError::OperationTooOld { .. });
+    refused!(world.withdraw(12, late, 1, 4), WithdrawError::OperationTooOld { .. });
+    world.renew(12, late).expect("a renewal has no sequence");
+    let row = world.row(13, shard(0));
+    assert_eq!((row.status, row.last_key.as_deref()), (ShardStatus::Active, Some(&b"c"[..])));
+}
+
+/// The list of spawned shards answers before the sequence is checked.
+pub fn a_residual_split_is_replayed_even_if_it_is_too_old<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    let plan = residual_at(b"a", b"f", b"m");
+    let first = numbered(&held.lease, 1);
+    let residual = world.shrink(11, &first, &plan, 900).expect("live").into_inner();
+    for id in 1..=OP_LOG_CAP as u64 {
+        world.checkpoint(11, &numbered(&held.lease, 1 + id), b"c", id).expect("live");
+    }
+    let again = world.shrink(12, &first, &plan, 900).expect("known");
+    assert_eq!(again, IdempotentOutcome::Replayed(residual));
+}
+
+/// Sequences of two leases are not comparable.
+pub fn the_sequence_begins_anew_with_every_grant<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let first = world.acquire(10, key(0), 1);
+    world.checkpoint(11, &numbered(&first.lease, 9), b"c", 1).expect("live");
+    let second = world.acquire(110, key(0), 2);
+    world.checkpoint(111, &numbered(&second.lease, 1), b"d", 2).expect("live");
+    let late = world.checkpoint(111, &numbered(&second.lease, 1), b"e", 3);
+    refused!(late, CheckpointError::OperationTooOld { .. });
+    let stale = world.checkpoint(111, &numbered(&first.lease, 10), b"e", 4);
+    refused!(stale, CheckpointError::StaleFence { .. });
+}
+
+/// Returns `lease` as it is presented by its operation with sequence `raw`.
+fn numbered(lease: &Lease, raw: u64) -> Lease {
+    let mut lease = lease.clone();
+    lease.set_sequence(OpSequence::try_from_raw(raw).expect("a small number"));
+    lease
 }
 
 /// Fills the log with checkpoints 1 to 16 at `at_key`.

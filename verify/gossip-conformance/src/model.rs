@@ -62,6 +62,8 @@ pub(super) struct Shard {
     pub(super) made_by: Option<(u64, String)>,
     /// Operation log, oldest first.
     pub(super) log: Vec<(u64, String)>,
+    /// The highest sequence executed since the last grant.
+    pub(super) sequence: u64,
     pub(super) offer: Option<StandingOffer>,
     pub(super) request: Option<Request>,
 }
@@ -132,6 +134,7 @@ impl Shard {
             spawned: Vec::new(),
             made_by: None,
             log: Vec::new(),
+            sequence: 0,
             offer: None,
             request: None,
         }
@@ -168,6 +171,20 @@ impl Shard {
             Some((owner, _)) if owner != lease.owner().as_raw() => Err("StaleFence"),
             Some(_) => Ok(()),
         }
+    }
+
+    /// A lease without a sequence is never overtaken.
+    fn not_overtaken(&self, lease: &Lease) -> Result<(), &'static str> {
+        match lease.sequence().as_raw() {
+            1.. if lease.sequence().as_raw() <= self.sequence => Err("OperationTooOld"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records an operation of the lease holder.
+    fn executed(&mut self, lease: &Lease, op: u64, what: String) {
+        self.sequence = self.sequence.max(lease.sequence().as_raw());
+        self.remember(op, what);
     }
 
     fn not_offered(&self) -> Result<(), &'static str> {
@@ -212,6 +229,7 @@ impl Shard {
 
     fn grant(&mut self, now: u64, by: u64, duration: u64) -> String {
         self.let_go();
+        self.sequence = 0;
         self.fence += 1;
         self.moved_by = None;
         self.grants += 1;
@@ -348,11 +366,12 @@ impl Model {
             return answer;
         }
         shard.ladder(now, tenant, lease)?;
+        shard.not_overtaken(lease)?;
         shard.not_offered()?;
         shard.cursor_allows(key)?;
         shard.advance(key);
         shard.drop_expired_request(now);
-        shard.remember(op, what);
+        shard.executed(lease, op, what);
         Ok("Executed".into())
     }
 
@@ -370,11 +389,12 @@ impl Model {
             return answer;
         }
         shard.ladder(now, tenant, lease)?;
+        shard.not_overtaken(lease)?;
         shard.not_offered()?;
         shard.cursor_allows(key)?;
         shard.cursor = Some(key.to_vec());
         shard.end(ShardStatus::Done);
-        shard.remember(op, what);
+        shard.executed(lease, op, what);
         Ok("Executed".into())
     }
 
@@ -392,10 +412,11 @@ impl Model {
             return answer;
         }
         shard.ladder(now, tenant, lease)?;
+        shard.not_overtaken(lease)?;
         shard.not_offered()?;
         shard.end(ShardStatus::Parked);
         shard.reason = Some(reason);
-        shard.remember(op, what);
+        shard.executed(lease, op, what);
         Ok("Executed".into())
     }
 
@@ -413,12 +434,13 @@ impl Model {
             return answer;
         }
         shard.ladder(now, tenant, lease)?;
+        shard.not_overtaken(lease)?;
         shard.not_offered()?;
         if mode == ReleaseMode::Clean {
             shard.attempts = shard.attempts.saturating_sub(1);
         }
         shard.let_go();
-        shard.remember(op, what);
+        shard.executed(lease, op, what);
         Ok("Executed".into())
     }
 
@@ -438,6 +460,7 @@ impl Model {
             return answer;
         }
         shard.ladder(now, tenant, lease)?;
+        shard.not_overtaken(lease)?;
         self.run_not_over(tenant, lease.key())?;
         let lasts = self.run_of(tenant, lease.key())?.config.lease_duration();
         let shard = self.shard_mut(tenant, lease.key())?;
@@ -459,7 +482,7 @@ impl Model {
         }
         shard.drop_request("hand-off");
         shard.offer = Some(StandingOffer { id, to, until, what: what.clone() });
-        shard.remember(op, what);
+        shard.executed(lease, op, what);
         Ok("Executed".into())
     }
 
@@ -477,12 +500,13 @@ impl Model {
             return answer;
         }
         shard.ladder(now, tenant, lease)?;
+        shard.not_overtaken(lease)?;
         if shard.offer.as_ref().is_some_and(|offer| offer.id != id) {
             return Err("NoOffer");
         }
         shard.offer = None;
         shard.drop_request("withdraw");
-        shard.remember(op, what);
+        shard.executed(lease, op, what);
         Ok("Executed".into())
     }
 
@@ -508,6 +532,7 @@ impl Model {
             return answer;
         }
         parent.ladder(now, tenant, lease)?;
+        parent.not_overtaken(lease)?;
         self.run_not_over(tenant, lease.key())?;
         parent.not_offered()?;
         let count = match cut.parts {
@@ -518,18 +543,19 @@ impl Model {
             return Err("SplitInvalid");
         }
         assert_eq!(made.len(), count, "the backend returns the ids of the new shards");
-        self.make_parts(tenant, lease.key(), cut, op, made);
+        self.make_parts(tenant, lease, cut, op, made);
         Ok(format!("Executed {made:?}"))
     }
 
     fn make_parts(
         &mut self,
         tenant: TenantId,
-        key: ShardKey,
+        lease: &Lease,
         cut: Cut<'_>,
         op: u64,
         made: &[ShardId],
     ) {
+        let key = lease.key();
         let home = self.homes.get_mut(&tenant).expect("the shard was found above");
         let run = home.runs.get_mut(&key.run()).expect("the shard was found above");
         let limit = run.config.max_shard_retries().map_or(u32::MAX, |max| max.saturating_sub(1));
@@ -548,7 +574,7 @@ impl Model {
         }
         let made_by = (op, format!("{cut:?}"));
         shard.spawned.extend(made);
-        shard.remember(op, made_by.1.clone());
+        shard.executed(lease, op, made_by.1.clone());
         let (fence, attempts) = (shard.fence, shard.attempts.min(limit));
         for (id, part) in made.iter().zip(parts) {
             let (parent, made_by) = (Some(key.shard()), Some(made_by.clone()));

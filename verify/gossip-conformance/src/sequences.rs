@@ -10,8 +10,8 @@ use gossip_contracts::coordination::{CursorUpdate, SplitReplacePlan};
 use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey, TenantId};
 use gossip_coordination::protocol::{OfferTerms, ReleaseMode, RunTransitionKind};
 use gossip_coordination::{
-    CoordinationBackend, HandoffId, IdempotentOutcome, Lease, ParkReason, RunConfig, RunManagement,
-    ShardAction, ShardFilter, ShardStatus, ShardSummary,
+    CoordinationBackend, HandoffId, IdempotentOutcome, Lease, OpSequence, ParkReason, RunConfig,
+    RunManagement, ShardAction, ShardFilter, ShardStatus, ShardSummary,
 };
 
 use super::model::{Answer, Cut, Model, Parts, Shard, grant_words};
@@ -270,10 +270,24 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         if leases.is_empty() {
             return Step::Claim { tenant: TENANT, run: RUN, by: dice.worker() };
         }
-        let lease = leases[dice.index(leases.len())].clone();
+        let mut lease = leases[dice.index(leases.len())].clone();
         let tenant = if dice.roll(16) == 0 { dice.tenant() } else { lease.tenant() };
         let act = self.choose_act(dice, &lease);
+        lease.set_sequence(self.choose_sequence(dice, &lease));
         Step::Leased { tenant, lease, act, op }
+    }
+
+    /// Half of the operations have no sequence; of the others, most are newer than the executed
+    /// ones.
+    fn choose_sequence(&self, dice: &mut Dice, lease: &Lease) -> OpSequence {
+        let shard = self.model.shard(lease.tenant(), lease.key());
+        let executed = shard.map_or(0, |shard| shard.sequence);
+        let drawn = match dice.roll(8) {
+            0..=3 => 0,
+            4..=6 => executed + 1 + dice.roll(2),
+            _ => executed.saturating_sub(dice.roll(3)),
+        };
+        OpSequence::try_from_raw(drawn).expect("a small number")
     }
 
     fn is_current(&self, lease: &Lease) -> bool {

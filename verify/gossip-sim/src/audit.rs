@@ -6,7 +6,7 @@
 //!
 //! | stored | compared with |
 //! |---|---|
-//! | shard | status, fence, range, position, token, metadata, lease, attempts, grants, park reason, offer, last move, pending request, log, parent and children |
+//! | shard | status, fence, range, position, token, metadata, lease, attempts, grants, park reason, offer, last move, pending request, log, sequence, parent and children |
 //! | run head | status, pause, settings, progress of its registration, log |
 //! | root lists | the names of the roots, chunk by chunk |
 //! | claim index, parked index | the shards that are active, at their times, and those that are parked |
@@ -151,6 +151,8 @@ impl<'w> Audit<'w> {
     }
 
     fn counts(&self, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
+        let same = hot.op_sequence.as_raw() == shard.sequence;
+        self.require(same, Rule::Replay, "the executed sequence was lost or made up")?;
         let same = hot.attempts == shard.attempts;
         self.require(same, Rule::Attempts, "attempts were lost or made up")?;
         let same = hot.acquire_count == shard.granted;

@@ -146,10 +146,24 @@ impl Oracle {
             Rule::ProgressFell,
             "an impossible cursor was accepted that no shard can have",
         )?;
+        self.check_sequence(op, lease)?;
         self.member_applied(op, lease)?;
         self.show_request(op, lease);
         self.holder_acts(op, tenant, lease.shard, holder, txn)?;
         self.end_fulfilled_request(op, lease.shard);
+        Ok(())
+    }
+
+    /// Checks that neither this operation nor a later one of the lease took effect before. Unlike
+    /// the operation log, this does not depend on how long ago that was.
+    fn check_sequence(&mut self, op: &Op, lease: LeaseRef) -> Result<(), Violation> {
+        if !has_op_id(op.verb) || lease.sequence == 0 {
+            return Ok(());
+        }
+        let executed = self.shards[lease.shard as usize].sequence;
+        let newer = lease.sequence > executed;
+        self.require(newer, Rule::Replay, "an operation took effect that was overtaken")?;
+        self.shards[lease.shard as usize].sequence = lease.sequence;
         Ok(())
     }
 
@@ -428,7 +442,7 @@ impl Oracle {
         shard.holder = Some(Holder { grant: self.grants, worker: op.worker, deadline });
         shard.fence += 1;
         shard.granted += 1;
-        (shard.offer, shard.request) = (None, None);
+        (shard.offer, shard.request, shard.sequence) = (None, None, 0);
         let moves = op.verb == Verb::Accept;
         shard.moved_by = op.said.terms.filter(|_| moves).map(|terms| terms.handoff);
         op.granted.set(Some(Granted {
@@ -727,6 +741,7 @@ pub(super) fn new_shard_facts(
         done,
         attempts: 0,
         offer: None,
+        sequence: 0,
         logged: 0,
         withdrawn: Vec::new(),
         request: None,

@@ -61,7 +61,7 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         Verb::Checkpoint => {
             "BackendError CheckpointMissingKey CursorKeyTooLarge CursorOutOfBounds \
              CursorRegression CursorTokenTooLarge Executed LeaseExpired Offered OpIdConflict \
-             Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch"
+             OperationTooOld Replayed ShardNotFound ShardTerminal StaleFence TenantMismatch"
         }
         Verb::Complete => {
             "BackendError CheckpointMissingKey CursorKeyTooLarge CursorRegression \

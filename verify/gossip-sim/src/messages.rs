@@ -167,10 +167,11 @@ impl UserWorkerState {
     /// it.
     fn lease(&self, lease: &Lease) -> Option<LeaseRef> {
         let known = self.grants.get(&token(lease)).filter(|known| known.key == lease.key());
-        known.copied().or_else(|| {
+        let known = known.copied().or_else(|| {
             let shard = self.cx.find(lease.key())?;
             Some(LeaseRef { fence: lease.fence().as_raw(), ..LeaseRef::to(shard, lease.key()) })
-        })
+        })?;
+        Some(LeaseRef { sequence: lease.sequence().as_raw(), ..known })
     }
 
     fn ended(&mut self, answered: &Answered) {
@@ -213,7 +214,8 @@ impl UserWorkerState {
         let Granted { shard, key, grant, fence, .. } = result;
         if shard != u32::MAX {
             let token = token(lease);
-            self.grants.insert(token, LeaseRef { shard, key, grant, fence, token });
+            let lease = LeaseRef { shard, key, grant, fence, token, sequence: 0 };
+            self.grants.insert(token, lease);
         }
     }
 

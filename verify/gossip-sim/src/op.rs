@@ -105,12 +105,14 @@ pub(super) struct LeaseRef {
     pub(super) grant: u32,
     pub(super) fence: u64,
     pub(super) token: u64,
+    /// The sequence of the operation that presents it; zero for none.
+    pub(super) sequence: u64,
 }
 
 impl LeaseRef {
     /// A shard without a lease.
     pub(super) const fn to(shard: u32, key: ShardKey) -> Self {
-        Self { shard, key, grant: 0, fence: 0, token: 0 }
+        Self { shard, key, grant: 0, fence: 0, token: 0, sequence: 0 }
     }
 }
 

@@ -79,6 +79,8 @@ pub(super) struct ShardFacts {
     pub(super) done: u32,
     pub(super) attempts: u32,
     pub(super) offer: Option<Terms>,
+    /// The highest sequence of an operation that took effect since the last grant.
+    pub(super) sequence: u64,
     /// Logged operations that took effect.
     pub(super) logged: u32,
     /// The handoffs that were withdrawn.

@@ -732,3 +732,26 @@ fn progress_is_returned_exactly() {
         "it changed meanwhile"
     );
 }
+
+#[rstest]
+#[case::again(3, Some(Rule::Replay))]
+#[case::overtaken(2, Some(Rule::Replay))]
+#[case::next(4, None)]
+#[case::without_a_sequence(0, None)]
+fn an_operation_takes_effect_in_the_order_of_its_sequence(
+    #[case] sequence: u64,
+    #[case] expected: Option<Rule>,
+) {
+    let mut history = History::new();
+    history.write(0..5);
+    let numbered = |history: &History, op_id, sequence| {
+        history.under(Verb::Checkpoint, |op| {
+            (op.said.to, op.op_id) = (Some(3), OpId::from_raw(op_id));
+            op.lease = op.lease.map(|lease| LeaseRef { sequence, ..lease });
+        })
+    };
+    let first = numbered(&history, 21, 3);
+    assert_eq!(rule(history.applied(&first, 0)), None);
+    let second = numbered(&history, 22, sequence);
+    assert_eq!(rule(history.applied(&second, 0)), expected);
+}

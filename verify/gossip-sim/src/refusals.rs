@@ -64,6 +64,9 @@ impl Oracle {
             "ShardTerminal" => shard.status != ShardStatus::Active,
             "StaleFence" => !held,
             "LeaseExpired" => !held || deadline.is_none_or(|deadline| now >= deadline),
+            "OperationTooOld" => {
+                op.lease.is_some_and(|lease| (1..=shard.sequence).contains(&lease.sequence))
+            }
             "Offered" => standing.is_some(),
             "CursorRegression" => op.said.to.is_some_and(|to| to < shard.done),
             "CursorOutOfBounds" => {

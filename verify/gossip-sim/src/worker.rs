@@ -12,8 +12,8 @@ use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
 use gossip_coordination::store::AsyncStoreCoordinator;
 use gossip_coordination::{
     AcquireResultView, AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement,
-    AsyncShardClaiming, ClaimError, HandoffId, Lease, ParkReason, PendingRequest, ShardAction,
-    WorkerEntry, WorkerState,
+    AsyncShardClaiming, CheckpointError, ClaimError, HandoffId, Lease, OpSequence, ParkReason,
+    PendingRequest, ShardAction, WorkerEntry, WorkerState,
 };
 
 use super::answers::Renewal;
@@ -38,6 +38,13 @@ const MALFORMED_ONE_IN: u64 = 2;
 
 /// One offer in this many may exceed the maximum duration.
 const LONG_OFFER_ONE_IN: u64 = 16;
+
+/// One step of a lease holder in this many sends an old checkpoint again, however many operations
+/// came between.
+const OLD_RETRY_ONE_IN: u64 = 24;
+
+/// One lease in this many sends operations without a sequence, as the seeds describe.
+const UNSEQUENCED_ONE_IN: u32 = 4;
 
 /// Maximum number of keys between two checkpoints.
 const BATCH_MAX: u64 = 8;
@@ -70,8 +77,10 @@ pub(super) struct Held {
     done: u32,
     /// Operations under this lease.
     sequence: u64,
-    /// The id of the last operation, which may be reused.
-    last_id: Option<OpId>,
+    /// Every operation id of this lease, with its sequence.
+    issued: Vec<(OpId, u64)>,
+    /// Every checkpoint that was sent under this lease, with its position.
+    checkpoints: Vec<(OpId, u32)>,
     /// The offer that was sent and not withdrawn.
     frozen: Option<Terms>,
     /// The id of the last offer.
@@ -148,6 +157,9 @@ impl Worker {
                 30..36 => self.offer_again(place).await,
                 _ => self.cx.sleep(1 + roll % IDLE_TICKS).await,
             };
+        }
+        if self.cx.odd_below(OLD_RETRY_ONE_IN) == 0 {
+            return self.retry_old_checkpoint(place).await;
         }
         if let Some(action) = self.held[place].requested.take().filter(|_| roll < 40) {
             return self.perform(place, action).await;
@@ -304,6 +316,7 @@ impl Worker {
             return;
         }
         let (op_id, grant) = (self.next_op_id(place), self.held[place].lease_ref.grant);
+        self.held[place].checkpoints.push((op_id, to));
         for _ in 0..TRIES_MAX {
             match self.send_checkpoint(place, to, op_id).await {
                 Ending::Failed { corrupt: false, .. } => self.cx.sleep(4).await,
@@ -325,6 +338,17 @@ impl Worker {
         }
     }
 
+    /// Sends one of the lease's checkpoints again, as a delayed duplicate.
+    async fn retry_old_checkpoint(&mut self, place: usize) {
+        let count = self.held[place].checkpoints.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let (op_id, to) = self.held[place].checkpoints[self.cx.odd_below(count) as usize];
+        self.held[place].present(op_id);
+        self.send_checkpoint(place, to, op_id).await;
+    }
+
     async fn send_checkpoint(&mut self, place: usize, to: u32, op_id: OpId) -> Ending {
         let held = &self.held[place];
         let said = Said { to: Some(to), ..Said::default() };
@@ -344,6 +368,8 @@ impl Worker {
                 }
                 self.held[place].requested(request);
             }
+            // The lease is live, and the duplicate was not needed.
+            Err(CheckpointError::OperationTooOld { .. }) => {}
             Err(_) => self.maybe_lost(place, ending),
         }
         ending
@@ -516,6 +542,7 @@ impl Worker {
         let Some(terms) = self.held[place].frozen else { return };
         let same = self.held[place].offered_by;
         let op_id = if self.cx.one_in(4) { self.next_op_id(place) } else { same };
+        self.held[place].present(op_id);
         self.send_offer(place, terms, op_id).await;
     }
 
@@ -592,10 +619,13 @@ impl Worker {
 
     /// Returns the id of the next operation: a new one, or sometimes the previous one again.
     pub(super) fn next_op_id(&mut self, place: usize) -> OpId {
-        let last = self.held[place].last_id;
+        let last = self.held[place].issued.last().map(|(op_id, _)| *op_id);
         let again = last.filter(|_| self.cx.phase() == Phase::Faulty);
         match again.filter(|_| self.cx.one_in(REUSED_ONE_IN)) {
-            Some(again) => again,
+            Some(again) => {
+                self.held[place].present(again);
+                again
+            }
             None => self.new_op_id(place),
         }
     }
@@ -605,7 +635,8 @@ impl Worker {
         let held = &mut self.held[place];
         held.sequence += 1;
         let id = OpId::from_raw(mix(held.lease.token().as_raw() ^ held.sequence));
-        held.last_id = Some(id);
+        held.issued.push((id, held.sequence));
+        held.present(id);
         id
     }
 
@@ -615,6 +646,15 @@ impl Worker {
 }
 
 impl Held {
+    /// Sets the sequence of the next operation to the one under which `op_id` was issued.
+    fn present(&mut self, op_id: OpId) {
+        let issued = self.issued.iter().rev().find(|(id, _)| *id == op_id);
+        let sequenced = !self.lease_ref.grant.is_multiple_of(UNSEQUENCED_ONE_IN);
+        let raw = issued.filter(|_| sequenced).map_or(0, |(_, sequence)| *sequence);
+        self.lease.set_sequence(OpSequence::try_from_raw(raw).expect("few operations"));
+        self.lease_ref.sequence = raw;
+    }
+
     fn requested(&mut self, request: Option<PendingRequest>) {
         self.requested = request.map(|request| request.action().clone());
     }
@@ -663,8 +703,9 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
     cx.hash_values(&[result.fence, result.deadline, first, last, rest[0], rest[1]]);
     let (Some(range), Some(done), Some(shard)) = (from.zip(to), done, shard) else { return None };
     let (fence, token) = (result.fence, lease.token().as_raw());
-    let lease_ref = LeaseRef { shard, key: lease.key(), grant: result.grant, fence, token };
-    let (sequence, last_id, frozen, zombie, requested) = (0, None, None, None, None);
+    let (key, grant) = (lease.key(), result.grant);
+    let lease_ref = LeaseRef { shard, key, grant, fence, token, sequence: 0 };
+    let (sequence, frozen, zombie, requested) = (0, None, None, None);
     let (worked, offered_by) = (done, OpId::from_raw(0));
     Some(Held {
         lease,
@@ -674,7 +715,8 @@ fn take(cx: &Cx, op: &super::op::Op, run: u32, view: AcquireResultView<'_>) -> O
         worked,
         done,
         sequence,
-        last_id,
+        issued: Vec::new(),
+        checkpoints: Vec::new(),
         frozen,
         offered_by,
         zombie,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::AcquireError;
 use crate::handoff::HandoffId;
-use crate::lease::{GrantToken, Lease, LeaseHolder};
+use crate::lease::{GrantToken, Lease, LeaseHolder, OpSequence};
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
@@ -147,7 +147,11 @@ impl Acquire {
     /// Parks a shard that has exhausted its attempts; the acquire returns that it is parked.
     const fn give_up<'c>(&self) -> Decision<ShardChange<'c>, Grant, AcquireError> {
         Decision::Commit {
-            change: ShardChange::Park { reason: ParkReason::TooManyErrors, entry: None },
+            change: ShardChange::Park {
+                reason: ParkReason::TooManyErrors,
+                sequence: OpSequence::NONE,
+                entry: None,
+            },
             answer: Err(terminal(self.key, ShardStatus::Parked)),
         }
     }

@@ -12,7 +12,9 @@ use crate::error::CheckpointError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::outcome::CheckpointResult;
 use crate::split_execution::hash_checkpoint;
-use crate::validation::{check_cursor, check_key_present, check_lease, find_replay};
+use crate::validation::{
+    check_cursor, check_key_present, check_lease, check_sequence, find_replay,
+};
 
 /// Advances the cursor under a lease.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,7 @@ impl ShardTransition for Checkpoint<'_> {
             return Ok(Decision::Replay(CheckpointResult::default()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_no_offer(record)?;
         check_key_present(self.cursor)?;
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
@@ -64,6 +67,7 @@ impl ShardTransition for Checkpoint<'_> {
             cursor: self.cursor,
             attempts: attempts_after_advance(shard, self.cursor),
             drop_request: request_expired(record, now),
+            sequence: self.lease.sequence(),
             entry: OpLogEntry::new(self.op_id, OpKind::Checkpoint, payload_hash, at),
         };
         // Busy workers checkpoint more often than they renew, so requests are delivered here too.

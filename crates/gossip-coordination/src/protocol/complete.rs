@@ -12,7 +12,9 @@ use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer,
 use crate::error::CompleteError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::split_execution::hash_complete;
-use crate::validation::{check_cursor, check_key_present, check_lease, find_replay};
+use crate::validation::{
+    check_cursor, check_key_present, check_lease, check_sequence, find_replay,
+};
 
 /// Completes a shard under its lease.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,7 @@ impl ShardTransition for Complete<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, shard.record())?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_no_offer(shard.record())?;
         // The coverage certificate reports the final key of each shard, so one is required.
         check_key_present(self.cursor)?;
@@ -58,7 +61,8 @@ impl ShardTransition for Complete<'_> {
         debug_assert!(shard.record().is_leased_at(now), "only a live lease can complete a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Complete, payload_hash, at);
-        Ok(Decision::commit(ShardChange::Complete { cursor: self.cursor, entry }, ()))
+        let (cursor, sequence) = (self.cursor, self.lease.sequence());
+        Ok(Decision::commit(ShardChange::Complete { cursor, sequence, entry }, ()))
     }
 
     fn exhausted(full: SlabFull) -> CompleteError {

@@ -14,7 +14,7 @@ use gossip_stdx::SlabFull;
 use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
-use crate::lease::{LeaseHolder, OpLogEntry};
+use crate::lease::{LeaseHolder, OpLogEntry, OpSequence};
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
@@ -53,53 +53,53 @@ fn apply(
 ) -> Result<(), SlabFull> {
     match change {
         ShardChange::Grant { holder, fence, attempts, handoff } => {
-            grant(record, *holder, *fence, *attempts, *handoff);
+            grant(record, pool, *holder, *fence, *attempts, *handoff);
         }
         ShardChange::Renew { holder, drop_request } => renew(record, *holder, *drop_request),
-        ShardChange::Advance { cursor, attempts, drop_request, entry } => {
+        ShardChange::Advance { cursor, attempts, drop_request, sequence, entry } => {
             advance(record, pool, Some(*cursor))?;
             record.attempts = *attempts;
             clear_request(record, *drop_request);
-            remember(record, pool, *entry);
+            remember(record, pool, *sequence, *entry);
         }
-        ShardChange::Complete { cursor, entry } => {
+        ShardChange::Complete { cursor, sequence, entry } => {
             record.cursor.update(*cursor, &mut pool.bytes)?;
             end(record, ShardStatus::Done);
-            remember(record, pool, *entry);
+            remember(record, pool, *sequence, *entry);
         }
-        ShardChange::Park { reason, entry } => {
+        ShardChange::Park { reason, sequence, entry } => {
             park(record, *reason);
-            entry.iter().for_each(|entry| remember(record, pool, *entry));
+            entry.iter().for_each(|entry| remember(record, pool, *sequence, *entry));
         }
-        ShardChange::Replace { children, entry } => {
+        ShardChange::Replace { children, sequence, entry } => {
             replace(record, pool, children)?;
-            remember(record, pool, *entry);
+            remember(record, pool, *sequence, *entry);
         }
-        ShardChange::Shrink { spec, residual, drop_request, entry } => {
+        ShardChange::Shrink { spec, residual, drop_request, sequence, entry } => {
             shrink(record, pool, *spec, residual.shard)?;
             clear_request(record, *drop_request);
-            remember(record, pool, *entry);
+            remember(record, pool, *sequence, *entry);
         }
         ShardChange::Unpark { fence, entry } => {
             unpark(record, *fence);
-            remember(record, pool, *entry);
+            remember(record, pool, OpSequence::NONE, *entry);
         }
-        ShardChange::Release { attempts, entry } => {
+        ShardChange::Release { attempts, sequence, entry } => {
             record.attempts = *attempts;
             clear_lease(record);
-            remember(record, pool, *entry);
+            remember(record, pool, *sequence, *entry);
         }
-        ShardChange::Offer { offer, cursor, attempts, drop_request, entry } => {
+        ShardChange::Offer { offer, cursor, attempts, drop_request, sequence, entry } => {
             advance(record, pool, *cursor)?;
             record.attempts = *attempts;
             clear_request(record, *drop_request);
             rare(record).offer = Some(*offer);
-            remember(record, pool, *entry);
+            remember(record, pool, *sequence, *entry);
         }
-        ShardChange::Withdraw { handoff: _, drop_request, entry } => {
+        ShardChange::Withdraw { handoff: _, drop_request, sequence, entry } => {
             clear_request(record, *drop_request);
             rare(record).offer = None;
-            remember(record, pool, *entry);
+            remember(record, pool, *sequence, *entry);
         }
         ShardChange::Request { op_id, payload_hash, action, expires_at } => {
             let action = ShardAction::clone(action);
@@ -108,7 +108,7 @@ fn apply(
         }
         ShardChange::Revoke { fence, entry } => {
             revoke(record, *fence);
-            remember(record, pool, *entry);
+            remember(record, pool, OpSequence::NONE, *entry);
         }
     }
     Ok(())
@@ -162,16 +162,19 @@ pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
     run.assert_invariants();
 }
 
-/// Installs a new lease holder under a new fence; offer and request of the previous one end.
+/// Installs a new lease holder under a new fence; offer, request and sequence of the previous one
+/// end.
 #[inline]
 fn grant(
     record: &mut ShardRecord,
+    pool: &mut RecordPool,
     holder: LeaseHolder,
     fence: FenceEpoch,
     attempts: u32,
     handoff: Option<HandoffId>,
 ) {
     bump(record, fence, handoff);
+    pool.logs.restart_sequence(record.op_log);
     record.lease = Some(holder);
     record.attempts = attempts;
     record.acquire_count = record.acquire_count.saturating_add(1);
@@ -291,8 +294,15 @@ fn add_spawned(
     }
 }
 
-fn remember(record: &mut ShardRecord, pool: &mut RecordPool, entry: OpLogEntry) {
-    pool.logs.get_mut(&mut record.op_log).push(entry);
+fn remember(
+    record: &mut ShardRecord,
+    pool: &mut RecordPool,
+    sequence: OpSequence,
+    entry: OpLogEntry,
+) {
+    let log = pool.logs.get_mut(&mut record.op_log);
+    log.push(entry);
+    log.advance_sequence(sequence);
 }
 
 fn remember_run(run: &mut RunRecord, entry: RunOpLogEntry) {

@@ -12,7 +12,7 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime};
 
 use super::{Children, ShardChange};
 use crate::handoff::Offer;
-use crate::lease::{LeaseHolder, OpKind, OpLogEntry};
+use crate::lease::{LeaseHolder, OpKind, OpLogEntry, OpSequence};
 use crate::pool::RecordPool;
 use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
 
@@ -52,12 +52,12 @@ pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &Sh
                 "a checkpoint resets or keeps the attempts"
             );
         }
-        ShardChange::Complete { cursor, entry } => {
+        ShardChange::Complete { cursor, entry, .. } => {
             before_work(record, *entry, OpKind::Complete);
             before_cursor(record, pool, *cursor);
         }
         ShardChange::Park { entry, .. } => before_park(record, entry.as_ref()),
-        ShardChange::Replace { children, entry } => {
+        ShardChange::Replace { children, entry, .. } => {
             before_work(record, *entry, OpKind::SplitReplace);
             before_replacement(record, pool, children);
         }
@@ -75,7 +75,7 @@ pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &Sh
             assert!(entry.kind() == OpKind::Unpark, "a log entry has its operation's kind");
             assert!(*fence == record.fence_epoch().increment(), "a fence increases by one");
         }
-        ShardChange::Release { attempts, entry } => {
+        ShardChange::Release { attempts, entry, .. } => {
             before_work(record, *entry, OpKind::Release);
             assert!(*attempts <= record.attempts(), "a release does not count as an attempt");
         }
@@ -118,6 +118,7 @@ pub(super) fn assert_after(
             after_bump(before, record);
             assert!(record.lease() == Some(*holder), "the grantee holds the lease");
             assert!(record.acquire_count() > 0, "a grant increments the count");
+            assert!(executed(record, pool) == OpSequence::NONE, "a grant restarts the sequence");
         }
         ShardChange::Renew { holder, .. } => {
             assert!(record.fence_epoch() == before.fence, "a renewal is not a grant");
@@ -155,6 +156,12 @@ pub(super) fn assert_after(
             assert!(record.lease().is_none(), "an unpark or a revocation grants no lease");
         }
     }
+    // The log was just written, so this reads no further cache line.
+    let sequence = change.sequence();
+    assert!(
+        sequence == OpSequence::NONE || sequence == executed(record, pool),
+        "the record keeps the highest executed sequence"
+    );
     debug_assert!(
         is_newest_entry(record, pool, change.entry()),
         "the newest log entry is this operation's"
@@ -273,6 +280,12 @@ fn after_end(before: Before, record: &ShardRecord, status: ShardStatus) {
     assert!(record.fence_epoch() == before.fence, "a terminal change keeps the fence");
     assert!(record.lease().is_none(), "a terminal shard has no lease");
     assert!(record.offer().is_none(), "a terminal shard has no offer");
+}
+
+/// Returns the highest sequence executed under the current lease.
+#[inline]
+fn executed(record: &ShardRecord, pool: &RecordPool) -> OpSequence {
+    ShardView::new(record, pool).op_log().sequence()
 }
 
 /// Returns whether `entry`, if any, is the newest entry of the log.

@@ -10,7 +10,7 @@ use rstest::rstest;
 
 use super::{ShardChange, evolve};
 use crate::handoff::{HandoffId, Offer};
-use crate::lease::{GrantToken, LeaseHolder, OpKind, OpLogEntry};
+use crate::lease::{GrantToken, LeaseHolder, OpKind, OpLogEntry, OpSequence};
 use crate::pool::RecordPool;
 use crate::record::{Lineage, NewShard, ParkReason, ShardRecord};
 use crate::test_fixtures::{RUN, TENANT, at, fence, op};
@@ -72,14 +72,23 @@ fn shard(start: Start, pool: &mut RecordPool) -> ShardRecord {
         let (holder, fence) = (holder(OWNER, 10, 1), fence(2));
         change(ShardChange::Grant { holder, fence, attempts: 1, handoff: None });
         let (cursor, entry) = (CursorUpdate::with_last_key(b"f"), first_entry());
-        change(ShardChange::Advance { cursor, attempts: 0, drop_request: false, entry });
+        let sequence = sequence(4);
+        change(ShardChange::Advance { cursor, attempts: 0, drop_request: false, sequence, entry });
     }
     if start == Start::Offered {
         let (offer, entry) = (offer(OTHER), OpLogEntry::new(op(2), OpKind::Offer, 9, at(4)));
-        change(ShardChange::Offer { offer, cursor: None, attempts: 0, drop_request: false, entry });
+        change(ShardChange::Offer {
+            offer,
+            cursor: None,
+            attempts: 0,
+            drop_request: false,
+            sequence: OpSequence::NONE,
+            entry,
+        });
     }
     if start == Start::Parked {
-        change(ShardChange::Park { reason: ParkReason::Other, entry: None });
+        let sequence = OpSequence::NONE;
+        change(ShardChange::Park { reason: ParkReason::Other, sequence, entry: None });
     }
     record
 }
@@ -88,9 +97,21 @@ fn first_entry() -> OpLogEntry {
     OpLogEntry::new(op(1), OpKind::Checkpoint, 11, at(3))
 }
 
+fn sequence(raw: u64) -> OpSequence {
+    OpSequence::try_from_raw(raw).unwrap()
+}
+
 fn checkpoint(key: &'static [u8], kind: OpKind) -> ShardChange<'static> {
     let (cursor, entry) = (CursorUpdate::with_last_key(key), entry(kind));
-    ShardChange::Advance { cursor, attempts: 0, drop_request: false, entry }
+    let sequence = sequence(5);
+    ShardChange::Advance { cursor, attempts: 0, drop_request: false, sequence, entry }
+}
+
+/// A checkpoint whose sequence is `raw`; the shard has executed 4.
+fn numbered(raw: u64) -> ShardChange<'static> {
+    let (cursor, entry) = (CursorUpdate::with_last_key(b"g"), entry(OpKind::Checkpoint));
+    let sequence = sequence(raw);
+    ShardChange::Advance { cursor, attempts: 0, drop_request: false, sequence, entry }
 }
 
 fn grant(number: u64) -> ShardChange<'static> {
@@ -104,7 +125,8 @@ fn renew(owner: WorkerId, deadline: u64, token: u64) -> ShardChange<'static> {
 
 fn cut(left: ShardSpecRef<'static>, residual: NewShard<'static>) -> ShardChange<'static> {
     let entry = entry(OpKind::SplitResidual);
-    ShardChange::Shrink { spec: left, residual, drop_request: false, entry }
+    let sequence = OpSequence::NONE;
+    ShardChange::Shrink { spec: left, residual, drop_request: false, sequence, entry }
 }
 
 /// The right part of a cut at `m`, whose fence begins at `first`.
@@ -126,7 +148,8 @@ fn revoke(number: u64) -> ShardChange<'static> {
 }
 
 fn release(attempts: u32) -> ShardChange<'static> {
-    ShardChange::Release { attempts, entry: entry(OpKind::Release) }
+    let sequence = OpSequence::NONE;
+    ShardChange::Release { attempts, sequence, entry: entry(OpKind::Release) }
 }
 
 fn work(key: &'static [u8]) -> ShardChange<'static> {
@@ -135,12 +158,13 @@ fn work(key: &'static [u8]) -> ShardChange<'static> {
 
 fn offered_to(destination: WorkerId) -> ShardChange<'static> {
     let (offer, entry) = (offer(destination), entry(OpKind::Offer));
-    ShardChange::Offer { offer, cursor: None, attempts: 0, drop_request: false, entry }
+    let sequence = OpSequence::NONE;
+    ShardChange::Offer { offer, cursor: None, attempts: 0, drop_request: false, sequence, entry }
 }
 
 fn withdrawn(handoff: u64) -> ShardChange<'static> {
     let (handoff, entry) = (HandoffId::from_raw(handoff), entry(OpKind::Withdraw));
-    ShardChange::Withdraw { handoff, drop_request: false, entry }
+    ShardChange::Withdraw { handoff, drop_request: false, sequence: OpSequence::NONE, entry }
 }
 
 #[rstest]
@@ -170,6 +194,8 @@ fn withdrawn(handoff: u64) -> ShardChange<'static> {
     withdrawn(4),
     "a withdrawal names the pending offer"
 )]
+#[case::executed_again(Start::Held, numbered(4), "an executed sequence rises within a lease")]
+#[case::overtaken(Start::Held, numbered(3), "an executed sequence rises within a lease")]
 #[case::revoked_at_its_fence(Start::Held, revoke(2), "a fence increases by one")]
 fn change_that_does_not_fit_its_record_panics(
     #[case] start: Start,

@@ -15,11 +15,12 @@
 //! 2. **idempotency**: a replayed operation returns its first result, whatever the lease state;
 //! 3. **lease checks**: tenant, terminal status, fence, expiry, owner
 //!    ([`validate_lease`](crate::validate_lease));
-//! 4. run status: terminal, then paused, for operations that start or add work;
-//! 5. a pending offer, which freezes its source;
-//! 6. the operation's own rules.
+//! 4. **sequence**: an operation that a later one of the same lease overtook is not executed;
+//! 5. run status: terminal, then paused, for operations that start or add work;
+//! 6. a pending offer, which freezes its source;
+//! 7. the operation's own rules.
 //!
-//! Administrators hold no lease, so their operations apply checks 1, 2, 4 and 6.
+//! Administrators hold no lease, so their operations apply checks 1, 2, 5 and 7.
 //!
 //! # Purity
 //!
@@ -96,7 +97,7 @@ pub use self::withdraw::Withdraw;
 
 use crate::events::{EventKind, RedactedKey};
 use crate::handoff::{HandoffId, Offer};
-use crate::lease::{LeaseHolder, OpLogEntry};
+use crate::lease::{LeaseHolder, OpLogEntry, OpSequence};
 use crate::record::{NewShard, ParkReason, ShardRecord, ShardView};
 use crate::refusal::{OfferStands, RunOnPause, RunOver, ShardMissing};
 use crate::request::{PendingRequest, ShardAction};
@@ -320,6 +321,8 @@ pub enum ShardChange<'c> {
         attempts: u32,
         /// Whether to clear the pending request because it expired.
         drop_request: bool,
+        /// The operation's sequence in its lease.
+        sequence: OpSequence,
         /// The log entry, for replay.
         entry: OpLogEntry,
     },
@@ -327,6 +330,8 @@ pub enum ShardChange<'c> {
     Complete {
         /// The final cursor.
         cursor: CursorUpdate<'c>,
+        /// The operation's sequence in its lease.
+        sequence: OpSequence,
         /// The log entry, for replay.
         entry: OpLogEntry,
     },
@@ -334,6 +339,8 @@ pub enum ShardChange<'c> {
     Park {
         /// The park reason.
         reason: ParkReason,
+        /// The operation's sequence in its lease; none when an acquire parks.
+        sequence: OpSequence,
         /// The log entry, for replay; absent when an acquire parks.
         entry: Option<OpLogEntry>,
     },
@@ -341,6 +348,8 @@ pub enum ShardChange<'c> {
     Replace {
         /// The children.
         children: Children<'c>,
+        /// The operation's sequence in its lease.
+        sequence: OpSequence,
         /// The log entry, for replay.
         entry: OpLogEntry,
     },
@@ -352,6 +361,8 @@ pub enum ShardChange<'c> {
         residual: NewShard<'c>,
         /// Whether the change fulfils the pending request.
         drop_request: bool,
+        /// The operation's sequence in its lease.
+        sequence: OpSequence,
         /// The log entry, for replay.
         entry: OpLogEntry,
     },
@@ -366,6 +377,8 @@ pub enum ShardChange<'c> {
     Release {
         /// The new attempt count.
         attempts: u32,
+        /// The operation's sequence in its lease.
+        sequence: OpSequence,
         /// The log entry, for replay.
         entry: OpLogEntry,
     },
@@ -379,6 +392,8 @@ pub enum ShardChange<'c> {
         attempts: u32,
         /// Whether the change fulfils the pending request.
         drop_request: bool,
+        /// The operation's sequence in its lease.
+        sequence: OpSequence,
         /// The log entry, for replay.
         entry: OpLogEntry,
     },
@@ -388,6 +403,8 @@ pub enum ShardChange<'c> {
         handoff: HandoffId,
         /// Whether the change fulfils the pending request.
         drop_request: bool,
+        /// The operation's sequence in its lease.
+        sequence: OpSequence,
         /// The log entry, for replay.
         entry: OpLogEntry,
     },
@@ -447,6 +464,27 @@ impl<'c> ShardChange<'c> {
             | Self::Revoke { entry, .. } => Some(entry),
             Self::Park { entry, .. } => entry.as_ref(),
             Self::Grant { .. } | Self::Renew { .. } | Self::Request { .. } => None,
+        }
+    }
+
+    /// Returns the sequence of the change in its lease; none for changes without a lease or an
+    /// operation id.
+    #[must_use]
+    pub const fn sequence(&self) -> OpSequence {
+        match self {
+            Self::Advance { sequence, .. }
+            | Self::Complete { sequence, .. }
+            | Self::Park { sequence, .. }
+            | Self::Replace { sequence, .. }
+            | Self::Shrink { sequence, .. }
+            | Self::Release { sequence, .. }
+            | Self::Offer { sequence, .. }
+            | Self::Withdraw { sequence, .. } => *sequence,
+            Self::Grant { .. }
+            | Self::Renew { .. }
+            | Self::Unpark { .. }
+            | Self::Request { .. }
+            | Self::Revoke { .. } => OpSequence::NONE,
         }
     }
 
@@ -556,7 +594,7 @@ fn assert_clock(now: LogicalTime) {
     assert!(now > LogicalTime::ZERO, "time zero means a broken clock");
 }
 
-/// Check 4, first half: a terminal run accepts no new work.
+/// Check 5, first half: a terminal run accepts no new work.
 fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
     if run.status.is_terminal() {
         return Err(RunOver(run.status));
@@ -564,7 +602,7 @@ fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
     Ok(())
 }
 
-/// Check 4, second half: no shard of a paused run is granted.
+/// Check 5, second half: no shard of a paused run is granted.
 fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
     if run.paused {
         return Err(RunOnPause);
@@ -572,7 +610,7 @@ fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
     Ok(())
 }
 
-/// Check 5: while an offer is pending, its source may only renew and withdraw. An expired offer is
+/// Check 6: while an offer is pending, its source may only renew and withdraw. An expired offer is
 /// still pending: only a committed withdrawal proves that the destination did not accept it.
 fn check_no_offer(record: &ShardRecord) -> Result<(), OfferStands> {
     match record.offer() {

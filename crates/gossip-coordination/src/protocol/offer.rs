@@ -21,7 +21,7 @@ use crate::refusal::OfferStands;
 use crate::request::{PendingRequest, ShardAction};
 use crate::run::RunHead;
 use crate::split_execution::{hash_offer, hash_withdraw};
-use crate::validation::{check_cursor, check_lease, find_replay};
+use crate::validation::{check_cursor, check_lease, check_sequence, find_replay};
 
 /// Maximum duration of an offer, in leases. The shard is frozen meanwhile, and a destination that
 /// has not accepted by then is assumed to be gone.
@@ -84,6 +84,7 @@ impl ShardTransition for OfferShard<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_run_not_over(&run)?;
         // One offer at a time: with two, both destinations could accept.
         if let Some(pending) = record.offer() {
@@ -116,6 +117,7 @@ impl ShardTransition for OfferShard<'_> {
             cursor: (!self.cursor.is_initial()).then_some(self.cursor),
             attempts: attempts_after_advance(shard, self.cursor),
             drop_request: fulfils_request(record, self.terms.destination),
+            sequence: self.lease.sequence(),
             entry: OpLogEntry::new(self.op_id, OpKind::Offer, payload_hash, at),
         };
         Ok(Decision::commit(change, ()))

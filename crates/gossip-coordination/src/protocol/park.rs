@@ -7,7 +7,7 @@ use crate::error::ParkError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::record::ParkReason;
 use crate::split_execution::hash_park;
-use crate::validation::{check_lease, find_replay};
+use crate::validation::{check_lease, check_sequence, find_replay};
 
 /// Parks a shard under its lease.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,7 @@ impl ShardTransition for Park<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, shard.record())?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_no_offer(shard.record())?;
 
         // The run status is not checked: parking starts no work, so it is allowed while the run is
@@ -50,7 +51,8 @@ impl ShardTransition for Park<'_> {
         debug_assert!(shard.record().is_leased_at(now), "only a live lease can park a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);
-        let change = ShardChange::Park { reason: self.reason, entry: Some(entry) };
+        let (reason, sequence) = (self.reason, self.lease.sequence());
+        let change = ShardChange::Park { reason, sequence, entry: Some(entry) };
         Ok(Decision::commit(change, ()))
     }
 }

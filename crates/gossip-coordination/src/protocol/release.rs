@@ -6,7 +6,7 @@ use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer,
 use crate::error::ReleaseError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::split_execution::hash_release;
-use crate::validation::{check_lease, find_replay};
+use crate::validation::{check_lease, check_sequence, find_replay};
 
 /// How a release counts. The discriminants are part of the payload hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ impl ShardTransition for Release<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         // The destination may be accepting concurrently; the source must withdraw first.
         check_no_offer(record)?;
 
@@ -71,6 +72,7 @@ impl ShardTransition for Release<'_> {
         assert!(attempts <= record.attempts(), "a release does not count as an attempt");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Release, payload_hash, at);
-        Ok(Decision::commit(ShardChange::Release { attempts, entry }, ()))
+        let sequence = self.lease.sequence();
+        Ok(Decision::commit(ShardChange::Release { attempts, sequence, entry }, ()))
     }
 }

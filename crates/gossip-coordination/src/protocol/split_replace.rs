@@ -22,7 +22,7 @@ use crate::record::{Lineage, NewShard, ShardStatus, ShardView};
 use crate::split_execution::{
     DerivedShardKind, SplitReplaceResult, derive_split_shard_id, hash_split_replace,
 };
-use crate::validation::{check_lease, find_replay};
+use crate::validation::{check_lease, check_sequence, find_replay};
 
 /// Replaces a shard by children.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,7 @@ impl ShardTransition for SplitReplace<'_> {
             return Ok(Decision::Replay(self.replayed(shard)));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_run_not_over(&run)?;
         check_no_offer(record)?;
         // After the offer check: a frozen source must not change the range that it offers.
@@ -88,7 +89,8 @@ impl ShardTransition for SplitReplace<'_> {
         assert!(ids.iter().all(|id| id.is_derived()), "children have derived ids");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::SplitReplace, payload_hash, at);
-        let change = ShardChange::Replace { children, entry };
+        let sequence = self.lease.sequence();
+        let change = ShardChange::Replace { children, sequence, entry };
         Ok(Decision::commit(change, SplitReplaceResult { children: ids }))
     }
 

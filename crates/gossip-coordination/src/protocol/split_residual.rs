@@ -26,7 +26,7 @@ use crate::split_execution::{
     DerivedShardKind, SplitResidualResult, derive_split_shard_id, find_replayed_residual,
     hash_split_residual,
 };
-use crate::validation::{check_lease, find_replay};
+use crate::validation::{check_lease, check_sequence, find_replay};
 
 /// Splits off the right part of a shard.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,7 @@ impl ShardTransition for SplitResidual<'_> {
             return Ok(Decision::Replay(result));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_run_not_over(&run)?;
         check_no_offer(record)?;
         // After the offer check: a frozen source must not change the range that it offers.
@@ -84,6 +85,7 @@ impl ShardTransition for SplitResidual<'_> {
             spec: self.plan.new_parent(),
             residual: self.residual(residual, record, &run, payload_hash),
             drop_request: fulfils_request(record, self.plan.new_parent().end),
+            sequence: self.lease.sequence(),
             entry: OpLogEntry::new(self.op_id, OpKind::SplitResidual, payload_hash, at),
         };
         Ok(Decision::commit(change, SplitResidualResult { residual }))

@@ -11,7 +11,7 @@ use crate::handoff::HandoffId;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::request::ShardAction;
 use crate::split_execution::hash_withdraw;
-use crate::validation::{check_lease, find_replay};
+use crate::validation::{check_lease, check_sequence, find_replay};
 
 /// Withdraws an offer.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,7 @@ impl ShardTransition for Withdraw<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_sequence(shard.op_log(), self.lease, self.op_id)?;
         // Another handoff's offer stays: its destination may be accepting it concurrently.
         if record.offer().is_some_and(|offer| offer.handoff != self.handoff) {
             return Err(WithdrawError::NoOffer);
@@ -60,6 +61,7 @@ impl ShardTransition for Withdraw<'_> {
         let change = ShardChange::Withdraw {
             handoff: self.handoff,
             drop_request: requested == Some(&ShardAction::Withdraw),
+            sequence: self.lease.sequence(),
             entry: OpLogEntry::new(self.op_id, OpKind::Withdraw, payload_hash, at),
         };
         Ok(Decision::commit(change, ()))

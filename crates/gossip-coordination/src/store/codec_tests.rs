@@ -189,7 +189,7 @@ fn assert_same(a: ShardView<'_>, b: ShardView<'_>) {
     assert_eq!(left.request(), right.request());
     assert_eq!(left.last_handoff(), right.last_handoff());
     assert_eq!((a.spec(), a.cursor()), (b.spec(), b.cursor()));
-    assert!(a.op_log().iter().eq(b.op_log().iter()));
+    assert_eq!(a.op_log(), b.op_log());
     assert!(a.spawned().eq(b.spawned()));
 }
 

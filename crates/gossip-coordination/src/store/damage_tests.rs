@@ -185,9 +185,16 @@ fn a_payload_cut_inside_a_field_is_refused_by_the_name_of_that_field() {
     }
 }
 
+#[test]
+fn a_sequence_without_a_logged_operation_is_refused() {
+    let sample = sample_of(KeyKind::ShardHot, "bare");
+    let said = refusal(sample, &sample.with_field("op_sequence", &[1, 0, 0, 0, 0, 0, 0, 0]));
+    assert!(said.starts_with("INV-14: "), "{said}");
+}
+
 #[rstest]
 #[case::unknown_flag("flags", &[0x20], "flags: unknown flags 0x20")]
-#[case::reserved_sequence("op_sequence", &[1, 0, 0, 0, 0, 0, 0, 0], "no operation has a sequence")]
+#[case::sequence_too_large("op_sequence", &[0, 0, 0, 0, 0, 0, 1, 0], "op_sequence: above the max")]
 #[case::unknown_status("status", &[4], "status: unknown number 4")]
 #[case::unknown_reason("park_reason", &[5], "park_reason: unknown number 5")]
 #[case::unknown_semantics("cursor_semantics", &[2], "cursor_semantics: unknown number 2")]

@@ -250,8 +250,9 @@ pub(super) fn full_shard() -> InMemoryCoordinator {
     let first = acquire(&mut coordinator, 2, 0, 1);
     let plan = plan_split_residual_at_point(shards[0].spec, &point).expect("a point inside");
     coordinator.split_residual(at(3), TENANT, &first, &plan, op(2)).expect("a good split");
-    let lease = hand_over(&mut coordinator, &first);
+    let mut lease = hand_over(&mut coordinator, &first);
     for step in 0..OP_LOG_CAP as u64 - 1 {
+        lease.set_sequence(lease.sequence().next());
         let cursor = [b'b' + u8::try_from(step).expect("few steps"); 64];
         let cursor = CursorUpdate::new(&cursor, b"token of the connector");
         let checkpoint = coordinator.checkpoint(at(6), TENANT, &lease, cursor, op(10 + step));
@@ -260,6 +261,7 @@ pub(super) fn full_shard() -> InMemoryCoordinator {
     let action = ShardAction::Split(SplitKey::try_new(&[b'w'; 64]));
     let asked = coordinator.request_action(at(7), TENANT, key(0), &action, at(90), op(50));
     asked.expect("a leased shard");
+    lease.set_sequence(lease.sequence().next());
     offer(&mut coordinator, &lease, 8, 3);
     coordinator
 }

@@ -33,6 +33,8 @@ macro_rules! refusal {
                     | $error::StaleFence { .. }
                     | $error::LeaseExpired { .. }
                     | $error::ShardTerminal { .. }
+                    // A later operation of this lease was executed: it is in use elsewhere.
+                    | $error::OperationTooOld { .. }
                     // The shard is offered to another worker; only that handoff may change it.
                     | $error::Offered { .. } => Self::Lost,
                     $error::BackendError(error) => Self::Store(error),

@@ -10,8 +10,8 @@ pub(super) const EXECUTED: &str = "executed";
 const REPLAYED: &str = "replayed";
 
 /// Newtype wrappers that are removed from output, because the field name already identifies them.
-const WRAPPERS: [&str; 6] =
-    ["FenceEpoch(", "LogicalTime(", "ShardId(", "RunId(", "OpId(", "HandoffId("];
+const WRAPPERS: [&str; 7] =
+    ["FenceEpoch(", "LogicalTime(", "OpSequence(", "ShardId(", "RunId(", "OpId(", "HandoffId("];
 
 /// Variants whose inner variant is a separate rule.
 const NESTED: [&str; 2] = ["SplitInvalid", "ManifestInvalid"];

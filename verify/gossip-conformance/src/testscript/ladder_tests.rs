@@ -54,6 +54,7 @@ const fn ladder(
 const REMEMBERED: &[&str] = &["ShardNotFound", "OpIdConflict", "replayed"];
 const LEASE: &[&str] =
     &["TenantMismatch", "ShardTerminal", "StaleFence", "LeaseExpired", "StaleFence.same"];
+const SEQUENCE: &[&str] = &["OperationTooOld"];
 const KEY: &[&str] = &["CheckpointMissingKey"];
 const CURSOR: &[&str] = &[
     "CursorKeyTooLarge",
@@ -119,20 +120,21 @@ pub(super) const LADDERS: [Ladder; 32] = [
     ladder(
         "checkpoint",
         (SHARD_ERRORS, "CheckpointError"),
-        &[REMEMBERED, LEASE, &["Offered"], KEY, CURSOR],
+        &[REMEMBERED, LEASE, SEQUENCE, &["Offered"], KEY, CURSOR],
     ),
     ladder(
         "complete",
         (SHARD_ERRORS, "CompleteError"),
-        &[REMEMBERED, LEASE, &["Offered"], KEY, CURSOR],
+        &[REMEMBERED, LEASE, SEQUENCE, &["Offered"], KEY, CURSOR],
     ),
-    ladder("park", (SHARD_ERRORS, "ParkError"), &[REMEMBERED, LEASE, &["Offered"]]),
+    ladder("park", (SHARD_ERRORS, "ParkError"), &[REMEMBERED, LEASE, SEQUENCE, &["Offered"]]),
     ladder(
         "split_replace",
         (SHARD_ERRORS, "SplitError"),
         &[
             REMEMBERED,
             LEASE,
+            SEQUENCE,
             &["RunTerminal", "Offered"],
             COVERAGE,
             &["SplitInvalid.ChildCursorInvalid"],
@@ -145,19 +147,21 @@ pub(super) const LADDERS: [Ladder; 32] = [
         &[
             REMEMBERED,
             LEASE,
+            SEQUENCE,
             &["RunTerminal", "Offered"],
             COVERAGE,
             &["SplitInvalid.ParentCursorOutOfBounds"],
             GROWTH,
         ],
     ),
-    ladder("release", (SHARD_ERRORS, "ReleaseError"), &[REMEMBERED, LEASE, &["Offered"]]),
+    ladder("release", (SHARD_ERRORS, "ReleaseError"), &[REMEMBERED, LEASE, SEQUENCE, &["Offered"]]),
     ladder(
         "offer",
         (SHARD_ERRORS, "OfferError"),
         &[
             REMEMBERED,
             LEASE,
+            SEQUENCE,
             &["RunTerminal", "Offered", "Withdrawn", "InvalidDestination", "InvalidOfferDeadline"],
             CURSOR,
         ],
@@ -175,7 +179,11 @@ pub(super) const LADDERS: [Ladder; 32] = [
             "OfferExpired",
         ]],
     ),
-    ladder("withdraw", (SHARD_ERRORS, "WithdrawError"), &[REMEMBERED, LEASE, &["NoOffer"]]),
+    ladder(
+        "withdraw",
+        (SHARD_ERRORS, "WithdrawError"),
+        &[REMEMBERED, LEASE, SEQUENCE, &["NoOffer"]],
+    ),
     ladder(
         "claim",
         (FACADE, "ClaimError"),

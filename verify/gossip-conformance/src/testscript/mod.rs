@@ -21,7 +21,8 @@
 //! A command is a name and named arguments, `name=value`. `#` starts a comment. `now=` sets the
 //! clock from that command on; `tenant=` and `run=` are 1 unless given; `op=` is a fresh number
 //! unless given. Grants are kept `as=` a name and presented as `lease=` that name, and can be
-//! forged by `owner=`, `fence=`, `lease_tenant=` and `lease_shard=`. `c*5` is a key of five bytes.
+//! forged by `owner=`, `fence=`, `lease_tenant=` and `lease_shard=`; `seq=` is the sequence of the
+//! operation, none unless given. `c*5` is a key of five bytes.
 //! Shards cut from shard 0 are called `0.0`, `0.1` and so on. `repeat 01..16 COMMAND` runs a
 //! command with `$` replaced by each number, and `$+` by the next, and prints only the number of
 //! times each answer occurred.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
-use gossip_coordination::{AcquireScratch, Lease, StateTransitionEvent};
+use gossip_coordination::{AcquireScratch, Lease, OpSequence, StateTransitionEvent};
 
 use super::ScriptBackend;
 use super::answer::{Answer, plain};
@@ -189,7 +189,8 @@ impl<B: ScriptBackend> World<B> {
         let fence = arguments.number("fence")?.map(FenceEpoch::from_raw);
         let owned_by = arguments.number("lease_tenant")?.map(tenant).transpose()?;
         let shard = arguments.number("lease_shard")?.map(ShardId::from_raw);
-        let lease = Lease::new(
+        let sequence = OpSequence::try_from_raw(arguments.number("seq")?.unwrap_or(0));
+        let mut lease = Lease::new(
             owned_by.unwrap_or_else(|| lease.tenant()),
             ShardKey::new(lease.run(), shard.unwrap_or_else(|| lease.shard())),
             owner.unwrap_or_else(|| lease.owner()),
@@ -197,6 +198,7 @@ impl<B: ScriptBackend> World<B> {
             lease.deadline(),
             lease.token(),
         );
+        lease.set_sequence(sequence.ok_or("seq= is at most 2^48 - 1")?);
         Ok(Held { lease, range })
     }
 }

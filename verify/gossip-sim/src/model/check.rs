@@ -74,6 +74,7 @@ impl World {
             && facts.range == known.range
             && facts.lease == held
             && facts.fence == known.fence
+            && facts.sequence == known.sequence
             && facts.done == known.done;
         require(same, Rule::Acknowledged, "a record differs from the acknowledged values")?;
         let asked = known.request.map(|it| (u64::from(it.op_id), it.what, it.expires));

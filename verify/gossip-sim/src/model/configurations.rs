@@ -3,7 +3,7 @@
 //! Together they reach every outcome of every operation (`coverage`). A configuration has two
 //! sizes: the short one runs in the tests, the other in the campaign.
 
-use gossip_coordination::ParkReason;
+use gossip_coordination::{OP_LOG_CAP, ParkReason};
 
 use super::vocabulary::{
     Act, AdminAct, ClaimBy, Command, Cursor, KeyNo, LeaseRef, RequestedAction, RunAct, Tick,
@@ -63,6 +63,8 @@ pub struct Config {
     pub(super) sending_is_a_move: bool,
     /// Whether a worker numbers its operations anew under each lease.
     pub(super) ops_by_lease: bool,
+    /// Whether operations carry a sequence, in the order of their slots.
+    pub(super) sequenced: bool,
     /// Whether the run exists when the search begins.
     pub(super) run_exists: bool,
     /// Operations of the first worker before the search begins.
@@ -99,6 +101,7 @@ const PLAIN: Config = Config {
     evidence: false,
     sending_is_a_move: false,
     ops_by_lease: true,
+    sequenced: false,
     run_exists: true,
     prefill: &[],
     prefill_run: &[],
@@ -118,6 +121,16 @@ impl Config {
         1_000 + u16::from(lease.worker) * 400 + fence * 20 + u16::from(slot)
     }
 
+    /// Returns the sequence of a line: operations of the setup come first, then the others in the
+    /// order of their slots. A worker sends them in any order, so some are overtaken.
+    pub(super) fn sequence(&self, slot: u8) -> u8 {
+        if !self.sequenced {
+            return 0;
+        }
+        let prefilled = u8::try_from(self.prefill.len()).expect("a short setup");
+        if slot >= PREFILLED { slot - PREFILLED + 1 } else { prefilled + slot + 1 }
+    }
+
     /// Returns the commands of the setup.
     pub(super) fn setup(&self) -> Vec<Command> {
         let mut commands = Vec::new();
@@ -134,8 +147,10 @@ impl Config {
             let way = ClaimBy::Acquire { alive: false };
             commands.push(Command::Claim { tenant: 0, shard: 0, worker: 0, way });
             let lease = LeaseRef { tenant: 0, shard: 0, worker: 0, fence: 2, from: 0 };
-            let held = |(act, op_id)| Command::Held { tenant: 0, lease, act, op_id };
-            commands.extend(self.prefill.iter().copied().zip(9_000..).map(held));
+            for (act, slot) in self.prefill.iter().copied().zip(PREFILLED..) {
+                let (op_id, sequence) = (self.op_id(lease, slot), self.sequence(slot));
+                commands.push(Command::Held { tenant: 0, lease, act, op_id, sequence });
+            }
         }
         commands
     }
@@ -167,6 +182,7 @@ pub fn configurations(scale: Scale) -> Vec<Config> {
         replay(short),
         eviction(short),
         forgotten(short),
+        sequence(short),
         splits(short),
         attempts(short),
         handoff(short),
@@ -350,6 +366,40 @@ fn forgotten(short: bool) -> Config {
         sends: if short { 4 } else { 5 },
         fence_max: if short { 4 } else { 5 },
         ticks: if short { 4 } else { 5 },
+        honest: false,
+        ..PLAIN
+    }
+}
+
+/// The log holds checkpoints with the sequences 1 to 16. The next operation evicts the first, whose
+/// retry must be refused, as must every operation that a later one overtook. A second grant
+/// restarts the sequence.
+fn sequence(short: bool) -> Config {
+    const AGAIN: Act = Act::Checkpoint(FIRST);
+    Config {
+        name: "sequence",
+        purpose: "operations with a sequence: evicted, overtaken, and of a second lease",
+        prefill: const { &[AGAIN; OP_LOG_CAP] },
+        menu: const {
+            &[
+                (PREFILLED, AGAIN),
+                (PREFILLED + 1, AGAIN),
+                (0, Act::Park(ParkReason::Other)),
+                (1, Act::Release { clean: true }),
+                (2, replace(0, 2, 3, FIRST)),
+                (3, residual(0, 2, 3)),
+                (4, offer(1, 1, 3, Cursor::Absent)),
+                (5, Act::Complete(THIRD)),
+                (6, Act::Checkpoint(SECOND)),
+                (7, Act::Withdraw { handoff: 2 }),
+                (8, AGAIN),
+            ]
+        },
+        handoffs: &[1],
+        ticks: if short { 3 } else { 4 },
+        sends: if short { 2 } else { 3 },
+        fence_max: if short { 3 } else { 4 },
+        sequenced: true,
         honest: false,
         ..PLAIN
     }

@@ -55,20 +55,20 @@ pub(super) const fn outcomes(op: Op) -> &'static str {
         }
         Op::Checkpoint | Op::Complete => {
             "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
-             OpIdConflict CursorRegression CursorOutOfBounds CursorKeyTooLarge \
+             OpIdConflict OperationTooOld CursorRegression CursorOutOfBounds CursorKeyTooLarge \
              CursorTokenTooLarge CheckpointMissingKey Offered"
         }
         Op::Park | Op::Release => {
             "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
-             OpIdConflict Offered"
+             OpIdConflict OperationTooOld Offered"
         }
         Op::SplitReplace | Op::SplitResidual => {
             "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
-             OpIdConflict SplitInvalid RunTerminal Offered"
+             OpIdConflict OperationTooOld SplitInvalid RunTerminal Offered"
         }
         Op::Offer => {
             "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
-             OpIdConflict CursorRegression CursorOutOfBounds CursorKeyTooLarge \
+             OpIdConflict OperationTooOld CursorRegression CursorOutOfBounds CursorKeyTooLarge \
              CursorTokenTooLarge RunTerminal Offered Withdrawn InvalidDestination \
              InvalidOfferDeadline"
         }
@@ -78,7 +78,7 @@ pub(super) const fn outcomes(op: Op) -> &'static str {
         }
         Op::Withdraw => {
             "Executed Replayed ShardNotFound TenantMismatch StaleFence LeaseExpired ShardTerminal \
-             OpIdConflict NoOffer"
+             OpIdConflict OperationTooOld NoOffer"
         }
         Op::Unpark => "Executed Replayed ShardNotFound RunTerminal NotParked OpIdConflict",
         Op::RequestAction => {

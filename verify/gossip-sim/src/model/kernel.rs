@@ -27,9 +27,9 @@ use gossip_coordination::protocol::{
 };
 use gossip_coordination::store::{decode_shard, encode_cold, encode_hot};
 use gossip_coordination::{
-    CheckpointResult, GrantToken, HandoffId, Lease, NewShard, PendingRequest, RecordPool,
-    RunConfig, ShardAction, ShardQuota, ShardRecord, ShardStatus, ShardView, SplitReplaceResult,
-    SplitResidualResult,
+    CheckpointResult, GrantToken, HandoffId, Lease, NewShard, OpSequence, PendingRequest,
+    RecordPool, RunConfig, ShardAction, ShardQuota, ShardRecord, ShardStatus, ShardView,
+    SplitReplaceResult, SplitResidualResult,
 };
 use hashbrown::HashMap;
 
@@ -139,6 +139,8 @@ pub(super) struct Facts {
     pub(super) lease: Option<(u8, Tick)>,
     /// The stored request: its id, action and expiry.
     pub(super) request: Option<(u64, RequestedAction, Tick)>,
+    /// The highest sequence executed since the last grant.
+    pub(super) sequence: u8,
     /// Zero for roots.
     pub(super) split_hash: u64,
 }
@@ -261,8 +263,9 @@ impl Kernel {
 
     fn compute(&mut self, question: Question) -> Step {
         match *self.commands.get(question.command) {
-            Command::Held { tenant, lease, act, op_id } => {
-                self.held(question, tenant, lease, act, OpId::from_raw(op_id.into()))
+            Command::Held { tenant, lease, act, op_id, sequence } => {
+                let lease = self.lease(lease, sequence);
+                self.held(question, tenant, &lease, act, OpId::from_raw(op_id.into()))
             }
             Command::Claim { tenant, shard, worker, way } => {
                 self.claim(question, tenant, shard, worker, way)
@@ -274,9 +277,8 @@ impl Kernel {
         }
     }
 
-    fn held(&mut self, q: Question, by: u8, lease: LeaseRef, act: Act, op_id: OpId) -> Step {
+    fn held(&mut self, q: Question, by: u8, lease: &Lease, act: Act, op_id: OpId) -> Step {
         let tenant = *self.tenants[usize::from(by)];
-        let lease = &self.lease(lease);
         let long_key = vec![b'z'; MAX_KEY_SIZE + 1];
         let long_token = vec![b'z'; MAX_TOKEN_SIZE + 1];
         let cursor = |cursor: Cursor| match cursor {
@@ -367,12 +369,16 @@ impl Kernel {
     }
 
     /// Returns the lease as its holder presents it. Its deadline is only remembered by the holder.
-    fn lease(&self, held: LeaseRef) -> Lease {
+    fn lease(&self, held: LeaseRef, sequence: u8) -> Lease {
         let tenant = *self.tenants[usize::from(held.tenant)];
         let key = *self.shard_keys.get(held.shard.into());
         let owner = worker_id(held.worker);
         let token = GrantToken::from_raw(owner.as_raw());
-        Lease::new(tenant, key, owner, FenceEpoch::from_raw(held.fence.into()), time(1), token)
+        let fence = FenceEpoch::from_raw(held.fence.into());
+        let mut lease = Lease::new(tenant, key, owner, fence, time(1), token);
+        let sequence = OpSequence::try_from_raw(sequence.into());
+        lease.set_sequence(sequence.expect("a menu has few lines"));
+        lease
     }
 
     /// Runs one operation on a shard, as a coordinator does.
@@ -644,6 +650,7 @@ fn facts(view: ShardView<'_>) -> Facts {
         fence: u8::try_from(record.fence_epoch().as_raw()).expect("fences are bounded"),
         lease: record.lease().map(|held| (owner(held.owner()), tick(held.deadline()))),
         request: record.request().map(|it| (it.op_id().as_raw(), asked(it).0, asked(it).1)),
+        sequence: u8::try_from(view.op_log().sequence().as_raw()).expect("a menu has few lines"),
         split_hash: record.lineage().map_or(0, |lineage| lineage.split_hash),
     }
 }

@@ -48,9 +48,11 @@ impl World {
                 continue;
             }
             let op_id = self.config.op_id(held.lease, *slot);
+            let sequence = self.config.sequence(*slot);
             // With two tenants, each message is also sent to the wrong one.
             for tenant in 0..self.config.tenants {
-                let command = Command::Held { tenant, lease: held.lease, act: *act, op_id };
+                let (lease, act) = (held.lease, *act);
+                let command = Command::Held { tenant, lease, act, op_id, sequence };
                 self.deliveries(state, command, Some((index, line)), moves);
             }
         }

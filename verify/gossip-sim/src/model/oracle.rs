@@ -143,6 +143,8 @@ pub(super) struct OracleShard {
     pub(super) remembered: Vec<Remembered>,
     /// Residual splits, which are never evicted.
     pub(super) residuals: Vec<Remembered>,
+    /// The highest sequence executed since the last grant.
+    pub(super) sequence: u8,
 }
 
 impl OracleShard {
@@ -163,7 +165,13 @@ impl OracleShard {
             request: None,
             remembered: Vec::new(),
             residuals: Vec::new(),
+            sequence: 0,
         }
+    }
+
+    /// Returns whether an operation with this sequence was executed or overtaken.
+    const fn has_passed(&self, sequence: u8) -> bool {
+        sequence != 0 && sequence <= self.sequence
     }
 
     fn is_held_by(&self, lease: LeaseRef) -> bool {
@@ -280,9 +288,14 @@ pub(super) fn check_command(
         (Verdict::Replayed, _) => {}
         (Verdict::Refused, _) => judge_refusal(shard, run, observed)?,
         (Verdict::GaveUp, _) => give_up(&mut learned, observed)?,
-        (Verdict::Executed, Command::Held { tenant, lease, act, .. }) => {
+        (Verdict::Executed, Command::Held { tenant, lease, act, sequence, .. }) => {
             require(tenant == lease.tenant, Rule::Tenants, "another tenant's lease was accepted")?;
             check_holder(&mut learned, observed, lease, act)?;
+            if observed.command.op_id().is_some() {
+                let passed = shard.has_passed(sequence);
+                require(!passed, Rule::Replay, "an operation was executed that was overtaken")?;
+                learned.shard.sequence = learned.shard.sequence.max(sequence);
+            }
         }
         (Verdict::Executed, Command::Claim { worker, way, .. }) => {
             check_grant(&mut learned, observed, worker, way)?;
@@ -374,10 +387,13 @@ fn judge_refusal(
     observed: Observed<'_>,
 ) -> Result<(), Violation> {
     match observed.command {
-        Command::Held { tenant, lease, .. } if tenant == lease.tenant => {
+        Command::Held { tenant, lease, sequence, .. } if tenant == lease.tenant => {
             let good = shard.is_held_by(lease) && shard.is_live(observed.now);
-            let shut_out =
-                matches!(observed.outcome, "StaleFence" | "LeaseExpired" | "ShardTerminal");
+            let shut_out = match observed.outcome {
+                "StaleFence" | "LeaseExpired" | "ShardTerminal" => true,
+                "OperationTooOld" => !shard.has_passed(sequence),
+                _ => false,
+            };
             require(
                 !(good && shut_out),
                 Rule::OwnerShutOut,
@@ -445,7 +461,7 @@ fn check_grant(
     let lasts = u64::from(deadline) == u64::from(observed.now) + observed.lease;
     require(lasts, Rule::Acknowledged, "a lease has a wrong duration")?;
     shard.holder = Some(Holder { worker, fence, deadline });
-    (shard.fence, shard.attempts) = (fence, attempts);
+    (shard.fence, shard.attempts, shard.sequence) = (fence, attempts, 0);
     (shard.offer, shard.request) = (None, None);
     Ok(())
 }

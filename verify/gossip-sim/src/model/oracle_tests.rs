@@ -60,7 +60,7 @@ fn step(op: Op, verdict: Verdict) -> Step {
 }
 
 fn held(act: Act) -> Command {
-    Command::Held { tenant: 0, lease: LEASE, act, op_id: 7 }
+    Command::Held { tenant: 0, lease: LEASE, act, op_id: 7, sequence: 0 }
 }
 
 fn claim(worker: u8, way: ClaimBy) -> Command {
@@ -111,7 +111,7 @@ fn an_honest_history_is_accepted() {
 #[case::old_fence(LeaseRef { fence: 1, ..LEASE })]
 #[case::other_worker(LeaseRef { worker: OTHER, ..LEASE })]
 fn an_effect_from_an_old_grant_is_refused(#[case] lease: LeaseRef) {
-    let command = Command::Held { tenant: 0, lease, act: CHECKPOINT, op_id: 7 };
+    let command = Command::Held { tenant: 0, lease, act: CHECKPOINT, op_id: 7, sequence: 0 };
     assert_eq!(rule(executed(&shard(), command, 2)), Some(Rule::StaleFence));
 }
 
@@ -132,7 +132,7 @@ fn an_effect_at_the_deadline_is_refused() {
 
 #[test]
 fn another_tenants_lease_is_refused() {
-    let command = Command::Held { tenant: 1, lease: LEASE, act: CHECKPOINT, op_id: 7 };
+    let command = Command::Held { tenant: 1, lease: LEASE, act: CHECKPOINT, op_id: 7, sequence: 0 };
     assert_eq!(rule(executed(&shard(), command, 2)), Some(Rule::Tenants));
 }
 
@@ -228,6 +228,20 @@ fn a_retry_with_other_parameters_is_refused_for_that() {
     assert_eq!(refused(&known, held(CHECKPOINT), 2, "OpIdConflict"), None);
     assert_eq!(refused(&known, held(CHECKPOINT), 2, "StaleFence"), Some(Rule::OpIdReused));
     assert_eq!(rule(executed(&known, held(CHECKPOINT), 2)), Some(Rule::OpIdReused));
+}
+
+#[rstest]
+#[case::repeated(4)]
+#[case::overtaken(3)]
+fn an_operation_at_or_below_the_executed_sequence_is_not_executed(#[case] sequence: u8) {
+    let (op_id, act) = (8, CHECKPOINT);
+    let command = |sequence| Command::Held { tenant: 0, lease: LEASE, act, op_id, sequence };
+    let shard = OracleShard { sequence: 4, ..shard() };
+    assert_eq!(rule(executed(&shard, command(sequence), 2)), Some(Rule::Replay));
+    assert_eq!(refused(&shard, command(sequence), 2, "OperationTooOld"), None);
+    assert_eq!(rule(executed(&shard, command(5), 2)), None);
+    assert_eq!(refused(&shard, command(5), 2, "OperationTooOld"), Some(Rule::OwnerShutOut));
+    assert_eq!(rule(executed(&shard, command(0), 2)), None, "it has no sequence");
 }
 
 #[test]

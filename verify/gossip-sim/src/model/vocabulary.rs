@@ -238,8 +238,8 @@ pub(super) enum ClaimBy {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Command {
     /// An operation of a lease holder. `tenant` is the tenant that it presents, which may be
-    /// forged.
-    Held { tenant: u8, lease: LeaseRef, act: Act, op_id: u16 },
+    /// forged. A `sequence` of zero is none.
+    Held { tenant: u8, lease: LeaseRef, act: Act, op_id: u16, sequence: u8 },
     /// A claim of a worker.
     Claim { tenant: u8, shard: ShardNo, worker: u8, way: ClaimBy },
     /// An operation of an administrator on a shard.
@@ -294,9 +294,9 @@ impl Command {
     /// Returns the parameters without sender and lease, which identify a retry.
     pub(super) const fn payload(self) -> Self {
         match self {
-            Self::Held { tenant, lease, act, op_id } => {
+            Self::Held { tenant, lease, act, op_id, .. } => {
                 let lease = LeaseRef { tenant: 0, worker: 0, fence: 0, from: 0, ..lease };
-                Self::Held { tenant, lease, act, op_id }
+                Self::Held { tenant, lease, act, op_id, sequence: 0 }
             }
             Self::Claim { .. } | Self::Admin { .. } | Self::Run { .. } => self,
         }
@@ -306,11 +306,11 @@ impl Command {
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Held { tenant, lease, act, op_id } => {
+            Self::Held { tenant, lease, act, op_id, sequence } => {
                 let LeaseRef { shard, worker, fence, .. } = lease;
                 let forged = if *tenant == lease.tenant { "" } else { " (forged tenant)" };
                 write!(f, "worker {worker}, shard {shard}, fence {fence}{forged}: ")?;
-                write!(f, "{act:?} as op {op_id}")
+                write!(f, "{act:?} as op {op_id}, sequence {sequence}")
             }
             Self::Claim { tenant, shard, worker, way } => {
                 write!(f, "worker {worker}, tenant {tenant}, shard {shard}: {way:?}")

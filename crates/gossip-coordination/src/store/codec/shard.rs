@@ -23,10 +23,11 @@ use super::fields::{Fields, Put, corrupt, flag_if};
 use super::frame::{open, open_own, peek, seal};
 use crate::error::InfraError;
 use crate::handoff::{HandoffId, Offer};
-use crate::lease::{GrantToken, LeaseHolder, OP_LOG_CAP, OpKind, OpLogEntry, OpResult};
+use crate::lease::{GrantToken, LeaseHolder, OP_LOG_CAP, OpKind, OpLogEntry, OpResult, OpSequence};
 use crate::pool::RecordPool;
 use crate::record::{
-    Lineage, NewShard, ParkReason, Rare, ShardFacts, ShardRecord, ShardStatus, ShardView, holds,
+    Lineage, NewShard, ParkReason, Rare, SEQUENCE_WITHOUT_LOG, ShardFacts, ShardRecord,
+    ShardStatus, ShardView, holds,
 };
 use crate::request::{PendingRequest, ShardAction, SplitKey};
 use crate::store::key::{Key, KeyKind};
@@ -48,10 +49,6 @@ const HOT_FLAGS: u8 = LEASED | OFFERED | HANDED_OFF | REQUESTED | INDEXED;
 
 // Flags of the cold part.
 const DERIVED: u8 = 1;
-
-/// Placeholder until operations of a lease carry a sequence number (DESIGN Q33). The record has no
-/// field for it yet, so any other value is refused instead of being lost with the next write.
-const NO_SEQUENCE: u64 = 0;
 
 /// Stored for a shard that is not parked.
 const NO_REASON: u8 = u8::MAX;
@@ -244,6 +241,8 @@ pub struct HotPart<'a> {
     pub acquire_count: u32,
     pub lease: Option<LeaseHolder>,
     pub cursor: CursorUpdate<'a>,
+    /// The highest sequence executed since the last grant.
+    pub op_sequence: OpSequence,
     pub op_log: StoredOps<'a>,
     pub offer: Option<Offer>,
     pub last_handoff: Option<HandoffId>,
@@ -426,6 +425,7 @@ fn make_record(
         let log = pool.logs.get_mut(&mut record.op_log);
         assert!(log.is_empty(), "a reused log slot is empty");
         hot.op_log.iter().for_each(|entry| log.push_unchecked(entry));
+        log.set_sequence_unchecked(hot.op_sequence);
     }
     Ok(record)
 }
@@ -473,7 +473,7 @@ pub(in crate::store) fn write_hot(
     out.put_u64("fence", record.fence_epoch().as_raw());
     out.put_u32("attempts", record.attempts());
     out.put_u32("acquire_count", record.acquire_count());
-    out.put_u64("op_sequence", NO_SEQUENCE);
+    out.put_u64("op_sequence", log.sequence().as_raw());
     out.put_len("spawned_count", record.spawned_count());
     let op_count = u8::try_from(log.len()).expect("the cap on the log fits in a byte");
     out.put_u8("op_log_count", op_count);
@@ -511,10 +511,11 @@ fn read_hot<'a>(fields: &mut Fields<'a>) -> Result<HotPart<'a>, InfraError> {
     let fence = FenceEpoch::from_raw(fields.u64("fence")?);
     let attempts = fields.u32("attempts")?;
     let acquire_count = fields.u32("acquire_count")?;
-    let op_sequence = fields.u64("op_sequence")?;
-    fields.require(holds(op_sequence == NO_SEQUENCE, "no operation has a sequence yet"))?;
+    let op_sequence = read_sequence(fields)?;
     let spawned_count = fields.len("spawned_count", MAX_SPAWNED_PER_SHARD)?;
     let op_count = fields.count_u8("op_log_count", OP_LOG_CAP)?;
+    let logged = op_sequence == OpSequence::NONE || op_count > 0;
+    fields.require(holds(logged, SEQUENCE_WITHOUT_LOG))?;
     let last_key_len = fields.len("last_key_len", MAX_KEY_SIZE)?;
     let token_len = fields.len("token_len", MAX_TOKEN_SIZE)?;
     let indexed_at = flags.optional(INDEXED, || fields.u64("indexed_at"))?;
@@ -525,6 +526,7 @@ fn read_hot<'a>(fields: &mut Fields<'a>) -> Result<HotPart<'a>, InfraError> {
         fence,
         attempts,
         acquire_count,
+        op_sequence,
         spawned_count,
         indexed_at: indexed_at.map(LogicalTime::from_raw),
         lease: flags.optional(LEASED, || read_lease(fields))?,
@@ -535,6 +537,11 @@ fn read_hot<'a>(fields: &mut Fields<'a>) -> Result<HotPart<'a>, InfraError> {
         cursor: read_cursor(fields, last_key_len, token_len)?,
         request: flags.optional(REQUESTED, || read_request(fields))?,
     })
+}
+
+fn read_sequence(fields: &mut Fields<'_>) -> Result<OpSequence, InfraError> {
+    let raw = fields.u64("op_sequence")?;
+    OpSequence::try_from_raw(raw).ok_or_else(|| fields.refuse("op_sequence", "above the maximum"))
 }
 
 fn write_lease(out: &mut impl Put, holder: &LeaseHolder) {
