@@ -72,7 +72,7 @@ impl Failure {
     /// Describes an error of the store.
     pub(crate) fn store(error: &InfraError) -> Self {
         let failure = Self::new(Code::Store, "store error").why(error);
-        match error {
+        match error.cause() {
             InfraError::Transient { .. } => {
                 failure.next("run the same command again; saved progress is not lost")
             }

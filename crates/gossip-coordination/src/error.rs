@@ -55,6 +55,13 @@ pub enum InfraError {
         /// The reason and the remedy, for people.
         message: String,
     },
+    /// Added: the operation failed after the reply to one of its commits was lost, so it may have
+    /// been applied. Repeating it with the same operation id shows whether it was.
+    #[error("{cause}; it may have happened")]
+    Unresolved {
+        /// The failure that ended the operation; never `Unresolved` itself.
+        cause: Box<Self>,
+    },
 }
 
 /// Why a working store refuses a request.
@@ -78,10 +85,39 @@ pub enum StoreRefusal {
 impl InfraError {
     /// Returns whether a retry can succeed.
     #[must_use]
-    pub const fn is_retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
             Self::Transient { .. } => true,
             Self::Corruption { .. } | Self::Refused { .. } => false,
+            // A refusal ended the last try, but an earlier one may have been applied: only a retry
+            // shows it.
+            Self::Unresolved { cause } => !matches!(**cause, Self::Corruption { .. }),
+        }
+    }
+
+    /// Returns whether the operation may have been applied although it failed.
+    #[must_use]
+    pub const fn is_unresolved(&self) -> bool {
+        matches!(self, Self::Unresolved { .. })
+    }
+
+    /// Returns the failure, without the information whether the operation may have been applied.
+    #[must_use]
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Unresolved { cause } => cause,
+            Self::Transient { .. } | Self::Corruption { .. } | Self::Refused { .. } => self,
+        }
+    }
+
+    /// Converts an error that ended an operation with an unresolved commit.
+    #[must_use]
+    pub(crate) fn into_unresolved(self) -> Self {
+        match self {
+            Self::Unresolved { .. } => self,
+            Self::Transient { .. } | Self::Corruption { .. } | Self::Refused { .. } => {
+                Self::Unresolved { cause: Box::new(self) }
+            }
         }
     }
 
@@ -91,6 +127,7 @@ impl InfraError {
         match self {
             Self::Corruption { operation, .. } => is_about_record(operation),
             Self::Transient { .. } | Self::Refused { .. } => false,
+            Self::Unresolved { cause } => cause.is_of_record(),
         }
     }
 }

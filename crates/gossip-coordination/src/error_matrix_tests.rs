@@ -97,7 +97,7 @@ fn shared_refusals_are_routed_as_the_seed_says() {
 fn coord_errors_are_the_twelve_of_the_seed_and_one_added() {
     let seed = format!("{LADDER} OpIdConflict {CURSOR} SplitInvalid CheckpointMissingKey");
     assert_variants(samples::coord_errors(), &seed, 12, "OperationTooOld");
-    assert_variants(samples::infra_errors(), "Transient Corruption", 2, "Refused");
+    assert_variants(samples::infra_errors(), "Transient Corruption", 2, "Refused Unresolved");
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn a_store_that_failed_is_the_source_of_the_error() {
 }
 
 #[test]
-fn only_transient_failures_are_worth_a_retry() {
+fn only_transient_and_unresolved_failures_are_worth_a_retry() {
     let retryable: Vec<_> =
         samples::infra_errors().iter().map(|(_, error)| error.is_retryable()).collect();
-    assert_eq!(retryable, [true, false, false]);
+    assert_eq!(retryable, [true, false, false, true]);
 }

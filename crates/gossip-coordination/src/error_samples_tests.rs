@@ -54,6 +54,7 @@ samples! {
             why: StoreRefusal::NoSpace,
             message: "the disk is full".to_owned(),
         },
+        Unresolved { cause: Box::new(infra()) },
     }
     coord_errors: CoordError {
         ShardNotFound { shard: key(3) },

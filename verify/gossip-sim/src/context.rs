@@ -347,7 +347,8 @@ impl Cx {
     }
 
     fn fail(&self, op: &Op, error: &impl MayBeInfra, answer: Option<u64>) -> Ending {
-        if let Some(InfraError::Corruption { operation: OLDER, .. }) = error.infra() {
+        let cause = error.infra().map(InfraError::cause);
+        if let Some(InfraError::Corruption { operation: OLDER, .. }) = cause {
             self.shared.borrow_mut().older_reported += 1;
         }
         self.finish(op, ending(error), Label::of(error), answer)

@@ -404,16 +404,9 @@ may_be_infra!(
 pub(super) fn ending(error: &impl MayBeInfra) -> Ending {
     match error.infra() {
         None => Ending::Refused,
-        Some(InfraError::Transient { message, .. } | InfraError::Refused { message, .. }) => {
-            Ending::Failed { doubtful: is_doubtful(message), corrupt: false }
+        Some(error) => {
+            let corrupt = matches!(error.cause(), InfraError::Corruption { .. });
+            Ending::Failed { doubtful: error.is_unresolved(), corrupt }
         }
-        Some(InfraError::Corruption { message, .. }) => {
-            Ending::Failed { doubtful: is_doubtful(message), corrupt: true }
-        }
-        Some(other) => unreachable!("a simulated store never returns {other:?}"),
     }
-}
-
-fn is_doubtful(message: &str) -> bool {
-    message.ends_with("it may have happened")
 }

@@ -233,6 +233,7 @@ fn is_about(error: &InfraError, kind: KeyKind) -> bool {
         InfraError::Corruption { operation, .. }
         | InfraError::Refused { operation, .. }
         | InfraError::Transient { operation, .. } => *operation == kind.decoding(),
+        InfraError::Unresolved { cause } => is_about(cause, kind),
     }
 }
 

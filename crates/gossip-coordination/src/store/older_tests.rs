@@ -100,7 +100,7 @@ fn set_up() -> (StoreCoordinator<MapStore>, StoreCoordinator<Lagging>, Lease) {
 
 fn is_older<T>(result: &Result<T, CheckpointError>) -> bool {
     let Err(CheckpointError::BackendError(error)) = result else { return false };
-    matches!(error, InfraError::Corruption { operation, .. } if *operation == OLDER)
+    matches!(error.cause(), InfraError::Corruption { operation, .. } if *operation == OLDER)
 }
 
 /// Checkpoints backwards; the refusal is decided on a fresh load.

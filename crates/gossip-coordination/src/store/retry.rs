@@ -16,9 +16,6 @@ pub(super) const SIDE_TRIES_MAX: u32 = 1_000;
 /// Maximum wait before a retry, in ticks: far below any lease duration.
 pub(super) const BACKOFF_TICKS_MAX: u64 = 64;
 
-/// Suffix of an error message when the outcome of the operation is unknown.
-const IN_DOUBT: &str = "; it may have happened";
-
 /// Counts the tries of one operation.
 #[derive(Debug)]
 pub(super) struct Tries {
@@ -69,19 +66,9 @@ impl Tries {
     }
 
     /// Converts `error`, which ended the operation. The error describes the last try only: if an
-    /// earlier reply was lost, the message says that the operation may have been applied.
+    /// earlier reply was lost, the operation may have been applied nevertheless.
     pub(super) fn ended(&self, error: InfraError) -> InfraError {
-        let with_suffix = |message| format!("{message}{IN_DOUBT}");
-        match error {
-            error if !self.is_unresolved || has_suffix(&error) => error,
-            InfraError::Transient { operation, message }
-            | InfraError::Refused { operation, message, .. } => {
-                InfraError::Transient { operation, message: with_suffix(message) }
-            }
-            InfraError::Corruption { operation, message } => {
-                InfraError::Corruption { operation, message: with_suffix(message) }
-            }
-        }
+        if self.is_unresolved { error.into_unresolved() } else { error }
     }
 
     const fn lost(&self) -> u32 {
@@ -94,14 +81,5 @@ impl Tries {
         let base = 1_u64 << (self.made - 1);
         let base = if base < BACKOFF_TICKS_MAX / 2 { base } else { BACKOFF_TICKS_MAX / 2 };
         base + self.spread % (base + 1)
-    }
-}
-
-/// Returns whether the message already ends with the suffix.
-fn has_suffix(error: &InfraError) -> bool {
-    match error {
-        InfraError::Transient { message, .. }
-        | InfraError::Refused { message, .. }
-        | InfraError::Corruption { message, .. } => message.ends_with(IN_DOUBT),
     }
 }
