@@ -362,7 +362,7 @@ pub(crate) enum ShardCommand {
     Split {
         #[command(flatten)]
         shard: ShardArg,
-        /// Split at this key
+        /// Split at this key, written as in `gossip shard list`
         #[arg(long, env = "GOSSIP_AT", value_name = "KEY")]
         at: Option<OsString>,
     },

@@ -114,7 +114,8 @@ struct Worker<'a> {
 impl Worker<'_> {
     /// Works on a run, prints progress, and reports the result.
     fn run(&self, session: &Session<'_>, handler: &Handler) -> Result<Code, Failure> {
-        let progress = Arc::new(Progress::new(Arc::clone(self.console)));
+        let key_format = session.source().key_format();
+        let progress = Arc::new(Progress::new(Arc::clone(self.console), key_format));
         let drain = Drain::new();
         signals::drain_on_signals(&drain, self.console)?;
         let (rendering, exec) = (Rendering::of(session.source()), self.exec_config());

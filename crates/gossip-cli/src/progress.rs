@@ -12,7 +12,7 @@ use gossip::runtime::{
     Clock as _, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter, RunLook,
     SystemClock, TaskOutcome,
 };
-use gossip::sources::Source;
+use gossip::sources::{KeyFormat, Source};
 use gossip::store::{Backend, Coordinator};
 
 use crate::console::Console;
@@ -37,6 +37,7 @@ const _: () = assert!(NAP.as_millis() < PAINT_EVERY.as_millis());
 #[derive(Debug)]
 pub(crate) struct Progress {
     console: Arc<Console>,
+    keys_shown_as: KeyFormat,
     started: Instant,
     pub(crate) keys: AtomicU64,
     pub(crate) unread: AtomicU64,
@@ -45,15 +46,21 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(console: Arc<Console>) -> Self {
+    pub(crate) fn new(console: Arc<Console>, keys_shown_as: KeyFormat) -> Self {
         Self {
             console,
+            keys_shown_as,
             started: Instant::now(),
             keys: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             shards_done: AtomicU64::new(0),
             pause_printed: AtomicBool::new(false),
         }
+    }
+
+    /// Formats a key for one line of a terminal.
+    fn shown(&self, key: &[u8]) -> String {
+        escaped(&self.keys_shown_as.text(key))
     }
 
     /// Summarizes the work of this process.
@@ -75,12 +82,12 @@ impl Observer for Progress {
             Event::Covered { items, .. } => drop(self.keys.fetch_add(items, Ordering::Relaxed)),
             Event::Unread { key, error } => {
                 self.unread.fetch_add(1, Ordering::Relaxed);
-                console.note(&format!("unread: {}: {error}", escaped(key)));
+                console.note(&format!("unread: {}: {error}", self.shown(key)));
             }
             Event::Failed { key, message, again } => {
                 let what = if again { "retrying" } else { "failed" };
                 let message = escaped(message.as_bytes());
-                console.note(&format!("{what}: {}: {message}", escaped(key)));
+                console.note(&format!("{what}: {}: {message}", self.shown(key)));
             }
             Event::ListingFailed { shard, error } => {
                 console.note(&format!("shard {:016x}: {error}", shard.shard().as_raw()));

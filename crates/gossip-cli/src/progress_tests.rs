@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gossip::identity::LogicalTime;
 use gossip::runtime::{Eta, Progress as RunProgress, ProgressKind};
+use gossip::sources::KeyFormat;
 
 use super::{Progress, line};
 use crate::console::Console;
@@ -26,7 +27,7 @@ fn run() -> RunProgress {
 }
 
 fn printed(run: Option<&RunProgress>) -> String {
-    let here = Progress::new(Arc::new(Console::new(true, false)));
+    let here = Progress::new(Arc::new(Console::new(true, false)), KeyFormat::Bytes);
     line(run, &here)
 }
 

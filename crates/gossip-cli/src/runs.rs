@@ -9,6 +9,7 @@ use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{
     self, Clock as _, Job, ReadJobError, SystemClock, collect_abandoned, fresh_op_id,
 };
+use gossip::sources::{KeyFormat, Source};
 use gossip::store::Coordinator;
 
 use crate::args::{Format, Global, RunCommand};
@@ -219,7 +220,7 @@ fn describe(
         RunStatus::Active if end == RunTerminalEvaluation::HasFailures => "incomplete",
         status => outcome_word(status, &totals),
     };
-    let job = rows.first().and_then(|row| Job::decode(&row.metadata).ok());
+    let job = stored_job(&rows);
     let described = Record::new()
         .with("run", format!("{:016x}", run.as_raw()))
         .with("status", status)
@@ -337,6 +338,18 @@ pub(crate) fn rows(
     let listed = coordinator.list_shards_into(now, tenant, run, filter, &mut rows);
     listed.map_err(|error| not_found(run, &error))?;
     Ok(rows)
+}
+
+/// Returns the source and command of a run, if its shards describe them.
+fn stored_job(rows: &[ShardSummary]) -> Option<Job> {
+    rows.first().and_then(|row| Job::decode(&row.metadata).ok())
+}
+
+/// Returns how the keys of a run are written. Does not open the source, which may be on another
+/// machine.
+pub(crate) fn key_format(rows: &[ShardSummary]) -> KeyFormat {
+    let source = stored_job(rows).and_then(|job| Source::restore(&job.source, job.options).ok());
+    source.map_or(KeyFormat::Bytes, |source| source.key_format())
 }
 
 /// Returns the source and command of a run.

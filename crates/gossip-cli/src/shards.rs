@@ -9,6 +9,7 @@ use gossip::coordination::{
 };
 use gossip::identity::{RunId, ShardId, ShardKey, TenantId};
 use gossip::runtime::{Clock as _, RuntimeToken, SystemClock, fresh_op_id};
+use gossip::sources::KeyFormat;
 use gossip::store::Coordinator;
 
 use crate::args::{Global, ShardArg, ShardCommand};
@@ -37,7 +38,7 @@ pub(crate) fn run(
             control.unpark(RunId::from_raw(run.run), shard.map(ShardId::from_raw))?;
         }
         ShardCommand::Split { shard, at } => {
-            let at = at.map(|at| split_key(at.as_bytes())).transpose()?;
+            let at = at.map(|at| control.split_key(shard.run, at.as_bytes())).transpose()?;
             control.request(key(&shard), &ShardAction::Split(at))?;
         }
         ShardCommand::Release { shard, force: false } => {
@@ -57,7 +58,8 @@ struct Control<'c> {
 impl Control<'_> {
     fn list(&mut self, global: &Global, run: RunId, filter: ShardFilter) -> Result<(), Failure> {
         let rows = runs::rows(&mut self.coordinator, self.tenant, run, filter)?;
-        let records: Vec<_> = rows.iter().map(describe).collect();
+        let format = runs::key_format(&rows);
+        let records: Vec<_> = rows.iter().map(|row| describe(row, format)).collect();
         let columns =
             ["shard", "status", "reason", "owner", "fence", "keys", "cursor", "start", "end"];
         output::list(global.output, &columns, &records)
@@ -67,7 +69,21 @@ impl Control<'_> {
         let filter = ShardFilter::all();
         let rows = runs::rows(&mut self.coordinator, self.tenant, key.run(), filter)?;
         let row = rows.iter().find(|row| row.shard == key.shard()).ok_or_else(no_shard)?;
-        output::one(global.output, &describe(row))
+        output::one(global.output, &describe(row, runs::key_format(&rows)))
+    }
+
+    /// Returns the key of `--at`, written as `shard list` writes it.
+    fn split_key(&mut self, run: u64, text: &[u8]) -> Result<SplitKey, Failure> {
+        let (run, filter) = (RunId::from_raw(run), ShardFilter::all().roots());
+        let format =
+            runs::key_format(&runs::rows(&mut self.coordinator, self.tenant, run, filter)?);
+        let key = format.parse(text).and_then(|key| SplitKey::try_new(&key));
+        key.ok_or_else(|| {
+            Failure::new(Code::Usage, "the value of --at is not a key of this run").next(
+                "use a key as `gossip shard list` shows it: the path of a file below the \
+                 directory, the number of a row, the offset of a line, or an integer",
+            )
+        })
     }
 
     fn unpark(&mut self, run: RunId, shard: Option<ShardId>) -> Result<(), Failure> {
@@ -183,7 +199,7 @@ fn status_text(status: ShardStatus) -> &'static str {
     }
 }
 
-fn describe(row: &ShardSummary) -> Record {
+fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
     let keys = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
     let record = Record::new()
         .with("shard", format!("{:016x}", row.shard.as_raw()))
@@ -197,10 +213,12 @@ fn describe(row: &ShardSummary) -> Record {
         .with("unread", keys.map_or(0, |token| token.unread))
         .with("parent", row.parent.map(|parent| format!("{:016x}", parent.as_raw())));
     let record = match &row.last_key {
-        Some(key) => record.with_bytes(["cursor", "cursor_hex"], key),
+        Some(key) => record.with_bytes(["cursor", "cursor_hex"], &format.text(key)),
         None => record,
     };
-    record.with_bytes(["start", "start_hex"], &row.start).with_bytes(["end", "end_hex"], &row.end)
+    record
+        .with_bytes(["start", "start_hex"], &format.bound_text(&row.start))
+        .with_bytes(["end", "end_hex"], &format.bound_text(&row.end))
 }
 
 const fn status_word(row: &ShardSummary) -> &'static str {
@@ -227,11 +245,6 @@ pub(crate) const fn reason_word(reason: ParkReason) -> &'static str {
 
 const fn key(arg: &ShardArg) -> ShardKey {
     ShardKey::new(RunId::from_raw(arg.run), ShardId::from_raw(arg.shard))
-}
-
-fn split_key(bytes: &[u8]) -> Result<SplitKey, Failure> {
-    SplitKey::try_new(bytes)
-        .ok_or_else(|| Failure::new(Code::Usage, "the key of --at is empty or too long"))
 }
 
 fn no_shard() -> Failure {

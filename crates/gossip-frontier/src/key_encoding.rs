@@ -1,7 +1,8 @@
 //! Typed keys as ordered bytes, and arithmetic on the bytes.
 //!
 //! A connector guarantees one property of its keys through [`KeyEncoding`]: logical order is byte
-//! order. [`PathKey`] and [`ManifestRowKey`] implement it for paths and for rows of a manifest.
+//! order. [`PathKey`] and [`BytePathKey`] implement it for paths, [`ManifestRowKey`] for rows of a
+//! manifest.
 //! [`prefix_successor`], [`key_successor`] and [`byte_midpoint`] compute bounds from bounds, and
 //! the `shard_spec_from_*` functions turn typed bounds into validated shard ranges.
 //!
@@ -201,13 +202,10 @@ impl<'a> PathKey<'a> {
     /// # Errors
     /// If `path` is empty or longer than [`MAX_KEY_SIZE`].
     pub const fn try_new(path: &'a str) -> Result<Self, KeyInputError> {
-        if path.is_empty() {
-            return Err(KeyInputError::Empty);
+        match check_path_len(path.len()) {
+            Ok(()) => Ok(Self { path }),
+            Err(error) => Err(error),
         }
-        if path.len() > MAX_KEY_SIZE {
-            return Err(KeyInputError::TooLarge { size: path.len(), max: MAX_KEY_SIZE });
-        }
-        Ok(Self { path })
     }
 
     /// Returns the path as given.
@@ -225,6 +223,63 @@ impl KeyEncoding for PathKey<'_> {
 impl fmt::Debug for PathKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PathKey").field("len", &self.path.len()).finish_non_exhaustive()
+    }
+}
+
+/// A path whose names need not be UTF-8, encoded as its own bytes.
+///
+/// The order of byte slices *is* byte order. A path that is UTF-8 has the same encoding as its
+/// [`PathKey`], so both kinds of keys can be mixed in one tree and sort together. Paths come from
+/// outside the program, so there is no constructor that panics.
+///
+/// `Debug` shows only the length.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct BytePathKey<'a> {
+    /// Between 1 and [`MAX_KEY_SIZE`] bytes.
+    path: &'a [u8],
+}
+
+impl<'a> BytePathKey<'a> {
+    /// Creates a key from any path.
+    ///
+    /// # Errors
+    /// If `path` is empty or longer than [`MAX_KEY_SIZE`].
+    pub const fn try_new(path: &'a [u8]) -> Result<Self, KeyInputError> {
+        match check_path_len(path.len()) {
+            Ok(()) => Ok(Self { path }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the path as given.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.path
+    }
+}
+
+impl<'a> From<PathKey<'a>> for BytePathKey<'a> {
+    fn from(key: PathKey<'a>) -> Self {
+        Self { path: key.path.as_bytes() }
+    }
+}
+
+impl KeyEncoding for BytePathKey<'_> {
+    fn encode_into(&self, buf: &mut KeyBuf) {
+        buf.copy_from_slice(self.path);
+    }
+}
+
+impl fmt::Debug for BytePathKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BytePathKey").field("len", &self.path.len()).finish_non_exhaustive()
+    }
+}
+
+const fn check_path_len(len: usize) -> Result<(), KeyInputError> {
+    match len {
+        0 => Err(KeyInputError::Empty),
+        1..=MAX_KEY_SIZE => Ok(()),
+        size => Err(KeyInputError::TooLarge { size, max: MAX_KEY_SIZE }),
     }
 }
 
@@ -248,6 +303,23 @@ impl ManifestRowKey {
     /// Returns the key of row `row` in manifest `manifest_id`.
     pub const fn new(manifest_id: u64, row: u64) -> Self {
         Self { manifest_id, row }
+    }
+
+    /// Returns the first row key that is not below `bound`, in byte order; `None` if there is none.
+    ///
+    /// A range may be bounded by any bytes. All keys of a manifest are row keys, so this bound
+    /// contains the same keys as the given one and can be split by rows.
+    pub fn at_or_after(bound: &[u8]) -> Option<Self> {
+        let mut first = [0; Self::ENCODED_LEN];
+        let kept = bound.len().min(Self::ENCODED_LEN);
+        first[..kept].copy_from_slice(&bound[..kept]);
+        let mut first = u128::from_be_bytes(first);
+        // Padding with zeros gives the smallest key with these bytes in front, but a key sorts
+        // below every longer bound that starts with it.
+        if bound.len() > Self::ENCODED_LEN {
+            first = first.checked_add(1)?;
+        }
+        decode_manifest_row_key(&first.to_be_bytes())
     }
 
     /// Returns the manifest.

@@ -61,6 +61,64 @@ mod keys {
             let key = ManifestRowKey::new(manifest_id, row);
             prop_assert_eq!(decode_manifest_row_key(&encoded(&key)), Some(key));
         }
+
+        #[test]
+        fn byte_path_key_encoding_preserves_logical_order(a in any_key(1..9), b in any_key(1..9)) {
+            let (a, b) = (BytePathKey::try_new(&a).unwrap(), BytePathKey::try_new(&b).unwrap());
+            prop_assert_eq!(a.cmp(&b), encoded(&a).cmp(&encoded(&b)));
+        }
+
+        /// A tree holds names of both kinds, and its keys must have one order.
+        #[test]
+        fn byte_paths_sort_among_utf8_paths_by_their_bytes(a in ".{1,9}", b in any_key(1..9)) {
+            let (text, bytes) = (PathKey::new(&a), BytePathKey::try_new(&b).unwrap());
+            prop_assert_eq!(encoded(&BytePathKey::from(text)), encoded(&text));
+            prop_assert_eq!(encoded(&text).cmp(&encoded(&bytes)), a.as_bytes().cmp(&b));
+        }
+
+        /// For bytes near row keys as well as for any: a key cut off, or with bytes after it.
+        #[test]
+        fn at_or_after_is_the_first_row_key_not_below_the_bound(
+            row in any_key(ManifestRowKey::ENCODED_LEN),
+            cut in 0..=ManifestRowKey::ENCODED_LEN,
+            tail in any_key(0..3),
+        ) {
+            let bound = [&row[..cut], &tail].concat();
+            let number = |key: ManifestRowKey| u128::from_be_bytes(
+                encoded(&key).try_into().unwrap(),
+            );
+            match ManifestRowKey::at_or_after(&bound) {
+                None => prop_assert!(bound[..] > [0xFF; ManifestRowKey::ENCODED_LEN][..]),
+                Some(first) => {
+                    prop_assert!(encoded(&first) >= bound);
+                    let before = number(first).checked_sub(1);
+                    prop_assert!(before.is_none_or(|key| key.to_be_bytes()[..] < bound[..]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn at_or_after_of_a_row_key_is_that_key_and_of_its_successor_the_next_row() {
+        let key = ManifestRowKey::new(7, 41);
+        assert_eq!(ManifestRowKey::at_or_after(&encoded(&key)), Some(key));
+        let next = ManifestRowKey::at_or_after(&key_successor_of(&encoded(&key)).unwrap());
+        assert_eq!(next, Some(ManifestRowKey::new(7, 42)));
+        let last = key_successor_of(&encoded(&ManifestRowKey::new(7, u64::MAX))).unwrap();
+        assert_eq!(ManifestRowKey::at_or_after(&last), Some(ManifestRowKey::new(8, 0)));
+        assert_eq!(ManifestRowKey::at_or_after(b""), Some(ManifestRowKey::new(0, 0)));
+        assert_eq!(ManifestRowKey::at_or_after(&[0xFF; 17]), None);
+    }
+
+    #[test]
+    fn byte_path_key_uses_identity_encoding_and_refuses_what_path_key_refuses() {
+        for path in [&b"a/b"[..], b"\xFF/\x00", "caf\u{e9}".as_bytes(), &[b'p'; MAX_KEY_SIZE]] {
+            let key = BytePathKey::try_new(path).unwrap();
+            assert_eq!((encoded(&key), key.as_bytes()), (path.to_vec(), path));
+        }
+        let too_large = KeyInputError::TooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE };
+        assert_eq!(BytePathKey::try_new(b""), Err(KeyInputError::Empty));
+        assert_eq!(BytePathKey::try_new(&[0xFF; MAX_KEY_SIZE + 1]), Err(too_large));
     }
 
     #[test]

@@ -51,8 +51,8 @@ pub use hint::{
 };
 pub use integer_keys::{FixedWidthKey, I64Key, PairKey, U64Key};
 pub use key_encoding::{
-    KeyBuf, KeyEncoding, KeyInputError, ManifestRowKey, PathKey, PrefixShardError, ShardIntoError,
-    byte_midpoint, decode_manifest_row_key, key_successor, prefix_successor,
+    BytePathKey, KeyBuf, KeyEncoding, KeyInputError, ManifestRowKey, PathKey, PrefixShardError,
+    ShardIntoError, byte_midpoint, decode_manifest_row_key, key_successor, prefix_successor,
     shard_spec_from_keys_into, shard_spec_from_keys_ref, shard_spec_from_manifest_range_into,
     shard_spec_from_manifest_range_ref, shard_spec_from_prefix_into, shard_spec_from_prefix_ref,
 };

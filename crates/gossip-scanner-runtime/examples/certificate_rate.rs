@@ -22,7 +22,7 @@ use gossip_scanner_runtime::Accumulator;
 use gossip_scanner_runtime::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, Request, SigningKey, verify,
 };
-use gossip_scanner_runtime::connectors::{Source, SourceOptions, number_key};
+use gossip_scanner_runtime::connectors::{Source, SourceOptions, row_key};
 
 /// Keys in each leaf.
 const KEYS: u64 = 16;
@@ -72,12 +72,11 @@ fn write(path: &Path, request: &Request, leaves: u64, key: &SigningKey) -> std::
     for leaf in 0..leaves {
         let (first, last) = (leaf * KEYS, leaf * KEYS + KEYS - 1);
         let mut accumulator = Accumulator::EMPTY;
-        (first..=last).for_each(|number| accumulator.add(&number_key(number)));
+        (first..=last).for_each(|number| accumulator.add(&row_key(number)));
         let is_last = leaf + 1 == leaves;
-        let end = if is_last { request.end.clone() } else { number_key(last + 1).to_vec() };
-        let record =
-            LeafRecord::new(&number_key(first), &end, LeafStatus::Done, FenceEpoch::INITIAL);
-        writer.leaf(&record.with_progress(&number_key(last), accumulator, 0))?;
+        let end = if is_last { request.end.clone() } else { row_key(last + 1).to_vec() };
+        let record = LeafRecord::new(&row_key(first), &end, LeafStatus::Done, FenceEpoch::INITIAL);
+        writer.leaf(&record.with_progress(&row_key(last), accumulator, 0))?;
     }
     writer.finish(Some(key)).map(drop)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gossip_contracts::connector::{MemoryConnector, PageItem};
 use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey};
+use gossip_scanner_runtime::connectors::KeyFormat;
 use gossip_scanner_runtime::exec::{
     BatchProcessor, ExecConfig, Rendering, Template, end_all_programs,
 };
@@ -26,8 +27,11 @@ fn no_program_is_started_after_all_were_ended() {
     let script = format!("echo started >> {}; sleep 600", log.display());
     let words = ["sh", "-c", &script, "sh", "{}"].map(std::ffi::OsString::from);
     let config = ExecConfig { batch: 2, timeout: None, found_status: None, keeps_stdout: false };
-    let mut processor =
-        BatchProcessor::new(Template::parse(&words).unwrap(), Rendering::Key, config);
+    let mut processor = BatchProcessor::new(
+        Template::parse(&words).unwrap(),
+        Rendering::Key(KeyFormat::Bytes),
+        config,
+    );
     let connector = MemoryConnector::try_new([b"a", b"b"].map(|key| (*key, *b""))).unwrap();
     for (ticket, key) in [b"a", b"b"].into_iter().enumerate() {
         let shard = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));

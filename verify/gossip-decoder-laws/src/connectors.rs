@@ -7,14 +7,13 @@ use gossip_contracts::connector::{
     PageError, PageItem, PageLimits,
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
-use gossip_scanner_runtime::connectors::{LineFile, Manifest, ManifestFormat, number_key};
+use gossip_scanner_runtime::connectors::{LineFile, Manifest, ManifestFormat, row_key};
 
 /// Items of a page: few, so that short files have several.
 const PAGE_ITEMS: usize = 3;
 
-/// Every key that is a number. Its start is the key of one: bounds that are none are searched for,
-/// which takes longer than all the rest.
-const WHOLE: ShardSpecRef<'static> = ShardSpecRef::new(b"00000000000000000000", b":", b"");
+/// Every row key of manifest 0.
+const WHOLE: ShardSpecRef<'static> = ShardSpecRef::new(&[0; 16], &1_u64.to_be_bytes(), b"");
 
 /// Keeps three things apart that the law needs of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ pub(crate) fn line_file(data: &[u8]) -> bool {
         rows.into_iter().map(|row| Listed { number: row.start as u64, ..row }).collect();
     check_listing(&lines, &rows, resume);
     check_bodies(&lines, &rows, file, false);
-    let from = number_key(u64::from(resume));
+    let from = row_key(u64::from(resume));
     let mut found = Vec::new();
     let range = ShardSpecRef::new(&from, WHOLE.end, b"");
     listed(&lines, range, CursorUpdate::initial(), &mut found).expect("a readable file");
@@ -85,7 +84,7 @@ fn check_listing(connector: &dyn Connector, rows: &[Listed], resume: u8) {
     // The rest is the same without the token of the item; lines have none anyway.
     let ways = 1 + usize::from(token.is_some());
     for token in [None, token.as_deref()].into_iter().take(ways) {
-        let key = number_key(number);
+        let key = row_key(number);
         let cursor = CursorUpdate::try_from_parts(Some(&key), token).expect("a key of an item");
         let mut rest = Vec::new();
         listed(connector, WHOLE, cursor, &mut rest).expect("a readable file");
@@ -122,8 +121,8 @@ fn listed(
 }
 
 fn item_of(item: PageItem<'_>) -> Item {
-    let digits = std::str::from_utf8(item.key()).expect("keys of numbers are digits");
-    let number = digits.parse().expect("keys of numbers are digits");
+    let number = item.key().strip_prefix(&[0; 8]).expect("a row of manifest 0");
+    let number = u64::from_be_bytes(number.try_into().expect("the number of a row has 8 bytes"));
     (number, item.size_hint().expect("files know sizes"), item.token().map(<[u8]>::to_vec))
 }
 
@@ -132,7 +131,7 @@ fn check_bodies(connector: &dyn Connector, rows: &[Listed], file: &[u8], is_json
     let mut scratch = Vec::new();
     for row in rows.first().into_iter().chain(rows.last()) {
         let expected = &file[row.start..row.end];
-        let key = number_key(row.number);
+        let key = row_key(row.number);
         match connector.open(PageItem::new(&key), &mut scratch) {
             Ok(ItemBody::Bytes(body)) => {
                 assert_eq!(body, expected, "another body");

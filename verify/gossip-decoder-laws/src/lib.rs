@@ -95,10 +95,10 @@ laws! {
     move_record: typed::move_record, seeds::move_records;
     move_terms: typed::move_terms, seeds::move_terms;
     move_value: stored::move_value, seeds::move_values;
-    number_key: runtime::number_key, seeds::number_keys;
     operation_sequences: operations::sequences, seeds::sequences;
     owner: stored::owner, seeds::owners;
     record_decode: shards::both_parts, seeds::whole_shards;
+    row_key: runtime::row_key, seeds::row_keys;
     run_head: stored::run_head, seeds::run_heads;
     run_roots: stored::run_roots, seeds::run_roots;
     runtime_token: runtime::token, seeds::tokens;

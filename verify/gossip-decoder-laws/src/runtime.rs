@@ -1,7 +1,7 @@
-//! Decoders of the runtime: certificates, jobs, cursor tokens, number keys.
+//! Decoders of the runtime: certificates, jobs, cursor tokens, row keys.
 
 use gossip_scanner_runtime::certificate::{Against, verify, verify_seal};
-use gossip_scanner_runtime::connectors::{number_key as key_of, parse_number_key};
+use gossip_scanner_runtime::connectors::{parse_row_key, row_key as key_of};
 use gossip_scanner_runtime::{Job, RuntimeToken};
 
 /// Verifying a certificate never panics, whatever the file says.
@@ -29,9 +29,9 @@ pub(crate) fn token(data: &[u8]) -> bool {
     true
 }
 
-/// Reading the key of a number never panics, and a number has one key.
-pub(crate) fn number_key(data: &[u8]) -> bool {
-    let Some(number) = parse_number_key(data) else { return false };
-    assert_eq!(key_of(number).as_slice(), data);
+/// Reading the key of a row never panics, and a row has one key.
+pub(crate) fn row_key(data: &[u8]) -> bool {
+    let Some(row) = parse_row_key(data) else { return false };
+    assert_eq!(key_of(row).as_slice(), data);
     true
 }

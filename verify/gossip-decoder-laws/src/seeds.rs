@@ -25,7 +25,7 @@ use gossip_handoff::{Phase, Record, RecordId};
 use gossip_scanner_runtime::certificate::{
     CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request,
 };
-use gossip_scanner_runtime::connectors::{SourceOptions, SourceStamp, number_key};
+use gossip_scanner_runtime::connectors::{SourceOptions, SourceStamp, row_key};
 use gossip_scanner_runtime::{Accumulator, Job, RuntimeToken};
 
 use crate::seal::{FRAME_LEN, RUN, TENANT, shard};
@@ -174,8 +174,8 @@ pub(crate) fn move_values() -> Vec<Vec<u8>> {
     move_records().into_iter().chain([Vec::new()]).collect()
 }
 
-pub(crate) fn number_keys() -> Vec<Vec<u8>> {
-    [0, 7, u64::MAX].map(|number| number_key(number).to_vec()).to_vec()
+pub(crate) fn row_keys() -> Vec<Vec<u8>> {
+    [0, 7, u64::MAX].map(|row| row_key(row).to_vec()).to_vec()
 }
 
 /// Steps of eight bytes, which are numbers to draw from.

@@ -121,7 +121,9 @@ impl Keys {
                 first + u64::try_from(index).expect("below the number of integers")
             }
         };
-        key.extend_from_slice(format!("{number:020}").as_bytes());
+        // Manifest 0, then the row; both big-endian.
+        key.extend_from_slice(&[0; 8]);
+        key.extend_from_slice(&number.to_be_bytes());
     }
 
     /// Returns the index of the first key for which the predicate fails, by binary search.

@@ -1,8 +1,8 @@
 //! A range of integers: the source without a source.
 //!
-//! The item of a number is its key ([`number_key`]) and its body is the number as plain decimal
-//! text. Everything is computed: seeking, counting and sampling cost nothing. Negative numbers are
-//! not supported.
+//! An integer is a row of its source ([`row_key`]), and its body is the number as decimal text.
+//! Everything is computed: seeking, counting and sampling cost nothing. Negative numbers and
+//! [`ROWS_END`] are not supported.
 
 use gossip_contracts::connector::{
     Capabilities, Connector, ConnectorError, Enumeration, ItemBody, OpenError, Page, PageItem,
@@ -10,29 +10,29 @@ use gossip_contracts::connector::{
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
-use super::decimal::{number_key, numbers_in, parse_number_key};
+use super::row_keys::{ROWS_END, parse_row_key, row_key, rows_in};
 use super::spread::push_spread;
 
 /// The integers from a first one up to, not including, an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntegerRange {
     first: u64,
-    /// At least `first`; equal means no integers. One more than any number, so 2⁶⁴ − 1 itself can
-    /// be the last.
-    end: u128,
+    /// At least `first`; equal means no integers.
+    end: u64,
 }
 
 impl IntegerRange {
     /// Returns the integers `first..end`; none if `end` is not above `first`.
     #[must_use]
     pub fn new(first: u64, end: u64) -> Self {
-        Self { first, end: u128::from(end.max(first)) }
+        Self { first, end: end.max(first) }
     }
 
-    /// Returns the integers `first..=last`; none if `last` is below `first`.
+    /// Returns the integers `first..=last`; without integers if `last` is below `first`. `None` if
+    /// `last` is [`ROWS_END`], which cannot be a row.
     #[must_use]
-    pub fn inclusive(first: u64, last: u64) -> Self {
-        Self { first, end: (u128::from(last) + 1).max(u128::from(first)) }
+    pub fn inclusive(first: u64, last: u64) -> Option<Self> {
+        (last < ROWS_END).then(|| Self::new(first, last + 1))
     }
 
     /// Returns the first integer, if there is one; where it would be otherwise.
@@ -43,18 +43,15 @@ impl IntegerRange {
 
     /// Returns the last integer, if there is one.
     #[must_use]
-    pub fn last(&self) -> Option<u64> {
-        if self.end == u128::from(self.first) {
-            return None;
-        }
-        Some(u64::try_from(self.end - 1).expect("the end is at most one above the last number"))
+    pub const fn last(&self) -> Option<u64> {
+        if self.end == self.first { None } else { Some(self.end - 1) }
     }
 
     /// Returns the part of this range that lies in a shard behind its cursor, as `[first, end)`.
-    fn part(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> (u128, u128) {
-        let (first, end) = numbers_in(range, from);
-        let end = end.map_or(self.end, |end| self.end.min(u128::from(end)));
-        let first = first.map_or(end, |first| u128::from(first.max(self.first)));
+    fn part(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> (u64, u64) {
+        let (first, end) = rows_in(range, from);
+        let end = end.map_or(self.end, |end| self.end.min(end));
+        let first = first.map_or(end, |first| first.max(self.first));
         (first.min(end), end)
     }
 }
@@ -78,8 +75,8 @@ impl Connector for IntegerRange {
         item: PageItem<'_>,
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        let number = parse_number_key(item.key()).ok_or(OpenError::Vanished)?;
-        if number < self.first || u128::from(number) >= self.end {
+        let number = parse_row_key(item.key()).ok_or(OpenError::Vanished)?;
+        if number < self.first || number >= self.end {
             return Err(OpenError::Vanished);
         }
         scratch.clear();
@@ -89,8 +86,7 @@ impl Connector for IntegerRange {
 
     fn count_keys(&self, range: ShardSpecRef<'_>) -> Result<Option<u64>, ConnectorError> {
         let (first, end) = self.part(range, CursorUpdate::initial());
-        // Only the range of all 2⁶⁴ integers has a count that is no number of 64 bits.
-        Ok(Some(u64::try_from(end - first).unwrap_or(u64::MAX)))
+        Ok(Some(end - first))
     }
 
     fn sample_keys(
@@ -99,25 +95,23 @@ impl Connector for IntegerRange {
         sample: &mut Page,
     ) -> Result<(), ConnectorError> {
         let (first, end) = self.part(range, CursorUpdate::initial());
-        let count = end - first;
-        push_spread(count, count, sample, |index| number_key(number(first + index)));
+        push_spread(end - first, end - first, sample, |index| row_key(first + index));
         Ok(())
     }
 }
 
 struct Integers {
     /// At most `end`.
-    next: u128,
-    end: u128,
+    next: u64,
+    end: u64,
 }
 
 impl Enumeration for Integers {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
         while self.next < self.end {
-            let number = number(self.next);
-            let digits = u64::from(number.checked_ilog10().unwrap_or(0)) + 1;
+            let digits = u64::from(self.next.checked_ilog10().unwrap_or(0)) + 1;
             // Full or faulty, the answer is the same: `next` still names the item.
-            if page.push(PageItem::new(&number_key(number)).with_size_hint(digits)).is_err() {
+            if page.push(PageItem::new(&row_key(self.next)).with_size_hint(digits)).is_err() {
                 return Ok(());
             }
             self.next += 1;
@@ -125,9 +119,4 @@ impl Enumeration for Integers {
         page.mark_exhausted();
         Ok(())
     }
-}
-
-/// Returns a number of the range, which is below its end.
-fn number(wide: u128) -> u64 {
-    u64::try_from(wide).expect("below an end that is at most 2⁶⁴")
 }

@@ -1,6 +1,6 @@
 //! The lines of a file.
 //!
-//! The key of a line is the byte offset at which it begins ([`number_key`]), so two equal lines are
+//! The key of a line is the byte offset at which it begins ([`row_key`]), so two equal lines are
 //! two items, a listing starts at any key with one seek, and a file of any size is sampled with a
 //! bounded number of short reads. The body is the line without its line feed, and without a
 //! carriage return before that. Empty lines are items; a line feed at the end of the file begins no
@@ -21,7 +21,7 @@ use gossip_contracts::connector::{
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
-use super::decimal::{NUMBER_KEY_LEN, number_key, numbers_in, parse_number_key};
+use super::row_keys::{ROW_KEY_LEN, parse_row_key, row_key, rows_in};
 use super::rows::{ROW_BUFFER_LEN, Row, RowScanner, RowSyntax, SCAN_BUFFER_LEN};
 use super::source_file::SourceFile;
 use super::spread::push_spread;
@@ -63,7 +63,7 @@ impl LineFile {
 
     /// Returns the offsets that keys of `range` above the cursor may have, `[first, end)`.
     fn offsets(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> (u64, u64) {
-        let (first, end) = numbers_in(range, from);
+        let (first, end) = rows_in(range, from);
         let end = end.unwrap_or(u64::MAX).min(self.file.len());
         (first.unwrap_or(u64::MAX).min(end), end)
     }
@@ -73,7 +73,7 @@ impl LineFile {
         key: &[u8],
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        let start = parse_number_key(key).ok_or(OpenError::Vanished)?;
+        let start = parse_row_key(key).ok_or(OpenError::Vanished)?;
         let mut scanner = self.scanner(start.saturating_sub(1), ROW_BUFFER_LEN);
         if start > 0 && scanner.next_row()?.is_none_or(|before| before.next != start) {
             return Err(OpenError::Vanished);
@@ -142,16 +142,16 @@ impl Connector for LineFile {
         let (first, end) = self.offsets(range, CursorUpdate::initial());
         if end - first <= LOOK_WHOLE_BYTES {
             let starts = self.all_starts(first, end)?;
-            let count = starts.len() as u128;
+            let count = starts.len() as u64;
             push_spread(count, count, sample, |index| {
-                number_key(starts[usize::try_from(index).expect("an index of this list")])
+                row_key(starts[usize::try_from(index).expect("an index of this list")])
             });
             return Ok(());
         }
         let limits = sample.limits();
-        let places = limits.items().min(limits.bytes() / NUMBER_KEY_LEN).min(LOOK_PLACES_MAX);
+        let places = limits.items().min(limits.bytes() / ROW_KEY_LEN).min(LOOK_PLACES_MAX);
         for start in self.look(first, end, places)? {
-            let pushed = sample.push(PageItem::new(&number_key(start)));
+            let pushed = sample.push(PageItem::new(&row_key(start)));
             debug_assert!(pushed.is_ok(), "the sample was empty and so many keys fit");
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Lines {
 impl Enumeration for Lines {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
         while let Some(row) = self.take()? {
-            let key = number_key(row.start);
+            let key = row_key(row.start);
             let item = PageItem::new(&key).with_size_hint(row.end - row.start);
             if page.push(item).is_err() {
                 self.waiting = Some(row);

@@ -10,8 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::decimal::number_key;
 use super::lines::*;
+use super::row_keys::row_key;
 use super::test_support::*;
 
 struct Lines {
@@ -48,7 +48,7 @@ impl Fixture for Lines {
             let body = line.strip_suffix(b"\n").unwrap_or(line);
             let body = if body.len() < line.len() { body.strip_suffix(b"\r") } else { None }
                 .unwrap_or(body);
-            items.push(ExpectedItem::new(number_key(offset), body));
+            items.push(ExpectedItem::new(row_key(offset), body));
             offset += line.len() as u64;
         }
         items
@@ -84,7 +84,7 @@ fn a_line_too_long_to_be_inline_is_read_piece_by_piece() {
     let long = vec![b'x'; MAX_INLINE_BODY_BYTES + 1];
     let file = Lines::new(&[b"a\n", &long[..], b"\nb"].concat());
     let (lines, mut scratch) = (file.open(), Vec::new());
-    let key = number_key(2);
+    let key = row_key(2);
     let ItemBody::Reader(mut body) = lines.open(PageItem::new(&key), &mut scratch).unwrap() else {
         panic!("too long to be inline");
     };
@@ -145,9 +145,9 @@ fn a_large_file_is_sampled_by_a_bounded_look() {
     let (sample, exhausted) = sample_of(&lines, WHOLE, 100);
     assert!(!exhausted);
     let every_thousandth: Vec<_> =
-        (0..100).map(|place| number_key(place * 100_000).to_vec()).collect();
+        (0..100).map(|place| row_key(place * 100_000).to_vec()).collect();
     assert_eq!(sample, every_thousandth);
-    let half = number_key(5_000_000);
+    let half = row_key(5_000_000);
     let (sample, _) = sample_of(&lines, ShardSpecRef::new(&half, b"", b""), 10);
     assert_eq!(sample.len(), 10);
     assert_eq!(sample[0], half);
@@ -160,7 +160,7 @@ fn long_lines_do_not_stop_a_sample() {
     let file = Lines::new(&content);
     let lines = file.open();
     let (sample, exhausted) = sample_of(&lines, WHOLE, 16);
-    assert_eq!((sample, exhausted), (vec![number_key(0).to_vec()], false));
+    assert_eq!((sample, exhausted), (vec![row_key(0).to_vec()], false));
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! Manifests: the rows of a JSON Lines or CSV file, by number.
 //!
 //! The key of a row is its number, counted from one as editors and spreadsheets do
-//! ([`number_key`]), so equal rows are different items. The body is the row as written in the file,
+//! ([`row_key`]), so equal rows are different items. The body is the row as written in the file,
 //! without what ends it. Rows of no bytes are numbered and are no items.
 //!
 //! - **JSON Lines**: a row is a line. Opening one that is no JSON text is
@@ -27,8 +27,8 @@ use gossip_contracts::connector::{
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
-use super::decimal::{number_key, numbers_in, parse_number_key};
 use super::row_index::{RowIndex, Rows};
+use super::row_keys::{parse_row_key, row_key, rows_in};
 use super::rows::{ROW_BUFFER_LEN, RowSyntax, SCAN_BUFFER_LEN};
 use super::source_file::{SourceFile, Stamp};
 use super::spread::push_spread;
@@ -131,7 +131,7 @@ impl Manifest {
     /// Returns the token, if it is of this very file and of the row with this key.
     fn token_of(&self, key: &[u8], token: Option<&[u8]>) -> Option<RowToken> {
         let token = RowToken::read(token?, self.file.stamp())?;
-        (Some(token.number) == parse_number_key(key)).then_some(token)
+        (Some(token.number) == parse_row_key(key)).then_some(token)
     }
 
     fn body_of<'a>(
@@ -139,7 +139,7 @@ impl Manifest {
         item: PageItem<'_>,
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        let number = parse_number_key(item.key()).ok_or(OpenError::Vanished)?;
+        let number = parse_row_key(item.key()).ok_or(OpenError::Vanished)?;
         let token = self.token_of(item.key(), item.token());
         let mut rows = self.rows_at(number, token, ROW_BUFFER_LEN)?;
         let found = rows.take()?.filter(|row| row.number == number).ok_or(OpenError::Vanished)?;
@@ -194,7 +194,7 @@ impl Connector for Manifest {
         from: CursorUpdate<'_>,
     ) -> Result<Box<dyn Enumeration>, ConnectorError> {
         self.file.check_unchanged()?;
-        let (first, end) = numbers_in(range, from);
+        let (first, end) = rows_in(range, from);
         let (file, end) = (Arc::clone(&self.file), end.unwrap_or(u64::MAX));
         let Some(first) = first.filter(|first| *first < end) else {
             let rows = self.rows_from_the_top(ROW_BUFFER_LEN);
@@ -202,7 +202,7 @@ impl Connector for Manifest {
         };
         let key = from.last_key().unwrap_or_default();
         // A cursor far below the range has a token too, and it would lead the long way.
-        let near = parse_number_key(key).and_then(|row| row.checked_add(1)) == Some(first);
+        let near = parse_row_key(key).and_then(|row| row.checked_add(1)) == Some(first);
         let token = self.token_of(key, from.token()).filter(|_| near);
         let rows = self.rows_at(first, token, SCAN_BUFFER_LEN)?;
         Ok(Box::new(ManifestRows { file, rows, end }))
@@ -220,7 +220,7 @@ impl Connector for Manifest {
     }
 
     fn count_keys(&self, range: ShardSpecRef<'_>) -> Result<Option<u64>, ConnectorError> {
-        let (first, end) = numbers_in(range, CursorUpdate::initial());
+        let (first, end) = rows_in(range, CursorUpdate::initial());
         match first {
             Some(first) => Ok(Some(self.count(first, end)?)),
             None => Ok(Some(0)),
@@ -232,12 +232,12 @@ impl Connector for Manifest {
         range: ShardSpecRef<'_>,
         sample: &mut Page,
     ) -> Result<(), ConnectorError> {
-        let (first, end) = numbers_in(range, CursorUpdate::initial());
+        let (first, end) = rows_in(range, CursorUpdate::initial());
         let first = first.unwrap_or(u64::MAX);
         let count = self.count(first, end)?;
         let numbers = self.look(first, end.unwrap_or(u64::MAX), count)?;
-        push_spread(numbers.len() as u128, count.into(), sample, |index| {
-            number_key(numbers[usize::try_from(index).expect("an index of this list")])
+        push_spread(numbers.len() as u64, count, sample, |index| {
+            row_key(numbers[usize::try_from(index).expect("an index of this list")])
         });
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Enumeration for ManifestRows {
             let Some(found) = self.rows.take()?.filter(|found| found.number < self.end) else {
                 break;
             };
-            let (key, row) = (number_key(found.number), found.row);
+            let (key, row) = (row_key(found.number), found.row);
             let token = RowToken { number: found.number, start: row.start };
             let token = token.write(self.file.stamp());
             let item = PageItem::new(&key).with_token(&token).with_size_hint(row.end - row.start);

@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::decimal::number_key;
 use super::manifest::*;
+use super::row_keys::row_key;
 use super::test_support::*;
 
 const CSV: ManifestFormat = ManifestFormat::Csv { header: true };
@@ -46,7 +46,7 @@ impl Fixture for Rows {
 
     fn expected(&self) -> Vec<ExpectedItem> {
         let item =
-            |(number, body): &(u64, Vec<u8>)| ExpectedItem::new(number_key(*number), body.clone());
+            |(number, body): &(u64, Vec<u8>)| ExpectedItem::new(row_key(*number), body.clone());
         self.items.iter().map(item).collect()
     }
 }
@@ -109,7 +109,7 @@ fn a_row_that_is_no_json_is_malformed_and_its_neighbours_are_not(#[case] bad: &[
     let file = Rows::new(JSONL, &[b"1\n", bad, b"\n3\n"].concat(), &[]);
     let manifest = file.open();
     assert_eq!(all_keys(&manifest).len(), 3);
-    let open = |row| manifest.open(PageItem::new(&number_key(row)), &mut Vec::new()).map(drop);
+    let open = |row| manifest.open(PageItem::new(&row_key(row)), &mut Vec::new()).map(drop);
     assert_eq!([open(1), open(2), open(3)], [Ok(()), Err(OpenError::Malformed), Ok(())]);
 }
 
@@ -152,7 +152,7 @@ fn a_token_of_the_file_as_it_was_is_not_believed() {
     listing.next_page(&mut page).unwrap();
     std::fs::write(rows.path(), b"1\n\"long\"\n2\n3\n4\n").unwrap();
     let changed = rows.open();
-    let expected: Vec<_> = (3..=5).map(|row| number_key(row).to_vec()).collect();
+    let expected: Vec<_> = (3..=5).map(|row| row_key(row).to_vec()).collect();
     assert_eq!(keys_from(&changed, WHOLE, page.cursor_at(1).unwrap()), expected);
     let mut scratch = Vec::new();
     let opened = changed.open(page.item(2).unwrap(), &mut scratch).unwrap();
@@ -165,14 +165,14 @@ fn a_large_manifest_is_counted_and_sampled_by_its_index() {
     let file = Rows::new(JSONL, &content, &[]);
     let manifest = file.open();
     assert_eq!(manifest.count_keys(WHOLE), Ok(Some(100_000)));
-    let (first, end) = (number_key(501), number_key(90_001));
+    let (first, end) = (row_key(501), row_key(90_001));
     let range = ShardSpecRef::new(&first, &end, b"");
     assert_eq!(manifest.count_keys(range), Ok(Some(89_500)));
     let (sample, exhausted) = sample_of(&manifest, range, 1024);
     assert!(!exhausted);
     assert_eq!(sample.len(), 1024);
-    let rest = keys_from(&manifest, range, CursorUpdate::with_last_key(&number_key(89_998)));
-    assert_eq!(rest, [number_key(89_999).to_vec(), number_key(90_000).to_vec()]);
+    let rest = keys_from(&manifest, range, CursorUpdate::with_last_key(&row_key(89_998)));
+    assert_eq!(rest, [row_key(89_999).to_vec(), row_key(90_000).to_vec()]);
 }
 
 proptest! {
@@ -209,7 +209,7 @@ proptest! {
         let file = Rows::new(BARE_CSV, &rows.join(&b"\n"[..]), &[]);
         let manifest = file.open();
         for (at, row) in rows.iter().enumerate() {
-            let key = number_key(at as u64 + 1);
+            let key = row_key(at as u64 + 1);
             let mut scratch = Vec::new();
             let body = manifest.open(PageItem::new(&key), &mut scratch).unwrap();
             prop_assert!(matches!(body, ItemBody::Bytes(bytes) if bytes == row));

@@ -7,6 +7,9 @@
 //! | [`Manifest`] | number of the row | exact | a short way from a row in the index |
 //! | [`IntegerRange`] | the integer | exact | computed |
 //!
+//! Keys are encoded by [`gossip_frontier::KeyEncoding`]: a path as `PathKey` or, if it is not UTF-8,
+//! as `BytePathKey`; a number as `ManifestRowKey` ([`row_key`]). [`KeyFormat`] shows them to users.
+//!
 //! [`SourceRegistry`] maps the scheme of a source to its connector, and [`Source`] is the parsed
 //! text. A program can register a connector of its own. All built-in ones keep the contract of
 //! [`gossip_contracts::connector`] and pass its conformance suite; all of them can be sampled by a
@@ -15,20 +18,19 @@
 //!
 //! They are for Unix: names of files are bytes.
 
-mod decimal;
 mod integers;
+mod key_format;
 mod lines;
 mod manifest;
 mod registry;
 mod row_index;
+mod row_keys;
 mod rows;
 mod source;
 mod source_file;
 mod spread;
 mod tree;
 
-#[cfg(test)]
-mod decimal_tests;
 #[cfg(test)]
 mod integers_tests;
 #[cfg(test)]
@@ -38,18 +40,21 @@ mod manifest_tests;
 #[cfg(test)]
 mod registry_tests;
 #[cfg(test)]
+mod row_keys_tests;
+#[cfg(test)]
 mod rows_tests;
 #[cfg(test)]
 mod source_tests;
 #[cfg(test)]
 pub(crate) mod test_support;
 
-pub use self::decimal::{NUMBER_KEY_LEN, number_key, parse_number_key};
 pub use self::integers::IntegerRange;
+pub use self::key_format::KeyFormat;
 pub use self::lines::LineFile;
 pub use self::manifest::{Manifest, ManifestFormat};
 pub use self::registry::{
     RegisterError, RegisteredSource, SCHEME_LEN_MAX, SourceFamily, SourceRegistry,
 };
+pub use self::row_keys::{ROW_KEY_LEN, ROWS_END, SOURCE_MANIFEST_ID, parse_row_key, row_key};
 pub use self::source::{Source, SourceError, SourceOptions, SourceStamp};
 pub use self::tree::{FileTree, TreeOptions};

@@ -15,7 +15,8 @@ use gossip_contracts::connector::{Connector, ConnectorError};
 use gossip_contracts::coordination::ShardSpec;
 use thiserror::Error;
 
-use super::source::{END_OF_PATHS, Scheme, Source, SourceError, SourceOptions, SourceStamp};
+use super::key_format::KeyFormat;
+use super::source::{Scheme, Source, SourceError, SourceOptions, SourceStamp, root_of_paths};
 
 /// Longest scheme. It is part of the run's identity and is stored with each shard.
 pub const SCHEME_LEN_MAX: usize = 32;
@@ -34,9 +35,19 @@ pub trait SourceFamily: Send + Sync {
 
     /// Returns the range that contains all keys of the source: by default from the first key to 256
     /// bytes of `0xFF`. A source with a key outside it is refused when its run is created.
+    ///
+    /// The hint in its metadata is propagated to every shard of the run. A family of rows returns a
+    /// shard of [`manifest_shard_ref`](gossip_frontier::manifest_shard_ref); then all of its keys
+    /// must be row keys of that manifest, and cuts fall on rows.
     fn root(&self, name: &OsStr) -> ShardSpec {
         let _ = name;
-        ShardSpec::new(&[0], &END_OF_PATHS, b"")
+        root_of_paths()
+    }
+
+    /// Returns how its keys are written for users: by default as they are.
+    fn key_format(&self, name: &OsStr) -> KeyFormat {
+        let _ = name;
+        KeyFormat::Bytes
     }
 
     /// Returns the version of the source if its keys are positions, whose meaning changes with the

@@ -26,14 +26,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use gossip_contracts::connector::{Connector, ConnectorError};
-use gossip_contracts::coordination::{MAX_KEY_SIZE, ShardSpec};
+use gossip_contracts::coordination::{MAX_KEY_SIZE, ShardSpec, ShardSpecRef};
+use gossip_frontier::{ShardSpecScratch, manifest_shard_ref, range_shard_ref};
 use thiserror::Error;
 
-use super::decimal::number_key;
 use super::integers::IntegerRange;
+use super::key_format::{FIRST_PATH, KeyFormat};
 use super::lines::LineFile;
 use super::manifest::{Manifest, ManifestFormat};
 use super::registry::{RegisteredSource, SourceRegistry};
+use super::row_keys::{ROWS_END, SOURCE_MANIFEST_ID};
 use super::source_file::SourceFile;
 use super::tree::{FileTree, NAME_LEN_MAX, TreeOptions};
 
@@ -164,19 +166,28 @@ impl Source {
         }
     }
 
-    /// Returns the range that every key of such a source lies in: the root of a run.
+    /// Returns the range that every key of such a source lies in, with its hint: the root of a run.
     #[must_use]
     pub fn root(&self) -> ShardSpec {
         match self {
-            Self::Tree { .. } => ShardSpec::new(&[0], &END_OF_PATHS, b""),
-            // Every key is digits, and `:` is what follows `9`.
-            Self::Lines { .. } | Self::Manifest { .. } => ShardSpec::new(b"0", b":", b""),
+            Self::Tree { .. } => root_of_paths(),
+            Self::Lines { .. } | Self::Manifest { .. } => root_of_rows(0, ROWS_END),
             Self::Integers(integers) => {
-                let first = number_key(integers.first());
-                let last = number_key(integers.last().unwrap_or_else(|| integers.first()));
-                ShardSpec::new(&first, &[&last[..], b"\0"].concat(), b"")
+                // A shard has at least one row, also if the range has no integers.
+                let first = integers.first().min(ROWS_END - 1);
+                root_of_rows(first, integers.last().unwrap_or(first) + 1)
             }
             Self::Registered(source) => source.family().root(source.name()),
+        }
+    }
+
+    /// Returns how its keys are written for users.
+    #[must_use]
+    pub fn key_format(&self) -> KeyFormat {
+        match self {
+            Self::Tree { .. } => KeyFormat::Bytes,
+            Self::Lines { .. } | Self::Manifest { .. } | Self::Integers(_) => KeyFormat::Row,
+            Self::Registered(source) => source.family().key_format(source.name()),
         }
     }
 
@@ -416,6 +427,9 @@ pub enum SourceError {
         /// The given end.
         end: u64,
     },
+    /// It contains the one number that cannot be a row.
+    #[error("the last integer of a range is at most {}", ROWS_END - 1)]
+    RangeTooLarge,
     /// An option that means nothing for this source.
     #[error("--{option} does not apply to this kind of source; remove it")]
     OptionMisplaced {
@@ -462,6 +476,24 @@ impl Scheme {
     ];
 }
 
+/// Returns the range of all paths.
+pub(super) fn root_of_paths() -> ShardSpec {
+    let mut scratch = ShardSpecScratch::new();
+    let root = range_shard_ref(&FIRST_PATH, &END_OF_PATHS, b"", &mut scratch);
+    owned(root.expect("constant bounds in ascending order"))
+}
+
+/// Returns the rows `first..end` of a source, of which there is at least one.
+fn root_of_rows(first: u64, end: u64) -> ShardSpec {
+    let mut scratch = ShardSpecScratch::new();
+    let root = manifest_shard_ref(SOURCE_MANIFEST_ID, first, end, b"", &mut scratch);
+    owned(root.expect("there is at least one row"))
+}
+
+fn owned(spec: ShardSpecRef<'_>) -> ShardSpec {
+    ShardSpec::try_from(spec).expect("a borrowed spec was validated")
+}
+
 const fn tree_options(options: SourceOptions) -> TreeOptions {
     let SourceOptions { ignore, follow_links, no_header: _ } = options;
     TreeOptions::EVERYTHING.with_ignore(ignore).with_follow_links(follow_links)
@@ -491,10 +523,10 @@ fn parse_range(text: &[u8]) -> Result<IntegerRange, SourceError> {
     if end < first {
         return Err(SourceError::InvertedRange { first, end });
     }
-    Ok(match inclusive {
-        true => IntegerRange::inclusive(first, end),
-        false => IntegerRange::new(first, end),
-    })
+    match inclusive {
+        true => IntegerRange::inclusive(first, end).ok_or(SourceError::RangeTooLarge),
+        false => Ok(IntegerRange::new(first, end)),
+    }
 }
 
 fn parse_integer(text: &str) -> Result<u64, SourceError> {

@@ -71,7 +71,9 @@ fn what_is_no_source_is_refused_with_what_to_type(
 #[case("range:0..1_000_000", Some((0, Some(999_999))))]
 #[case("range:5..5", Some((5, None)))]
 #[case("range:7..=7", Some((7, Some(7))))]
-#[case("range:0..=18446744073709551615", Some((0, Some(u64::MAX))))]
+#[case("range:0..=18446744073709551614", Some((0, Some(u64::MAX - 1))))]
+#[case("range:0..18446744073709551615", Some((0, Some(u64::MAX - 1))))]
+#[case("range:18446744073709551615..18446744073709551615", Some((u64::MAX, None)))]
 #[case("range:0..=18446744073709551616", None)]
 #[case("range:1..", None)]
 #[case("range:..3", None)]
@@ -99,6 +101,13 @@ fn a_range_the_wrong_way_round_is_refused() {
     let refused = Err(SourceError::InvertedRange { first: 5, end: 3 });
     assert_eq!(parse("range:5..3"), refused);
     assert_eq!(parse("range:5..=3"), refused);
+}
+
+/// The greatest number bounds every range of rows and lies in none, so it is refused and not left
+/// out.
+#[test]
+fn a_range_with_the_greatest_number_is_refused() {
+    assert_eq!(parse("range:0..=18446744073709551615"), Err(SourceError::RangeTooLarge));
 }
 
 #[test]
@@ -186,7 +195,7 @@ fn the_root_holds_every_key() {
         below(&directory, "csv:", "a.txt"),
         "range:7..=9".into(),
         "range:0..=0".into(),
-        "range:18446744073709551615..=18446744073709551615".into(),
+        "range:18446744073709551614..=18446744073709551614".into(),
     ] {
         let source = parse(&text).unwrap();
         let keys = all_keys(&*source.open().unwrap());
@@ -194,8 +203,10 @@ fn the_root_holds_every_key() {
         assert!(keys.iter().all(|key| source.root().contains_key(key)), "{source:?}");
     }
     assert!(parse(below(&directory, "", "")).unwrap().root().contains_key(&deep));
-    let empty = parse("range:7..7").unwrap().root();
-    assert!(!empty.start().is_empty() && !empty.end().is_empty());
+    for text in ["range:7..7", "range:18446744073709551615..18446744073709551615"] {
+        let empty = parse(text).unwrap().root();
+        assert!(!empty.start().is_empty() && !empty.end().is_empty());
+    }
 }
 
 #[test]

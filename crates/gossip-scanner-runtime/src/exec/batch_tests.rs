@@ -7,6 +7,7 @@ use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey};
 use rstest::rstest;
 
 use super::{BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template};
+use crate::connectors::KeyFormat;
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 
 /// No program of these tests takes longer, on the slowest machine.
@@ -22,11 +23,15 @@ pub(super) fn config(batch: usize, timeout: Option<u64>) -> ExecConfig {
 }
 
 fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {
-    BatchProcessor::new(Template::parse(&command(words)).unwrap(), Rendering::Key, config)
+    BatchProcessor::new(
+        Template::parse(&command(words)).unwrap(),
+        Rendering::Key(KeyFormat::Bytes),
+        config,
+    )
 }
 
 pub(super) fn stream(script: &str, config: ExecConfig) -> StreamProcessor {
-    StreamProcessor::new(command(&["sh", "-c", script]), Rendering::Key, config)
+    StreamProcessor::new(command(&["sh", "-c", script]), Rendering::Key(KeyFormat::Bytes), config)
 }
 
 /// Gives all keys to a processor, as often as it says undone, and returns the results.

@@ -256,7 +256,7 @@ impl Processor for StreamProcessor {
             self.ready.push(Report { ticket: work.ticket, result: ItemResult::Unopened(error) });
         } else {
             let id = self.next_id;
-            let line = item_line(id, &work, &text);
+            let line = item_line(id, &work, &self.rendering.key_format().text(work.key()), &text);
             // Sent before it is recorded: if the program cannot be started, the item was not given
             // to it.
             self.talk()?.say(line);
@@ -429,12 +429,12 @@ fn clip(message: &str, max_bytes: usize) -> &str {
     &message[..end]
 }
 
-fn item_line(id: u64, work: &Work<'_>, text: &[u8]) -> Vec<u8> {
+fn item_line(id: u64, work: &Work<'_>, key: &[u8], text: &[u8]) -> Vec<u8> {
     let hex = |number: u64| Value::from(format!("{number:016x}"));
     line_of([
         ("type", Value::from("item")),
         ("id", Value::from(id)),
-        bytes_field(["key", "key_hex"], work.key()),
+        bytes_field(["key", "key_hex"], key),
         bytes_field(["text", "text_hex"], text),
         ("run", hex(work.shard.run().as_raw())),
         ("shard", hex(work.shard.shard().as_raw())),

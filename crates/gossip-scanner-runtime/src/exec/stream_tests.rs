@@ -2,6 +2,7 @@ use rstest::rstest;
 
 use super::batch_tests::{config, is_failed, process, stream};
 use super::{MAX_LINE_BYTES, Rendering, StreamProcessor};
+use crate::connectors::KeyFormat;
 use crate::processor::{Broken, ItemResult};
 
 /// A handler in sh: answers every item with what `answer` makes of its number and line.
@@ -123,7 +124,8 @@ fn a_few_keys_that_kill_their_handler_do_not_break_the_processor() {
 #[test]
 fn a_handler_that_is_not_there_breaks_the_processor() {
     let words = super::batch_tests::command(&["no-such-program-at-all"]);
-    let mut processor = StreamProcessor::new(words, Rendering::Key, config(1, None));
+    let mut processor =
+        StreamProcessor::new(words, Rendering::Key(KeyFormat::Bytes), config(1, None));
     let Err(Broken(message)) = process(&mut processor, &[b"a"]) else { panic!("it ran") };
     assert!(message.contains("not found"), "{message}");
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use gossip_contracts::connector::{MAX_INLINE_BODY_BYTES, OpenError};
 
-use crate::connectors::{Source, parse_number_key};
+use crate::connectors::{KeyFormat, Source};
 use crate::processor::Work;
 
 /// How an item is shown to a program.
@@ -16,12 +16,10 @@ use crate::processor::Work;
 pub enum Rendering {
     /// The key is a path below this directory; shown is the whole path.
     Path(PathBuf),
-    /// The item's content: a line, a row.
+    /// The item's content: a line, a row. The key is its number.
     Body,
-    /// The key is a number; shown without leading zeros.
-    Number,
-    /// The key itself.
-    Key,
+    /// The key itself, in the format of its source.
+    Key(KeyFormat),
 }
 
 impl Rendering {
@@ -31,8 +29,17 @@ impl Rendering {
         match source {
             Source::Tree { root, .. } => Self::Path(root.clone()),
             Source::Lines { .. } | Source::Manifest { .. } => Self::Body,
-            Source::Integers(_) => Self::Number,
-            Source::Registered(_) => Self::Key,
+            Source::Integers(_) | Source::Registered(_) => Self::Key(source.key_format()),
+        }
+    }
+
+    /// Returns how keys are shown.
+    #[must_use]
+    pub const fn key_format(&self) -> KeyFormat {
+        match self {
+            Self::Path(_) => KeyFormat::Bytes,
+            Self::Body => KeyFormat::Row,
+            Self::Key(format) => *format,
         }
     }
 
@@ -68,11 +75,7 @@ impl Rendering {
                     return Err(OpenError::TooLong { max: MAX_INLINE_BODY_BYTES });
                 }
             }
-            Self::Number => match parse_number_key(work.key()) {
-                Some(number) => text.extend_from_slice(number.to_string().as_bytes()),
-                None => text.extend_from_slice(work.key()),
-            },
-            Self::Key => text.extend_from_slice(work.key()),
+            Self::Key(format) => text.extend_from_slice(&format.text(work.key())),
         }
         Ok(())
     }
@@ -84,8 +87,7 @@ impl fmt::Debug for Rendering {
         f.write_str(match self {
             Self::Path(_) => "Path",
             Self::Body => "Body",
-            Self::Number => "Number",
-            Self::Key => "Key",
+            Self::Key(_) => "Key",
         })
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use gossip_contracts::connector::MAX_INLINE_BODY_BYTES;
 use gossip_contracts::connector::{ItemBody, OpenError};
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
-use gossip_scanner_runtime::connectors::parse_number_key;
+use gossip_scanner_runtime::connectors::{KeyFormat, parse_row_key};
 use gossip_scanner_runtime::exec::Rendering;
 use gossip_scanner_runtime::{ItemResult, Work};
 
@@ -34,11 +34,19 @@ impl<'a> Item<'a> {
         Self { work, rendering, buffer, findings: 0 }
     }
 
-    /// Returns the key: the path below the directory, the position of the line, the row's number,
-    /// the integer's digits, or what the connector listed.
+    /// Returns the key, which identifies the item in its source: the path below the directory, the
+    /// 16 bytes of a row, or what the connector listed.
     #[must_use]
     pub const fn key(&self) -> &'a [u8] {
         self.work.key()
+    }
+
+    /// Returns the key for people: the path below the directory, the offset of the line, the number
+    /// of the row, or the integer. Bytes that are not UTF-8 are replaced.
+    #[must_use]
+    pub fn key_text(&self) -> String {
+        let text = self.rendering.key_format().text(self.work.key());
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// Returns the fence under which the item is processed.
@@ -65,11 +73,12 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns the integer, if the source is a range.
+    /// Returns the integer of a range, the number of a row or the offset of a line; `None` for other
+    /// sources.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
-        match self.rendering {
-            Rendering::Number => parse_number_key(self.key()),
+        match self.rendering.key_format() {
+            KeyFormat::Row => parse_row_key(self.key()),
             _ => None,
         }
     }

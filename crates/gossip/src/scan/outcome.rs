@@ -8,6 +8,7 @@ use gossip_contracts::connector::{
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_contracts::identity::{RunId, ShardId};
 use gossip_coordination::{ParkReason, RunStatus, ShardStatus, ShardSummary};
+use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::{Finish, RuntimeToken};
 
 /// Parked shards that an outcome lists at most; [`Totals::parked`] counts all of them.
@@ -34,6 +35,7 @@ impl Outcome {
         run: RunId,
         finish: Finish,
         rows: &[ShardSummary],
+        source: &Source,
         connector: &dyn Connector,
     ) -> Self {
         let totals = Totals::of(rows);
@@ -44,7 +46,7 @@ impl Outcome {
             totals,
             failed: parked
                 .take(FAILED_LISTED_MAX)
-                .map(|row| FailedRange::of(row, connector))
+                .map(|row| FailedRange::of(row, source, connector))
                 .collect(),
         }
     }
@@ -130,16 +132,22 @@ pub struct FailedRange {
     /// The first key in it that was not processed: the item that failed, if one did. `None` if the
     /// source cannot be listed there.
     pub key: Option<Box<[u8]>>,
+    /// That key for people: a path, or the number of a row. Bytes that are not UTF-8 are replaced.
+    pub text: Option<String>,
 }
 
 impl FailedRange {
-    fn of(row: &ShardSummary, connector: &dyn Connector) -> Self {
+    fn of(row: &ShardSummary, source: &Source, connector: &dyn Connector) -> Self {
+        let key = first_after_cursor(row, connector);
+        let text =
+            |key: &[u8]| String::from_utf8_lossy(&source.key_format().text(key)).into_owned();
         Self {
             shard: row.shard,
             reason: row.park_reason,
             start: row.start.clone(),
             end: row.end.clone(),
-            key: first_after_cursor(row, connector),
+            text: key.as_deref().map(text),
+            key,
         }
     }
 }

@@ -175,7 +175,7 @@ fn failed_item_is_listed_and_the_others_complete() {
     let outcome = outcome.unwrap();
     assert_eq!(outcome.status, Status::Incomplete);
     assert_eq!((outcome.totals.keys, outcome.totals.parked), (48, 2));
-    let number = |key: &[u8]| gossip_scanner_runtime::connectors::parse_number_key(key);
+    let number = |key: &[u8]| gossip_scanner_runtime::connectors::parse_row_key(key);
     let failed =
         outcome.failed.iter().map(|failed| number(failed.key.as_deref().unwrap()).unwrap());
     assert_eq!(failed.collect::<BTreeSet<_>>(), BTreeSet::from([13, 31]));

@@ -143,7 +143,7 @@ impl<'s> Session<'s> {
         let (mut rows, now) = (Vec::new(), SystemClock::new().now());
         let (coordinator, all) = (&mut self.backend.coordinator(), ShardFilter::all());
         coordinator.list_shards_into(now, self.tenant, self.run, all, &mut rows)?;
-        Ok(Outcome::new(self.run, finish, &rows, self.connector))
+        Ok(Outcome::new(self.run, finish, &rows, self.source, self.connector))
     }
 
     /// Returns the handoff records, in the same store as the shards.

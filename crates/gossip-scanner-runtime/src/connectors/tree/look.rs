@@ -10,12 +10,12 @@
 use std::sync::Arc;
 
 use gossip_contracts::connector::{ConnectorError, Page, PageItem, PushError};
-use gossip_contracts::coordination::MAX_KEY_SIZE;
+use gossip_frontier::KeyBuf;
 
-use super::Tree;
 use super::bounds::Bounds;
 use super::directory::{Entries, Reading};
 use super::ignore_rules::Rules;
+use super::{Tree, encode_path};
 
 /// Directories that one look reads at most: some ten milliseconds on a disk in use, and enough for
 /// several hundred cuts.
@@ -160,19 +160,20 @@ impl<'a> Look<'a> {
         below: &mut Vec<Directory>,
     ) {
         self.is_complete &= !entries.is_cut_short;
+        let mut key = KeyBuf::new();
         while let Some(name) = entries.take() {
-            let key = [prefix, name].concat();
+            let path = [prefix, name].concat();
             self.entries_left = self.entries_left.saturating_sub(1);
-            self.bytes_left = self.bytes_left.saturating_sub(key.len());
+            self.bytes_left = self.bytes_left.saturating_sub(path.len());
             // The listing reports the failure.
-            if key.len() > MAX_KEY_SIZE {
+            if encode_path(&path, &mut key).is_err() {
                 self.is_complete = false;
                 continue;
             }
             if name.ends_with(b"/") {
-                below.push(Directory { prefix: key, above: rules.cloned() });
+                below.push(Directory { prefix: path, above: rules.cloned() });
             } else {
-                self.found.push(Found { key, weight: 1 });
+                self.found.push(Found { key: key.as_bytes().to_vec(), weight: 1 });
             }
         }
     }

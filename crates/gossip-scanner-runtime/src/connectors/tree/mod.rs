@@ -1,7 +1,7 @@
 //! The files of a directory tree.
 //!
-//! The key of a file is its path below the root, as raw bytes with `/` between names; no name is
-//! translated, so names that are no text are keys like others. Keys are listed in the byte order of
+//! The key of a file is its path below the root with `/` between names: a [`PathKey`], or a
+//! [`BytePathKey`] if a name is not UTF-8. Both are the bytes of the path. Keys are listed in the byte order of
 //! whole paths, which is not the order of a sorted walk: `a-b` comes before `a/b`, because `-`
 //! sorts before `/`. A walk that compares directories as their name with a `/` behind gives that
 //! order.
@@ -66,6 +66,7 @@ use gossip_contracts::connector::{
     SeekCost,
 };
 use gossip_contracts::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
+use gossip_frontier::{BytePathKey, KeyBuf, KeyEncoding as _, KeyInputError, PathKey};
 use rustix::io::Errno;
 
 use self::bounds::Bounds;
@@ -282,6 +283,16 @@ fn behind_link(path: &Path, error: &io::Error) -> OpenError {
         OpenError::Source(_) if leads_round && is_link() => OpenError::Changed,
         error => error,
     }
+}
+
+/// Writes the key of a path below the root into `key`. Both encodings are the path itself, so a
+/// tree with names of both kinds has one order, and a key is a path again.
+fn encode_path(path: &[u8], key: &mut KeyBuf) -> Result<(), KeyInputError> {
+    match std::str::from_utf8(path) {
+        Ok(path) => PathKey::try_new(path)?.encode_into(key),
+        Err(_) => BytePathKey::try_new(path)?.encode_into(key),
+    }
+    Ok(())
 }
 
 /// Identifies a file or directory as long as it exists.

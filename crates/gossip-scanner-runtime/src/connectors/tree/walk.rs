@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use gossip_contracts::connector::{ConnectorError, Enumeration, Page, PageItem};
 use gossip_contracts::coordination::{MAX_KEY_SIZE, prefix_successor_into};
+use gossip_frontier::KeyBuf;
 
 use super::bounds::Bounds;
 use super::directory::{Entries, Reading};
 use super::ignore_rules::Rules;
-use super::{Tree, identity_of};
+use super::{Tree, encode_path, identity_of};
 
 /// A listing on its way.
 pub(super) struct Walk {
@@ -19,7 +20,9 @@ pub(super) struct Walk {
     levels: Vec<Level>,
     /// The path of the last entry taken.
     path: Vec<u8>,
-    /// Whether `path` is a key that no page has taken.
+    /// The key of `path`.
+    key: KeyBuf,
+    /// Whether `key` is one that no page has taken.
     is_waiting: bool,
     /// Met after some keys of a page; returned instead of the next page.
     failure: Option<ConnectorError>,
@@ -46,6 +49,7 @@ impl Walk {
             bounds,
             levels: Vec::new(),
             path: Vec::new(),
+            key: KeyBuf::new(),
             is_waiting: false,
             failure: None,
             behind_failure: None,
@@ -63,7 +67,7 @@ impl Walk {
                 continue;
             };
             self.path.extend_from_slice(name);
-            if self.path.len() > MAX_KEY_SIZE {
+            if encode_path(&self.path, &mut self.key).is_err() {
                 return Err(ConnectorError::Malformed { position: self.path.len() as u64 });
             }
             if self.path.last() != Some(&b'/') {
@@ -144,7 +148,7 @@ impl Enumeration for Walk {
                     Err(failure) => return Err(failure),
                 }
             }
-            if page.push(PageItem::new(&self.path)).is_err() {
+            if page.push(PageItem::new(self.key.as_bytes())).is_err() {
                 return Ok(());
             }
             self.is_waiting = false;

@@ -1,0 +1,96 @@
+//! Keys as users read and type them.
+
+use std::borrow::Cow;
+
+use super::row_keys::{ROWS_END, parse_row_key, row_key};
+use super::source::END_OF_PATHS;
+
+/// How the keys of a source family are written for users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyFormat {
+    /// As they are: paths.
+    Bytes,
+    /// As the number of the row: [`row_key`].
+    Row,
+}
+
+impl KeyFormat {
+    /// Returns the text of a key. Paths need not be UTF-8.
+    #[must_use]
+    pub fn text(self, key: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::Bytes => Cow::Borrowed(key),
+            Self::Row => match parse_row_key(key) {
+                Some(row) => Cow::Owned(row.to_string().into_bytes()),
+                None => Cow::Borrowed(key),
+            },
+        }
+    }
+
+    /// Returns the text of a bound; empty if it only means that the source has no key before or
+    /// after it.
+    #[must_use]
+    pub fn bound_text(self, bound: &[u8]) -> Cow<'_, [u8]> {
+        let is_outermost = match self {
+            Self::Bytes => bound == FIRST_PATH || bound == END_OF_PATHS,
+            Self::Row => parse_row_key(bound) == Some(ROWS_END),
+        };
+        if is_outermost { Cow::Borrowed(b"") } else { self.text(bound) }
+    }
+
+    /// Returns the key with this text; `None` if no key has it.
+    #[must_use]
+    pub fn parse(self, text: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::Bytes => (!text.is_empty()).then(|| text.to_vec()),
+            Self::Row => {
+                // The parser of the standard library would accept a plus sign.
+                let is_plain = text.first().is_some_and(u8::is_ascii_digit);
+                let row = std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()?;
+                Some(row_key(row).to_vec())
+            }
+        }
+    }
+}
+
+/// The start of the range that contains every path.
+pub(super) const FIRST_PATH: [u8; 1] = [0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_shown_as_numbers_and_paths_as_they_are() {
+        assert_eq!(*KeyFormat::Row.text(&row_key(7)), *b"7");
+        assert_eq!(*KeyFormat::Row.text(b"no row key"), *b"no row key");
+        assert_eq!(*KeyFormat::Bytes.text(b"a/\xFF"), *b"a/\xFF");
+    }
+
+    #[test]
+    fn bounds_that_bound_no_key_have_no_text() {
+        for (format, bound) in [
+            (KeyFormat::Bytes, &FIRST_PATH[..]),
+            (KeyFormat::Bytes, &END_OF_PATHS),
+            (KeyFormat::Row, &row_key(ROWS_END)),
+        ] {
+            assert_eq!(*format.bound_text(bound), *b"");
+        }
+        assert_eq!(*KeyFormat::Row.bound_text(&row_key(0)), *b"0");
+        assert_eq!(*KeyFormat::Bytes.bound_text(b"m"), *b"m");
+    }
+
+    #[test]
+    fn the_text_of_a_key_is_parsed_to_that_key() {
+        for row in [0, 10, ROWS_END] {
+            let key = row_key(row);
+            assert_eq!(KeyFormat::Row.parse(&KeyFormat::Row.text(&key)), Some(key.to_vec()));
+        }
+        assert_eq!(KeyFormat::Bytes.parse(b"a/b"), Some(b"a/b".to_vec()));
+        for bad in [&b""[..], b"+1", b"-1", b"1x", b"18446744073709551616", b"\xFF"] {
+            assert_eq!(KeyFormat::Row.parse(bad), None);
+        }
+        assert_eq!(KeyFormat::Bytes.parse(b""), None);
+    }
+}
