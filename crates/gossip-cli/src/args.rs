@@ -146,7 +146,7 @@ pub(crate) struct JobArgs {
     /// Attempts without progress before a shard is parked
     #[arg(long, env = "GOSSIP_RETRIES", default_value_t = 3, value_name = "N")]
     pub(crate) retries: u32,
-    /// Initial number of shards [default: 4 per job]
+    /// Initial number of shards, 1 to 10000 [default: 4 per job, at most 256]
     #[arg(long, env = "GOSSIP_SHARDS", value_name = "N", value_parser = positive::<NonZeroUsize>)]
     pub(crate) shards: Option<NonZeroUsize>,
     /// Start a new run even if the same command has finished before

@@ -31,7 +31,8 @@ pub(crate) fn exec(
     let prepared = opening::prepare(&args.job, jobs(&args.work))?;
     opening::check_program(&args.job)?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
-    let session = prepared.open(&backend, tenant, &Notices::for_worker(console));
+    let session =
+        prepared.open(&backend, tenant, &Notices::for_worker(console).asked_for(args.job.shards));
     let session = session.map_err(|error| opening::failure(&error))?;
     if let OpenedState::Over(status) = session.state() {
         return already_over(global, &backend, (session.run(), status), &args.work, console);
@@ -49,7 +50,8 @@ pub(crate) fn create(
     console: &Console,
 ) -> Result<Code, Failure> {
     let (prepared, tenant) = (opening::prepare(args, processors())?, store::tenant(global)?);
-    let session = prepared.open(backend, tenant, &Notices::for_create(console));
+    let session =
+        prepared.open(backend, tenant, &Notices::for_create(console).asked_for(args.shards));
     let session = session.map_err(|error| opening::failure(&error))?;
     let id = format!("{:016x}", session.run().as_raw());
     let state = match session.state() {

@@ -1,6 +1,7 @@
 //! Builds a scan from arguments, and messages from its errors.
 
 use std::ffi::OsStr;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt as _;
 
 use gossip::connector::ConnectorError;
@@ -57,17 +58,24 @@ pub(crate) struct Notices<'a> {
     console: &'a Console,
     /// Printed if the run exists and is not finished.
     resumed: &'static str,
+    /// The value of `--shards`.
+    shards: Option<NonZeroUsize>,
 }
 
 impl<'a> Notices<'a> {
     /// For a process that starts to work on the run.
     pub(crate) const fn for_worker(console: &'a Console) -> Self {
-        Self { console, resumed: "resuming" }
+        Self { console, resumed: "resuming", shards: None }
     }
 
     /// For a process that only creates the run.
     pub(crate) const fn for_create(console: &'a Console) -> Self {
-        Self { console, resumed: "already exists" }
+        Self { console, resumed: "already exists", shards: None }
+    }
+
+    /// Also prints whether the run got the number of shards that was asked for.
+    pub(crate) const fn asked_for(self, shards: Option<NonZeroUsize>) -> Self {
+        Self { shards, ..self }
     }
 }
 
@@ -75,6 +83,14 @@ impl Observer for Notices<'_> {
     fn observe(&self, event: Event<'_>) {
         match event {
             Event::RunOpened { opened } => self.run_opened(&opened),
+            Event::ShardsRegistered { shards, requested }
+                if self.shards.is_some() && shards < requested =>
+            {
+                self.console.note(&format!(
+                    "{} instead of {requested}: the source has too few items for more",
+                    output::count(shards as u64, "shard")
+                ));
+            }
             Event::RunsCollected { runs } => {
                 let runs = output::count(runs as u64, "deleted run");
                 self.console.note(&format!("removed the remaining data of {runs}"));
@@ -118,6 +134,9 @@ fn start_failure(error: &StartError) -> Failure {
             Failure::new(Code::Usage, "--lease is too short")
                 .why(format!("it would expire before its renewal; the minimum is {shortest}ms"))
         }
+        StartError::Shards { max, .. } => Failure::new(Code::Usage, "invalid --shards")
+            .why(format!("a run starts with 1 to {max} shards"))
+            .next("choose a smaller number; idle workers split busy shards later"),
         StartError::Config(error) => Failure::new(Code::Usage, "--lease is too short").why(error),
         StartError::Job(error) => {
             Failure::new(Code::Usage, "the command is too long for the store").why(error)

@@ -342,7 +342,7 @@ pub(crate) fn rows(
 
 /// Returns the source and command of a run, if its shards describe them.
 fn stored_job(rows: &[ShardSummary]) -> Option<Job> {
-    rows.first().and_then(|row| Job::decode(&row.metadata).ok())
+    rows.first().and_then(|row| Job::of_shard(&row.metadata).ok())
 }
 
 /// Returns how the keys of a run are written. Does not open the source, which may be on another

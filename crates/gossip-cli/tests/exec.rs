@@ -214,6 +214,8 @@ fn an_empty_source_is_complete() {
 #[case::no_id(&["run", "show", "xyz"], 2, "16 hexadecimal digits")]
 #[case::no_duration(&["exec", "tree", "--lease", "5", "--", "true"], 2, "15s")]
 #[case::short_lease(&["exec", "tree", "--lease", "1ms", "--", "true"], 2, "--lease is too short")]
+#[case::too_many_shards(&["exec", "tree", "--shards", "20000", "--", "true"], 2, "1 to 10000 shards")]
+#[case::largest_range(&["exec", "range:0..=18446744073709551615", "--", "true"], 2, "at most 18446744073709551614")]
 #[case::no_jobs(&["exec", "tree", "--jobs", "0", "--", "true"], 2, "must be 1 or more")]
 #[case::no_batch(&["exec", "tree", "--batch", "0", "--", "true"], 2, "must be 1 or more")]
 #[case::no_tries(&["exec", "tree", "--tries", "0", "--", "true"], 2, "must be 1 or more")]
@@ -269,6 +271,34 @@ fn run_is_created_without_work_and_workers_join_it() {
     // `exec` with the same settings finds the same run.
     let exec = scratch.run(&exec(&["range:0..40"], &NOTE));
     assert!(exec.stderr.contains(run) && exec.stderr.contains("already done"), "{}", exec.stderr);
+}
+
+/// The number of shards is the one asked for, or the reason is printed.
+#[test]
+fn shards_are_as_many_as_asked_for_or_a_note_says_why() {
+    let scratch = Scratch::new();
+    let create = |source, shards| {
+        scratch.run(&["-o", "jsonl", "run", "create", source, "--shards", shards, "--", "true"])
+    };
+    let made = create("range:0..40000", "5000");
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let shown = scratch.run(&["run", "show", &run_id(&scratch), "-o", "jsonl", "--watch", "0s"]);
+    assert!(shown.stdout.contains("\"shards\":5000,"), "{}", shown.stdout);
+    assert!(!made.stderr.contains("instead of"), "{}", made.stderr);
+    let small = create("range:0..9", "5000");
+    assert!(small.stderr.contains("2 shards instead of 5000: "), "{}", small.stderr);
+}
+
+/// A key is typed as it is printed.
+#[test]
+fn split_key_is_written_like_the_keys_of_a_listing() {
+    let scratch = Scratch::new();
+    let create = ["run", "create", "range:0..40", "--shards", "1", "--", "true"];
+    let run = scratch.run(&create).stdout;
+    let split =
+        |at| scratch.run(&["shard", "split", run.trim(), "0000000000000001", "--at", at]).stderr;
+    assert!(split("seven").contains("not a key of this run"), "{}", split("seven"));
+    assert!(split("7").contains("no worker holds the shard"), "{}", split("7"));
 }
 
 #[rstest]

@@ -5,12 +5,13 @@ use gossip_contracts::connector::{
     Page, PageItem,
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpec, ShardSpecRef};
+use gossip_frontier::{ShardHint, decode_hint};
 use proptest::collection::btree_set;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::connectors::test_support::{TempDir, keys_from};
-use crate::connectors::{IntegerRange, LineFile, Source, SourceOptions};
+use crate::connectors::{IntegerRange, LineFile, Source, SourceOptions, parse_row_key};
 use crate::initial::*;
 
 const ROOT: ShardSpecRef<'_> = ShardSpecRef::new(b"\0", b"\xff\xff\xff\xff\xff", b"");
@@ -60,6 +61,57 @@ fn a_huge_range_is_cut_without_listing_it() {
         .collect();
     assert_eq!(counts.iter().sum::<u64>(), u64::MAX);
     assert!(counts.iter().all(|count| count.abs_diff(1 << 56) <= 1), "{counts:?}");
+}
+
+/// More shards than one sample is cut into, and as many as a run can have.
+#[test]
+fn thousands_of_shards_are_as_many_as_were_asked_for() {
+    let source = source_of("range:0..100_000");
+    let (connector, root) = (source.open().unwrap(), source.root());
+    for target in [257, 5_000, INITIAL_SHARDS_MAX] {
+        let shards = initial_shards(&*connector, root.as_spec_ref(), target).unwrap();
+        assert_tiles(&shards, root.as_spec_ref());
+        assert_eq!(shards.len(), target);
+        let count = |shard: &ShardSpec| connector.count_keys(shard.as_spec_ref()).unwrap().unwrap();
+        let (least, most) = (shards.iter().map(count).min(), shards.iter().map(count).max());
+        assert!(most.unwrap() <= 3 * least.unwrap(), "{target}: {least:?} to {most:?}");
+    }
+}
+
+#[test]
+fn a_small_source_gets_few_shards_however_many_were_asked_for() {
+    let connector = memory((0..100_u8).map(|key| vec![b'k', key]));
+    let shards = initial_shards(&connector, ROOT, 5_000).unwrap();
+    assert_tiles(&shards, ROOT);
+    // One for four keys, less what rounding in two levels costs.
+    assert!((20..=25).contains(&shards.len()), "{}", shards.len());
+}
+
+/// The hint of each shard states the rows of its range, also where no sample names a row.
+#[test]
+fn shards_of_rows_have_a_hint_of_their_own_rows() {
+    let source = source_of("range:7..40");
+    let (connector, root) = (source.open().unwrap(), source.root());
+    for connector in [&*connector, &Blind::NoSample] {
+        let shards = initial_shards(connector, root.as_spec_ref(), 5).unwrap();
+        assert_tiles(&shards, root.as_spec_ref());
+        assert_eq!(shards.len(), 5);
+        for shard in &shards {
+            let row = |bound| parse_row_key(bound).unwrap();
+            let (start_row, end_row) = (row(shard.start()), row(shard.end()));
+            let expected = ShardHint::Manifest { manifest_id: 0, start_row, end_row };
+            assert_eq!(decode_hint(shard.as_spec_ref()), Ok(expected));
+        }
+    }
+}
+
+/// Fewer rows than parts: cuts between the same rows are one.
+#[test]
+fn rows_that_cannot_be_sampled_are_never_cut_between_two_rows() {
+    let root = source_of("range:7..10").root();
+    let shards = initial_shards(&Blind::NoSample, root.as_spec_ref(), 8).unwrap();
+    assert_tiles(&shards, root.as_spec_ref());
+    assert_eq!(shards.len(), 3);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The description of a run, stored with the range of each of its shards.
 //!
 //! A worker that joins a run from another process or machine reads there which source to list and
-//! which command to run. Shards that a split creates inherit the bytes.
+//! which command to run. The bytes are the connector's part of the metadata
+//! ([`ShardMetadata`]), after the hint. Shards that a split creates inherit them.
 //!
 //! ```text
 //!  version (1) · flags (1) · [len (8) · modified (8) of the source's file]
@@ -16,6 +17,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use gossip_contracts::coordination::MAX_METADATA_SIZE;
+use gossip_frontier::{MetadataBuf, ShardHint, ShardMetadata};
 use thiserror::Error;
 
 use crate::connectors::{SourceOptions, SourceStamp};
@@ -28,6 +30,10 @@ const FOLLOW_LINKS: u8 = 2;
 const NO_HEADER: u8 = 4;
 const STREAM: u8 = 8;
 const STAMPED: u8 = 16;
+/// Maximum size of a job: metadata without the longest envelope of a built-in source, whose hint
+/// states rows (29 bytes).
+pub const MAX_JOB_SIZE: usize = MAX_METADATA_SIZE - 29;
+
 const ALL_FLAGS: u8 = IGNORE | FOLLOW_LINKS | NO_HEADER | STREAM | STAMPED;
 
 /// The source, and the command for each key.
@@ -63,8 +69,32 @@ impl Job {
         for word in &self.command {
             put(&mut bytes, word.as_bytes());
         }
-        let (size, max) = (bytes.len(), MAX_METADATA_SIZE);
+        let (size, max) = (bytes.len(), MAX_JOB_SIZE);
         if size > max { Err(JobError::TooLong { size, max }) } else { Ok(bytes) }
+    }
+
+    /// Returns the metadata of a shard with this job.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`JobError::TooLong`] if hint and job do not fit together.
+    pub fn metadata(&self, hint: ShardHint<'_>) -> Result<Vec<u8>, JobError> {
+        let job = self.encode()?;
+        let mut buf = MetadataBuf::new();
+        let encoded = ShardMetadata::new(hint, &job).encode_into(&mut buf).map(<[u8]>::to_vec);
+        // A hint that cannot be encoded leaves no space for a job.
+        encoded.map_err(|_| JobError::TooLong { size: job.len(), max: 0 })
+    }
+
+    /// Decodes the job in the metadata of a shard.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`JobError::Unreadable`] if [`Self::metadata`] did not write it.
+    pub fn of_shard(metadata: &[u8]) -> Result<Self, JobError> {
+        let unreadable = JobError::Unreadable { size: metadata.len() };
+        let envelope = ShardMetadata::decode(metadata).map_err(|_| unreadable)?;
+        Self::decode(envelope.connector_extra)
     }
 
     /// Decodes the output of [`Self::encode`], and nothing else.
@@ -74,7 +104,7 @@ impl Job {
     /// Returns [`JobError::Unreadable`] for all other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, JobError> {
         let unreadable = JobError::Unreadable { size: bytes.len() };
-        let fits = bytes.len() <= MAX_METADATA_SIZE;
+        let fits = bytes.len() <= MAX_JOB_SIZE;
         Reader { rest: bytes }.job().filter(|_| fits).ok_or(unreadable)
     }
 

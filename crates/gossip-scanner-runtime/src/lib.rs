@@ -128,6 +128,7 @@ mod processor;
 mod progress;
 mod run_plan;
 mod split_policy;
+mod split_specs;
 mod start;
 pub mod stepping;
 mod task;
@@ -155,8 +156,10 @@ pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 pub use self::backoff::Backoff;
 pub use self::clock::{Clock, SystemClock, TICKS_PER_SECOND};
 pub use self::density::Density;
-pub use self::initial::{INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
-pub use self::job::{Job, JobError};
+pub use self::initial::{
+    DEFAULT_SHARDS_MAX, INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards,
+};
+pub use self::job::{Job, JobError, MAX_JOB_SIZE};
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;
 pub use self::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
@@ -165,6 +168,7 @@ pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
 };
 pub use self::split_policy::SPLITS_PER_LEASE;
+pub use self::split_specs::PartError;
 pub use self::start::{
     LEASE_SHORTEST, ReadJobError, RunRequest, SHARDS_PER_THREAD, Setting, StartError,
     collect_abandoned, job_of,

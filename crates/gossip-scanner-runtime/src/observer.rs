@@ -22,6 +22,13 @@ pub enum Event<'a> {
         /// Which, and its state.
         opened: OpenedRun,
     },
+    /// A run was created and its initial shards were registered.
+    ShardsRegistered {
+        /// Their number.
+        shards: usize,
+        /// The number asked for; a source with few keys gets fewer.
+        requested: usize,
+    },
     /// Abandoned runs were garbage-collected.
     RunsCollected {
         /// How many.
@@ -137,6 +144,7 @@ impl fmt::Debug for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RunOpened { .. } => "RunOpened",
+            Self::ShardsRegistered { .. } => "ShardsRegistered",
             Self::RunsCollected { .. } => "RunsCollected",
             Self::CollectionFailed { .. } => "CollectionFailed",
             Self::Claimed { .. } => "Claimed",

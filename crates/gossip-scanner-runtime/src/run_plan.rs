@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use gossip_contracts::coordination::{CursorUpdate, InitialShardInput, ShardSpec};
+use gossip_contracts::coordination::{InitialShardInput, ShardArena, ShardSpec};
 use gossip_contracts::identity::{
     CanonicalBytes as _, CanonicalHasher, Domain, RunId, ShardId, TenantId,
 };
@@ -20,6 +20,7 @@ use gossip_coordination::{
     CoordinationFacade, CreateRunError, GetRunError, InfraError, RegisterShardsError, RunConfig,
     RunStatus, RunTransitionError,
 };
+use gossip_frontier::builder::{MAX_BUILDER_CAP, PreallocShardBuilder, PreallocShardBuilderError};
 use thiserror::Error;
 
 use crate::clock::Clock;
@@ -84,6 +85,9 @@ pub enum OpenRunError {
     /// The source could not be examined.
     #[error(transparent)]
     Source(#[from] InitialShardsError),
+    /// The shards could not be staged.
+    #[error(transparent)]
+    Staging(PreallocShardBuilderError),
     /// The shards could not be registered.
     #[error(transparent)]
     Register(RegisterShardsError),
@@ -199,9 +203,11 @@ impl<B: CoordinationFacade> Opening<'_, B> {
         state: OpenedState,
     ) -> Result<Option<OpenedState>, OpenRunError> {
         let shards = (self.cut)()?;
-        let inputs: Vec<_> = shards.iter().zip(1..).map(|(spec, id)| input(spec, id)).collect();
         let (now, op_id) = (self.clock.now(), op_ids::of_run(b"register_shards", run));
-        match self.coordinator.register_shards(now, self.plan.tenant, run, &inputs, op_id) {
+        let registered = with_staged(&shards, |inputs| {
+            self.coordinator.register_shards(now, self.plan.tenant, run, inputs, op_id)
+        })?;
+        match registered {
             Ok(_) => Ok(Some(state)),
             // Other shards: the source has changed since the registration began.
             Err(RegisterShardsError::OpIdConflict(_) | RegisterShardsError::WrongStatus { .. }) => {
@@ -247,12 +253,49 @@ impl<B: CoordinationFacade> Opening<'_, B> {
     }
 }
 
-fn input(spec: &ShardSpec, id: u64) -> InitialShardInput<'_> {
-    InitialShardInput {
-        shard_id: ShardId::from_raw(id),
-        spec: spec.as_spec_ref(),
-        cursor: CursorUpdate::initial(),
+/// At least the smallest block of an arena.
+const ARENA_BLOCK_MIN: usize = 16;
+
+/// The id of the first initial shard. A builder counts from 0.
+const FIRST_SHARD_ID: u64 = 1;
+
+/// Stages the shards and passes the rows of all of them to `register`.
+///
+/// A builder holds [`MAX_BUILDER_CAP`] shards, so there is one for each such batch, and its ids are
+/// shifted to follow those of the batch before.
+fn with_staged<R>(
+    shards: &[ShardSpec],
+    register: impl FnOnce(&[InitialShardInput<'_>]) -> R,
+) -> Result<R, OpenRunError> {
+    let mut arenas: Vec<_> = shards.chunks(MAX_BUILDER_CAP).map(arena_for).collect();
+    let mut builders = Vec::with_capacity(arenas.len());
+    for (arena, batch) in arenas.iter_mut().zip(shards.chunks(MAX_BUILDER_CAP)) {
+        // Boxed, because a builder holds its entries inline.
+        let builder = PreallocShardBuilder::<MAX_BUILDER_CAP>::new(arena, batch.len());
+        let mut builder = Box::new(builder.map_err(OpenRunError::Staging)?);
+        for shard in batch {
+            builder.add_spec_ref(shard.as_spec_ref()).map_err(OpenRunError::Staging)?;
+        }
+        builders.push(builder);
     }
+    let mut inputs = Vec::with_capacity(shards.len());
+    for builder in &builders {
+        let shift = FIRST_SHARD_ID + inputs.len() as u64;
+        let batch = builder.build_inputs().map_err(OpenRunError::Staging)?;
+        inputs.extend(batch.into_iter().map(|input| {
+            let shard_id = ShardId::from_raw(shift + input.shard_id.as_raw());
+            InitialShardInput { shard_id, ..input }
+        }));
+    }
+    Ok(register(&inputs))
+}
+
+/// Returns an arena for these shards. It rounds the size of each up to a power of two.
+fn arena_for(batch: &[ShardSpec]) -> ShardArena {
+    let size = |shard: &ShardSpec| {
+        shard.start().len() + shard.end().len() + shard.metadata().len() + ARENA_BLOCK_MIN
+    };
+    ShardArena::with_capacity(batch.len(), 2 * batch.iter().map(size).sum::<usize>())
 }
 
 /// Returns an error for an answer that this operation cannot give today.

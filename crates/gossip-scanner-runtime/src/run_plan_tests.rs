@@ -1,14 +1,15 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use gossip_contracts::coordination::{CursorSemantics, ShardSpec};
-use gossip_contracts::identity::OpId;
+use gossip_contracts::coordination::{CursorSemantics, MAX_METADATA_SIZE, ShardSpec, ShardSpecRef};
+use gossip_contracts::identity::{OpId, ShardId};
 use gossip_coordination::{RunConfig, RunManagement as _, RunStatus};
+use gossip_frontier::{ShardHint, decode_hint};
 use rstest::rstest;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::connectors::{SourceOptions, SourceStamp};
-use crate::job::{Job, JobError};
+use crate::job::{Job, JobError, MAX_JOB_SIZE};
 use crate::run_plan::{OpenedRun, OpenedState, RunPlan, open_run};
 use crate::test_support::{TENANT, World};
 
@@ -133,6 +134,24 @@ fn a_shard_carries_its_job() {
     assert!(rows.iter().all(|row| &*row.metadata == b"job"));
 }
 
+/// More shards than one builder holds: their ids continue from batch to batch.
+#[test]
+fn shards_of_several_batches_are_registered_with_consecutive_ids() {
+    let world = World::new();
+    let bounds: Vec<_> = (0..=2_500_u32).map(|bound| (bound + 1).to_be_bytes()).collect();
+    let bounds: Vec<&[u8]> = bounds.iter().map(|bound| &bound[..]).collect();
+    let opened = open(&world, &plan(b"source", b""), &bounds);
+    let mut rows = Vec::new();
+    let (now, filter) = (SystemClock::new().now(), gossip_coordination::ShardFilter::all());
+    world.handle().list_shards_into(now, TENANT, opened.run, filter, &mut rows).unwrap();
+    rows.sort_by_key(|row| row.shard);
+    assert_eq!(rows.len(), 2_500);
+    for (row, id) in rows.iter().zip(1..) {
+        assert_eq!(row.shard, ShardId::from_raw(id));
+        assert_eq!(*row.start, u32::try_from(id).unwrap().to_be_bytes());
+    }
+}
+
 fn job() -> Job {
     Job {
         source: "csv:/data/x.csv".into(),
@@ -148,7 +167,9 @@ fn job() -> Job {
 #[case::plain(Job { stamp: None, stream: false, command: vec![], ..job() })]
 fn a_job_is_read_as_it_was_written(#[case] job: Job) {
     let bytes = job.encode().unwrap();
-    assert_eq!(Job::decode(&bytes), Ok(job));
+    assert_eq!(Job::decode(&bytes).as_ref(), Ok(&job));
+    let metadata = job.metadata(ShardHint::Range).unwrap();
+    assert_eq!(Job::of_shard(&metadata), Ok(job));
     for end in 0..bytes.len() {
         assert_eq!(Job::decode(&bytes[..end]), Err(JobError::Unreadable { size: end }));
     }
@@ -160,6 +181,22 @@ fn a_job_is_read_as_it_was_written(#[case] job: Job) {
 fn a_job_that_does_not_fit_is_refused() {
     let long = Job { command: vec!["x".repeat(1 << 20).into()], ..job() };
     assert!(matches!(long.encode(), Err(JobError::TooLong { .. })));
+}
+
+/// The greatest job has space for every hint of a built-in source, to the byte.
+#[test]
+fn the_greatest_job_fits_beside_a_hint_of_rows() {
+    let of_len = |len| Job { command: vec!["x".repeat(len).into()], ..job() };
+    let overhead = of_len(0).encode().unwrap().len();
+    let rows = ShardHint::Manifest { manifest_id: 0, start_row: 0, end_row: u64::MAX };
+    let greatest = of_len(MAX_JOB_SIZE - overhead);
+    let metadata = greatest.metadata(rows).unwrap();
+    assert_eq!(metadata.len(), MAX_METADATA_SIZE);
+    let spec = ShardSpecRef::new(b"a", b"z", &metadata);
+    assert_eq!((Job::of_shard(&metadata), decode_hint(spec)), (Ok(greatest), Ok(rows)));
+    let longer = of_len(MAX_JOB_SIZE - overhead + 1);
+    let too_long = JobError::TooLong { size: MAX_JOB_SIZE + 1, max: MAX_JOB_SIZE };
+    assert_eq!(longer.metadata(ShardHint::Range), Err(too_long));
 }
 
 #[test]

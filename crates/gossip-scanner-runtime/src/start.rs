@@ -9,6 +9,7 @@
 //! Generic over the coordinator; the caller selects the store, works on the run with
 //! [`work`](crate::work) and decides what to say.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use gossip_coordination::{
     CoordinationFacade, GetRunError, InfraError, RegisterShardsError, RunConfig, RunConfigError,
     ShardFilter,
 };
+use gossip_frontier::{ShardMetadataDecodeError, decode_hint};
 use thiserror::Error;
 
 use crate::clock::Clock;
@@ -62,7 +64,7 @@ pub struct RunRequest<'a> {
     pub lease: Duration,
     /// Grants without progress that a shard survives; part of the run's identity.
     pub retries: u32,
-    /// Initial shards, at most [`INITIAL_SHARDS_MAX`].
+    /// Initial shards, at most [`INITIAL_SHARDS_MAX`]. A source with few keys gets fewer.
     pub shards: usize,
     /// Whether a finished run is skipped and the next generation created.
     pub restart: bool,
@@ -104,11 +106,15 @@ impl RunRequest<'_> {
             config,
             restart: self.restart,
         };
-        let metadata = self.job.encode()?;
+        if self.shards == 0 || self.shards > INITIAL_SHARDS_MAX {
+            return Err(StartError::Shards { shards: self.shards, max: INITIAL_SHARDS_MAX });
+        }
+        let root = self.root()?;
         if !self.allow_parallel {
             self.refuse_other_settings(coordinator, clock.now(), &plan)?;
         }
-        let opened = self.find_or_create(coordinator, clock, observer, &plan, &metadata)?;
+        let opened =
+            self.find_or_create(coordinator, clock, observer, &plan, root.as_spec_ref())?;
         observer.observe(Event::RunOpened { opened });
         if opened.state == OpenedState::New {
             collect_abandoned(coordinator, clock.now(), self.tenant, observer);
@@ -137,9 +143,10 @@ impl RunRequest<'_> {
         clock: &dyn Clock,
         observer: &dyn Observer,
         plan: &RunPlan<'_>,
-        metadata: &[u8],
+        root: ShardSpecRef<'_>,
     ) -> Result<OpenedRun, StartError> {
-        let cut = || self.cut(metadata);
+        let registered = Cell::new(0);
+        let cut = || self.cut(root).inspect(|shards| registered.set(shards.len()));
         let open = |coordinator: &mut B| open_run(coordinator, clock, &thread::sleep, plan, &cut);
         let opened = match open(coordinator) {
             // Shards of an interrupted deletion count against the quota until they are purged.
@@ -150,8 +157,12 @@ impl RunRequest<'_> {
                 open(coordinator)
             }
             opened => opened,
-        };
-        Ok(opened?)
+        }?;
+        if opened.state == OpenedState::New {
+            let (shards, requested) = (registered.get(), self.shards);
+            observer.observe(Event::ShardsRegistered { shards, requested });
+        }
+        Ok(opened)
     }
 
     /// Searches for an unfinished run of the same source that is no generation of this plan.
@@ -198,17 +209,24 @@ impl RunRequest<'_> {
         compared.into_iter().filter(|(_, differs)| *differs).map(|(setting, _)| setting).collect()
     }
 
-    fn cut(&self, metadata: &[u8]) -> Result<Vec<ShardSpec>, InitialShardsError> {
+    /// Returns the range of the source with its hint, and with the job as the connector's bytes.
+    fn root(&self) -> Result<ShardSpec, StartError> {
         let root = self.source.root();
-        let root = ShardSpec::try_new(root.start(), root.end(), metadata)
-            .expect("the root of a source is a range, and the job was measured");
+        let hint = decode_hint(root.as_spec_ref()).map_err(StartError::RootHint)?;
+        let metadata = self.job.metadata(hint)?;
+        Ok(ShardSpec::try_new(root.start(), root.end(), &metadata)
+            .expect("the root of a source is a range, and the metadata was measured"))
+    }
+
+    fn cut(&self, root: ShardSpecRef<'_>) -> Result<Vec<ShardSpec>, InitialShardsError> {
         if matches!(self.source, Source::Registered(_)) {
-            refuse_keys_outside(self.connector, root.as_spec_ref())?;
+            refuse_keys_outside(self.connector, root)?;
         }
-        let target = self.shards.clamp(1, INITIAL_SHARDS_MAX);
-        match initial_shards(self.connector, root.as_spec_ref(), target) {
+        match initial_shards(self.connector, root, self.shards) {
             // The worker gets the same error and parks the shard with its cause.
-            Err(InitialShardsError::Connector(error)) if !error.is_retryable() => Ok(vec![root]),
+            Err(InitialShardsError::Connector(error)) if !error.is_retryable() => {
+                Ok(vec![ShardSpec::try_from(root).expect("it was checked when it was made")])
+            }
             cut => cut,
         }
     }
@@ -275,7 +293,7 @@ pub fn job_of<B: CoordinationFacade>(
     let (mut roots, filter) = (Vec::new(), ShardFilter::all().roots());
     coordinator.list_shards_into(now, tenant, run, filter, &mut roots)?;
     let metadata = roots.first().map_or(&[][..], |root| &root.metadata);
-    Ok(Job::decode(metadata)?)
+    Ok(Job::of_shard(metadata)?)
 }
 
 /// Why the job of a run was not read.
@@ -311,6 +329,17 @@ pub enum StartError {
     /// The lease would expire before it is renewed.
     #[error("the lease is shorter than {} ms", LEASE_SHORTEST.as_millis())]
     LeaseTooShort,
+    /// No initial shards, or too many.
+    #[error("{shards} initial shards were asked for; 1 to {max} are possible")]
+    Shards {
+        /// The number asked for.
+        shards: usize,
+        /// [`INITIAL_SHARDS_MAX`].
+        max: usize,
+    },
+    /// The root of a registered source family has metadata without a hint.
+    #[error("the root of the source has no valid hint: {0}")]
+    RootHint(ShardMetadataDecodeError),
     /// The settings are invalid.
     #[error(transparent)]
     Config(#[from] RunConfigError),

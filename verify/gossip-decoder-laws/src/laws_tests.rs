@@ -121,7 +121,7 @@ fn every_seed_of_a_stored_value_is_taken() {
 /// A job that could not be written again is not read: the longest, and one byte more.
 #[test]
 fn a_job_is_read_up_to_the_length_that_is_written() {
-    use gossip_contracts::coordination::MAX_METADATA_SIZE;
+    use gossip_scanner_runtime::MAX_JOB_SIZE;
 
     let of_size = |size: usize| {
         // Version and flags, the source behind its length, and a command of no words.
@@ -132,8 +132,8 @@ fn a_job_is_read_up_to_the_length_that_is_written() {
         job.extend_from_slice(&[0; 4]);
         job
     };
-    assert!(runtime::job(&of_size(MAX_METADATA_SIZE)));
-    assert!(!runtime::job(&of_size(MAX_METADATA_SIZE + 1)));
+    assert!(runtime::job(&of_size(MAX_JOB_SIZE)));
+    assert!(!runtime::job(&of_size(MAX_JOB_SIZE + 1)));
 }
 
 /// The laws can fail: a non-canonical encoding is detected.

@@ -7,8 +7,9 @@
 //! | [`Manifest`] | number of the row | exact | a short way from a row in the index |
 //! | [`IntegerRange`] | the integer | exact | computed |
 //!
-//! Keys are encoded by [`gossip_frontier::KeyEncoding`]: a path as `PathKey` or, if it is not UTF-8,
-//! as `BytePathKey`; a number as `ManifestRowKey` ([`row_key`]). [`KeyFormat`] shows them to users.
+//! Keys are encoded by [`gossip_frontier::KeyEncoding`]: a path as `PathKey`, or as `BytePathKey`
+//! if it is not UTF-8; a number as `ManifestRowKey` ([`row_key`]). [`KeyFormat`] shows them to
+//! users.
 //!
 //! [`SourceRegistry`] maps the scheme of a source to its connector, and [`Source`] is the parsed
 //! text. A program can register a connector of its own. All built-in ones keep the contract of

@@ -11,6 +11,7 @@ use super::result_cache::CachedResult;
 use super::{Decision, Operation, Retrying, ShardTask, TaskContext, TaskStep, park_reason};
 use crate::observer::Event;
 use crate::processor::{Broken, ItemResult, Report, Work};
+use crate::split_specs;
 use crate::watermark::Settled;
 
 /// The longest time that a step waits for reports. A request or the loss of the lease takes effect
@@ -347,7 +348,8 @@ impl ShardTask {
     pub(super) fn point_behind(&self, index: usize) -> Option<Box<[u8]>> {
         let mut point = [0; MAX_KEY_SIZE];
         let len = key_successor_into(self.key_at(index), &mut point)?;
-        self.spec().contains_key(&point[..len]).then(|| point[..len].into())
+        let point = split_specs::aligned(self.spec().as_spec_ref(), &point[..len])?;
+        self.spec().contains_key(&point).then(|| (*point).into())
     }
 }
 

@@ -4,8 +4,10 @@
 //! operation that ends the shard consumes the session; if it fails, the error returns the session,
 //! and the task continues or retries with it.
 
+use std::iter;
+
 use gossip_contracts::coordination::{
-    RestoredShardState, plan_split_replace_at_points_with_cursor, plan_split_residual_at_point,
+    CursorUpdate, RestoredShardState, SplitChild, plan_split_replace, plan_split_residual,
 };
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::protocol::ReleaseMode;
@@ -16,6 +18,7 @@ use gossip_coordination::{
 use super::refusal::Refusal;
 use super::{Decision, Operation, ShardTask, TaskContext, TaskOutcome, TaskStep};
 use crate::observer::{Event, Observer};
+use crate::split_specs;
 
 /// The effect of an answered operation.
 enum Answered {
@@ -148,7 +151,10 @@ impl ShardTask {
     ) -> Result<Answered, Refusal> {
         // A copy, because the plan borrows the range that the split narrows.
         let whole = self.spec().clone();
-        let plan = plan_split_residual_at_point(whole.as_spec_ref(), point)
+        let spec = whole.as_spec_ref();
+        let part = |start, end| split_specs::part(spec, start, end).map_err(|_| Refusal::Declined);
+        let (narrowed, rest) = (part(spec.start, point)?, part(point, spec.end)?);
+        let plan = plan_split_residual(spec, narrowed.as_spec_ref(), rest.as_spec_ref())
             .map_err(|_| Refusal::Declined)?;
         let mut session = self.attach(context)?;
         let split = session.split_residual(now, &plan, op_id);
@@ -179,11 +185,13 @@ impl ShardTask {
         // Nothing was finished under this lease, so the acquired cursor is still the stored one.
         let RestoredShardState { spec, cursor, .. } = self.session().restored().clone();
         let points: Vec<&[u8]> = cuts.iter().map(|cut| &**cut).collect();
-        let plan = plan_split_replace_at_points_with_cursor(
-            spec.as_spec_ref(),
-            &points,
-            cursor.as_update(),
-        );
+        let parts = split_specs::parts(spec.as_spec_ref(), &points);
+        let parts = parts.map_err(|_| Refusal::Declined)?;
+        // Cuts lie after the cursor, so the first part contains it.
+        let cursors = iter::once(cursor.as_update()).chain(iter::repeat(CursorUpdate::initial()));
+        let children = parts.iter().zip(cursors);
+        let children = children.map(|(part, cursor)| SplitChild::new(part.as_spec_ref(), cursor));
+        let plan = plan_split_replace(spec.as_spec_ref(), children);
         let plan = plan.map_err(|_| Refusal::Declined)?;
         let replaced = self.attach(context)?.split_replace(now, &plan, op_id);
         let children = replaced.map_err(|failed| self.keep(failed))?.into_inner().children;

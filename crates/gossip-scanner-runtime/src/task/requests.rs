@@ -8,6 +8,7 @@ use gossip_frontier::{KeyBuf, KeyRange, split_points};
 
 use super::{Cut, Decision, Operation, ShardTask, TaskContext, TaskOutcome};
 use crate::split_policy::SPLIT_KEYS_MIN;
+use crate::split_specs;
 
 /// The parts of a split of [`TaskConfig::many_parts_from`](super::TaskConfig) keys or more.
 const MANY_PARTS: usize = 4;
@@ -167,11 +168,12 @@ impl ShardTask {
         is_idle && self.cautious == 0 && !self.is_suspect()
     }
 
-    /// Returns `key` if both sides of it may contain keys that are not covered.
+    /// Returns the split point at `key` if both sides of it may contain keys that are not covered.
     pub(super) fn admissible(&self, key: &[u8]) -> Option<Box<[u8]>> {
-        let ahead = self.covered.key().is_none_or(|covered| key > covered);
-        let inside = key > self.spec().start() && self.spec().contains_key(key);
-        (ahead && inside && SplitKey::try_new(key).is_some()).then(|| key.into())
+        let key = split_specs::aligned(self.spec().as_spec_ref(), key)?;
+        let ahead = self.covered.key().is_none_or(|covered| *key > *covered);
+        let inside = *key > *self.spec().start() && self.spec().contains_key(&key);
+        (ahead && inside && SplitKey::try_new(&key).is_some()).then(|| (*key).into())
     }
 
     /// Returns split points in ascending order that divide the remaining keys evenly, as far as the

@@ -73,8 +73,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Returns the integer of a range, the number of a row or the offset of a line; `None` for other
-    /// sources.
+    /// Returns the integer of a range, the number of a row or the offset of a line; `None` for
+    /// other sources.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match self.rendering.key_format() {

@@ -10,7 +10,9 @@ use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::TenantId;
 use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::exec::Handler;
-use gossip_scanner_runtime::{Job, Observer, RunRequest, SHARDS_PER_THREAD, SystemClock};
+use gossip_scanner_runtime::{
+    DEFAULT_SHARDS_MAX, Job, Observer, RunRequest, SHARDS_PER_THREAD, SystemClock,
+};
 
 use super::{Scan, ScanError, Session};
 use crate::store::Backend;
@@ -49,7 +51,7 @@ impl Prepared {
             Some(_) => job.settings(),
             None => scan.name.as_bytes().to_vec(),
         };
-        let usual = scan.work.threads.saturating_mul(SHARDS_PER_THREAD);
+        let usual = scan.work.threads.saturating_mul(SHARDS_PER_THREAD).min(DEFAULT_SHARDS_MAX);
         Ok(Self {
             source,
             connector,

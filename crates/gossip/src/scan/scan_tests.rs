@@ -6,8 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use gossip_contracts::connector::{Connector, ConnectorError, MemoryConnector};
-use gossip_contracts::identity::WorkerId;
-use gossip_coordination::{RunManagement as _, WorkerState};
+use gossip_contracts::coordination::ShardSpecRef;
+use gossip_contracts::identity::{RunId, WorkerId};
+use gossip_coordination::{RunManagement as _, ShardFilter, WorkerState};
+use gossip_frontier::{ShardHint, decode_hint};
+use gossip_scanner_runtime::connectors::parse_row_key;
 use gossip_scanner_runtime::{
     Clock as _, InitialShardsError, OpenRunError, StartError, SystemClock, TaskOutcome, job_of,
 };
@@ -175,11 +178,49 @@ fn failed_item_is_listed_and_the_others_complete() {
     let outcome = outcome.unwrap();
     assert_eq!(outcome.status, Status::Incomplete);
     assert_eq!((outcome.totals.keys, outcome.totals.parked), (48, 2));
-    let number = |key: &[u8]| gossip_scanner_runtime::connectors::parse_row_key(key);
-    let failed =
-        outcome.failed.iter().map(|failed| number(failed.key.as_deref().unwrap()).unwrap());
+    let number = |key: &[u8]| parse_row_key(key).unwrap();
+    let failed = outcome.failed.iter().map(|failed| number(failed.key.as_deref().unwrap()));
     assert_eq!(failed.collect::<BTreeSet<_>>(), BTreeSet::from([13, 31]));
+    let texts = outcome.failed.iter().map(|failed| failed.text.as_deref().unwrap());
+    assert_eq!(texts.collect::<BTreeSet<_>>(), BTreeSet::from(["13", "31"]));
     assert_eq!(tried.load(Ordering::SeqCst), 2);
+    assert!(count_hinted_rows(&backend, outcome.run) > 8, "each failed item was split off");
+}
+
+/// Checks that the hint of every shard states the rows of its range, and returns their number.
+fn count_hinted_rows(backend: &Backend, run: RunId) -> usize {
+    let (tenant, now) = (tenant_id("default").unwrap(), SystemClock::new().now());
+    let (mut rows, all) = (Vec::new(), ShardFilter::all());
+    backend.coordinator().list_shards_into(now, tenant, run, all, &mut rows).unwrap();
+    for shard in &rows {
+        let row = |bound: &[u8]| parse_row_key(bound).expect("a bound on a row");
+        let (start_row, end_row) = (row(&shard.start), row(&shard.end));
+        let spec = ShardSpecRef::new(&shard.start, &shard.end, &shard.metadata);
+        let expected = ShardHint::Manifest { manifest_id: 0, start_row, end_row };
+        assert_eq!(decode_hint(spec), Ok(expected));
+    }
+    rows.len()
+}
+
+/// Lines and rows are split where items fail, so ends of shards come from successors of keys.
+#[test]
+fn shards_of_a_file_keep_the_hint_of_their_rows_after_splits() {
+    let directory = TestDirectory::new("scan-hints");
+    let text: String = (0..40).map(|number| format!("{number}\n")).collect();
+    for scheme in ["lines", "jsonl"] {
+        let path = directory.path().join(scheme);
+        std::fs::write(&path, &text).unwrap();
+        let backend = memory();
+        let source = format!("{scheme}:{}", path.display());
+        let scan = Scan::of(source).backend(&backend).threads(2).tries(1);
+        let outcome = scan.each(|item| match item.text()?.as_str() {
+            "5" | "6" | "39" => Err(ItemError::permanent("refused")),
+            _ => Ok(()),
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.totals.keys, outcome.totals.parked), (37, 3));
+        count_hinted_rows(&backend, outcome.run);
+    }
 }
 
 #[test]

@@ -92,14 +92,7 @@ fn first_shards(case: Case, source: &UnevenSource) -> Vec<ShardSpec> {
         Way::Bytes => source.unseen(),
         Way::Static(_) | Way::Auto => source.clone(),
     };
-    let cut = |range, target| initial_shards(&source, range, target).expect("a source in memory");
-    let first = cut(root, wanted.min(INITIAL_SHARDS_MAX));
-    let each = wanted / INITIAL_SHARDS_MAX;
-    match each {
-        0 | 1 => first,
-        // More than one cut gives: each part is cut again.
-        _ => first.iter().flat_map(|shard| cut(shard.as_spec_ref(), each)).collect(),
-    }
+    initial_shards(&source, root, wanted.min(INITIAL_SHARDS_MAX)).expect("a source in memory")
 }
 
 fn work_of(shard: &ShardSpec, costs: &BTreeMap<Vec<u8>, u64>) -> u64 {

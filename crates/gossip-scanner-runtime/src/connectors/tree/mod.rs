@@ -1,10 +1,10 @@
 //! The files of a directory tree.
 //!
 //! The key of a file is its path below the root with `/` between names: a [`PathKey`], or a
-//! [`BytePathKey`] if a name is not UTF-8. Both are the bytes of the path. Keys are listed in the byte order of
-//! whole paths, which is not the order of a sorted walk: `a-b` comes before `a/b`, because `-`
-//! sorts before `/`. A walk that compares directories as their name with a `/` behind gives that
-//! order.
+//! [`BytePathKey`] if a name is not UTF-8. Both are the bytes of the path. Keys are listed in the
+//! byte order of whole paths, which is not the order of a sorted walk: `a-b` comes before `a/b`,
+//! because `-` sorts before `/`. A walk that compares directories as their name with a `/` behind
+//! gives that order.
 //!
 //! # Items
 //!
