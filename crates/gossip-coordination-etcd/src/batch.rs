@@ -252,7 +252,7 @@ impl<N> Batch<N> {
             let conflict = compare.map(|compare| wire::conflict(namespace, [compare], answers));
             let outcome = |member: &Member| match &conflict {
                 Some(conflict) if !txn(member).is_without_read_back() => conflict.clone(),
-                _ => wire::untold(txn(member)),
+                _ => wire::conflict_without_values(txn(member)),
             };
             return members.iter().map(|member| (member.place, outcome(member))).collect();
         }

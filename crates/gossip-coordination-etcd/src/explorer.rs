@@ -35,13 +35,13 @@ struct State {
 /// One task, until it has ended.
 struct Slot {
     future: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
-    can_go_on: AtomicBool,
+    is_runnable: AtomicBool,
     is_aborted: AtomicBool,
 }
 
 impl Wake for Slot {
     fn wake(self: Arc<Self>) {
-        self.can_go_on.store(true, Ordering::SeqCst);
+        self.is_runnable.store(true, Ordering::SeqCst);
     }
 }
 
@@ -78,7 +78,7 @@ impl Explorer {
         });
         let slot = Arc::new(Slot {
             future: Mutex::new(Some(future)),
-            can_go_on: AtomicBool::new(true),
+            is_runnable: AtomicBool::new(true),
             is_aborted: AtomicBool::new(false),
         });
         self.state().tasks.push(Arc::clone(&slot));
@@ -92,7 +92,7 @@ impl Explorer {
     /// If no task can run before that, or if it does not end.
     pub(crate) fn run(&self, is_over: impl Fn() -> bool) {
         loop {
-            if let Some(slot) = self.any_that_can_go_on() {
+            if let Some(slot) = self.any_runnable() {
                 poll(&slot);
             } else if is_over() {
                 return;
@@ -125,13 +125,13 @@ impl Explorer {
         .await;
     }
 
-    fn any_that_can_go_on(&self) -> Option<Arc<Slot>> {
+    fn any_runnable(&self) -> Option<Arc<Slot>> {
         let mut state = self.state();
         // A task that has ended has no future any more.
         state.tasks.retain(|slot| slot.future.lock().unwrap().is_some());
         let ready = |slot: &&Arc<Slot>| {
             // An aborted task is runnable: it is dropped at a point that the seed chooses.
-            slot.can_go_on.load(Ordering::SeqCst) || slot.is_aborted.load(Ordering::SeqCst)
+            slot.is_runnable.load(Ordering::SeqCst) || slot.is_aborted.load(Ordering::SeqCst)
         };
         let count = state.tasks.iter().filter(ready).count() as u64;
         if count == 0 {
@@ -168,7 +168,7 @@ fn poll(slot: &Arc<Slot>) {
     if slot.is_aborted.load(Ordering::SeqCst) {
         return;
     }
-    slot.can_go_on.store(false, Ordering::SeqCst);
+    slot.is_runnable.store(false, Ordering::SeqCst);
     let waker = Waker::from(Arc::clone(slot));
     if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         *slot.future.lock().unwrap() = Some(future);

@@ -42,7 +42,7 @@ fn checkpoint(run: u64, number: u64, hot_at: u64, head_at: u64) -> Txn {
 }
 
 /// As one who expects no conflict.
-fn terse(mut txn: Txn) -> Txn {
+fn without_read_back(mut txn: Txn) -> Txn {
     txn.skip_read_back();
     txn
 }
@@ -89,9 +89,9 @@ fn the_head_of_a_run_is_compared_once_for_all_who_expect_the_same() {
 
 #[test]
 fn a_group_reads_what_it_shares_only_for_those_who_ask() {
-    let read_counts = |terse_from: u64| {
+    let read_counts = |skips_from: u64| {
         let txns = (0..4).map(|number| match checkpoint(1, number, 3, 5) {
-            txn if number >= terse_from => terse(txn),
+            txn if number >= skips_from => without_read_back(txn),
             txn => txn,
         });
         let request = request(txns);

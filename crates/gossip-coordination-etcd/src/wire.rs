@@ -79,7 +79,7 @@ pub(crate) fn outcome(
         return Ok(CommitOutcome::Applied { revision });
     }
     if txn.is_without_read_back() {
-        return untold(txn);
+        return conflict_without_values(txn);
     }
     // The shared compare held, or its group would have failed as a whole; it was not sent here.
     let compares = txn.compares().iter().enumerate();
@@ -87,9 +87,9 @@ pub(crate) fn outcome(
     conflict(namespace, said.map(|(_, compare)| compare), response.responses)
 }
 
-/// The conflict of a terse transaction.
-pub(crate) fn untold(txn: &Txn) -> Result<CommitOutcome, InfraError> {
-    Conflict::untold(txn)
+/// Returns the conflict of a transaction without read-back.
+pub(crate) fn conflict_without_values(txn: &Txn) -> Result<CommitOutcome, InfraError> {
+    Conflict::without_values(txn)
         .map(CommitOutcome::Conflict)
         .ok_or_else(|| protocol_mismatch("a transaction failed that compares nothing"))
 }

@@ -113,7 +113,7 @@ fn faults_are_what_they_are_called() {
 }
 
 #[test]
-fn a_terse_transaction_is_told_a_key_and_no_value() {
+fn a_conflict_without_read_back_has_a_key_and_no_value() {
     let mut store = MapStore::new();
     assert!(applied(commit(&mut store, put(1, b"one"))));
     let mut txn = put(2, b"two");

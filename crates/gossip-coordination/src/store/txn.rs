@@ -259,7 +259,7 @@ impl Conflict {
         mut broken: impl Iterator<Item = (Key, Option<Versioned>)>,
     ) -> Option<Self> {
         match txn.is_without_read_back() {
-            true => broken.next().and_then(|_| Self::untold(txn)),
+            true => broken.next().and_then(|_| Self::without_values(txn)),
             false => Self::new(broken.collect()),
         }
     }
@@ -267,7 +267,7 @@ impl Conflict {
     /// Creates a conflict without values, for a transaction that skips read-back. `None` if the
     /// transaction compares no key.
     #[must_use]
-    pub fn untold(txn: &Txn) -> Option<Self> {
+    pub fn without_values(txn: &Txn) -> Option<Self> {
         debug_assert!(
             txn.is_without_read_back(),
             "only a transaction without read-back omits values"

@@ -382,8 +382,8 @@ impl WorkerDrain {
     /// Requests the freeze of a shard that is ready for its offer, unless too many are frozen.
     fn stop(&self, outgoing: &Outgoing, now: LogicalTime) -> Step {
         // Shards that are being released are frozen too, but wait for no other worker.
-        let is_still = |one: &&Outgoing| one.activity != Activity::Working && one.is_moving();
-        let has_room = self.in_flight.iter().filter(is_still).count() < DRAIN_FROZEN_MAX;
+        let is_frozen = |one: &&Outgoing| one.activity != Activity::Working && one.is_moving();
+        let has_room = self.in_flight.iter().filter(is_frozen).count() < DRAIN_FROZEN_MAX;
         match outgoing.activity {
             Activity::Working if has_room => Step::Freeze,
             Activity::Working | Activity::Stopping | Activity::Frozen => {
