@@ -47,7 +47,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The budget of a server with the limits in `config`.
+    /// Returns the budget of a server with the limits in `config`.
     pub(crate) fn new(config: &EtcdConfig) -> Result<Self, RequestTooSmall> {
         let (ops, request) = (config.max_txn_ops, config.max_request_bytes);
         // The server measures the entry of its log, which is larger than the request.
@@ -62,7 +62,7 @@ impl Budget {
         Ok(Self { ops, bytes, limits })
     }
 
-    /// Bytes of a request that the store layer does not count.
+    /// Returns the bytes of a request that the store layer does not count.
     const fn overhead(ops: usize, prefix_len: usize) -> usize {
         let write = FRAME_LEN_MAX + prefix_len;
         let compare = 2 * (FRAME_LEN_MAX + prefix_len + KEY_LEN_MAX);

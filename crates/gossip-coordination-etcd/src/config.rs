@@ -39,7 +39,7 @@ pub const DEFAULT_MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// Clocks that differ by more are broken; every takeover would have to wait for so long.
 pub const MAX_CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
-/// A worker that claims nothing for longer is of no use to anybody.
+/// A longer cooldown would keep workers idle for no purpose.
 pub const CLAIM_COOLDOWN_MAX: Duration = Duration::from_secs(3600);
 
 /// The default number of retries of requests that were certainly not applied.
@@ -76,39 +76,39 @@ const _: () = assert!(DEFAULT_MAX_REQUEST_BYTES <= MAX_REQUEST_BYTES_MAX);
 /// Settings of a deployment on etcd.
 #[derive(Clone, Debug)]
 pub struct EtcdConfig {
-    /// The members of the cluster, as `host:port`. Any of them answers for all.
+    /// The members of the cluster, as `host:port`. Any of them serves the whole cluster.
     pub endpoints: Vec<String>,
-    /// The part of the cluster that is ours.
+    /// The namespace of this deployment.
     pub namespace: Namespace,
-    /// How we log in, if the cluster asks for it.
+    /// The credentials, if the cluster requires authentication.
     pub credentials: Option<Credentials>,
-    /// How connections are encrypted; `None` for plain text.
+    /// TLS settings; `None` for plain text.
     pub tls: Option<EtcdTls>,
-    /// How long connecting to a member may take.
+    /// Timeout of connecting to a member.
     pub connect_timeout: Duration,
-    /// How long a request may take. A commit that took longer has an unknown outcome.
+    /// Timeout of a request. A commit that timed out has an unknown outcome.
     pub request_timeout: Duration,
-    /// How long owner keys outlive the keep-alives of their process; in whole seconds.
+    /// How long owner keys exist after the last keep-alive of their process; in whole seconds.
     pub owner_lease_ttl: Duration,
     /// The maximum difference between clocks: while an owner key exists, a takeover waits for the
     /// deadline plus this.
     pub max_clock_skew: Duration,
-    /// How often the store tries again what certainly did not happen.
+    /// Maximum retries of a request that certainly was not applied.
     pub retries: u32,
-    /// The most children of one split, if the server's limits allow as many.
+    /// Maximum children of one split, if the server's limits allow as many.
     pub max_children_per_op: usize,
-    /// How long a worker waits between claims; zero for not at all.
+    /// Minimum time between two claims of a worker; zero disables it.
     pub claim_cooldown: Duration,
     /// The server's `--max-txn-ops`.
     pub max_txn_ops: usize,
     /// The server's `--max-request-bytes`.
     pub max_request_bytes: usize,
-    /// Whether operations of one process that wait at the same time share transactions.
+    /// Whether concurrent operations of a process share transactions.
     pub coalesce: bool,
 }
 
 impl EtcdConfig {
-    /// The usual settings for a namespace on a cluster.
+    /// Returns the default settings for a namespace of a cluster.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl EtcdConfig {
         Ok(config)
     }
 
-    /// Whether the settings can work at all.
+    /// Checks every setting against its bounds.
     ///
     /// # Errors
     ///
@@ -158,7 +158,8 @@ impl EtcdConfig {
         Ok(())
     }
 
-    /// Whether the owner lease is shorter than is wise: [`ADVISED_OWNER_LEASE_TTL`] says why.
+    /// Returns whether the owner lease is shorter than [`ADVISED_OWNER_LEASE_TTL`], whose
+    /// documentation says why that is unwise.
     #[must_use]
     pub fn is_owner_lease_short(&self) -> bool {
         self.owner_lease_ttl < ADVISED_OWNER_LEASE_TTL
@@ -204,13 +205,13 @@ impl EtcdConfig {
 pub struct EtcdTls {
     /// Authorities that may sign the servers' certificates. Those of the system are not trusted.
     pub ca_file: PathBuf,
-    /// Our own certificate and its key, if the servers ask for one.
+    /// The client's certificate and its key, if the servers require one.
     pub identity: Option<TlsIdentityFiles>,
     /// The name in the servers' certificates, if it is not the host of the endpoint.
     pub server_name: Option<String>,
 }
 
-/// Where a certificate and its private key are.
+/// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsIdentityFiles {
     /// The certificate, and those between it and the authority.
@@ -219,11 +220,11 @@ pub struct TlsIdentityFiles {
     pub key_file: PathBuf,
 }
 
-/// Why settings cannot work.
+/// A setting that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The namespace is none.
+    /// The namespace is invalid.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// A number lies outside its bounds.
@@ -238,7 +239,7 @@ pub enum ConfigError {
         /// The most it may be.
         max: u64,
     },
-    /// An endpoint is no `host:port`.
+    /// An endpoint is not `host:port`.
     #[error("endpoint {index} is no host:port")]
     Endpoint {
         /// Which one, from zero.
@@ -272,7 +273,7 @@ impl Range {
     }
 }
 
-/// `host:port`, `[::1]:port`; no scheme, no path, no user.
+/// Returns whether `endpoint` is `host:port` or `[::1]:port`, without scheme, path and user.
 fn is_host_and_port(endpoint: &str) -> bool {
     // The last colon: an IPv6 address has others, within brackets.
     let Some((host, port)) = endpoint.rsplit_once(':') else { return false };

@@ -23,8 +23,8 @@ const LOOKED_AT: u64 = 1024;
 /// An etcd answers this with its version, and any other server with something else.
 const QUESTION: &[u8] = b"GET /version HTTP/1.0\r\n\r\n";
 
-/// A better cause than a broken connection, if one can be found. `address` is host and port; the
-/// caller bounds the time.
+/// Returns a better cause than a broken connection, if one can be found. `address` is host and
+/// port; the caller bounds the time.
 pub(crate) async fn diagnose(address: &str, tls: Option<&TlsOptions>) -> Option<EtcdCause> {
     // If nothing listens, the cause that the caller has is the right one.
     let answer = ask(address).await?;
@@ -67,7 +67,7 @@ fn judge(answer: &[u8]) -> Judgement {
     }
 }
 
-/// The beginning of the answer to [`QUESTION`]; `None` if no server listens.
+/// Returns the beginning of the answer to [`QUESTION`]; `None` if no server listens.
 async fn ask(address: &str) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     let mut answer = Vec::new();
@@ -78,8 +78,8 @@ async fn ask(address: &str) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// Shakes hands and waits for the server's first byte. A server that does not like our certificate
-/// says so only then, and only to who listens before it writes.
+/// Performs a TLS handshake and waits for the server's first byte. A server that rejects our
+/// certificate says so only then, and only to a client that reads before it writes.
 async fn shake_hands(address: &str, options: &TlsOptions) -> io::Result<()> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let name = options.server_name.as_deref().unwrap_or(host).to_owned();
@@ -90,7 +90,8 @@ async fn shake_hands(address: &str, options: &TlsOptions) -> io::Result<()> {
     stream.read_u8().await.map(drop)
 }
 
-/// What the gRPC library makes of the options, for a connection without it.
+/// Returns the TLS settings that the gRPC library derives from the options, for a connection
+/// without it.
 fn client_config(options: &TlsOptions) -> Result<ClientConfig, rustls::Error> {
     let bad = |_| rustls::Error::General("the certificates are no valid PEM".to_owned());
     let certificates = |pem: &[u8]| -> Result<Vec<CertificateDer<'static>>, rustls::Error> {

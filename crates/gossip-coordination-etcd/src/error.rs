@@ -38,7 +38,7 @@
 
 use std::fmt;
 
-/// A request that etcd did not answer as asked.
+/// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("etcd {operation} {fate}: {cause}")]
 pub struct EtcdError {
@@ -51,22 +51,22 @@ pub struct EtcdError {
 }
 
 impl EtcdError {
-    /// A request that never left this process.
+    /// Returns the error of a request that never left this process.
     pub fn not_sent(operation: &'static str, cause: EtcdCause) -> Self {
         Self { operation, fate: Fate::NotSent, cause }
     }
 
-    /// A request that the server turned down without doing anything.
+    /// Returns the error of a request that the server refused without applying it.
     pub fn refused(operation: &'static str, cause: EtcdCause) -> Self {
         Self { operation, fate: Fate::Refused, cause }
     }
 
-    /// A request that may have happened, or may yet happen.
+    /// Returns the error of a request that may have been applied, or may still be.
     pub fn unknown(operation: &'static str, cause: EtcdCause) -> Self {
         Self { operation, fate: Fate::Unknown, cause }
     }
 
-    /// Whether the request certainly did not happen and never will.
+    /// Returns whether the request certainly was not applied and never will be.
     pub fn is_certain(&self) -> bool {
         match self.fate {
             Fate::NotSent | Fate::Refused => true,
@@ -74,7 +74,7 @@ impl EtcdError {
         }
     }
 
-    /// Whether the same request may succeed later without anybody doing anything.
+    /// Returns whether the same request may succeed later without a change by an operator.
     pub fn is_transient(&self) -> bool {
         self.cause.is_transient()
     }
@@ -86,9 +86,9 @@ impl EtcdError {
 pub enum Fate {
     /// Certainly not: it never left this process.
     NotSent,
-    /// Certainly not: the server turned it down.
+    /// Certainly not: the server refused it.
     Refused,
-    /// Perhaps: look before you do it again.
+    /// Perhaps: read the store before it is repeated.
     Unknown,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Fate {
     }
 }
 
-/// Why a request failed, and what to do about it.
+/// The cause of a failed request. Its text names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EtcdCause {
@@ -117,7 +117,7 @@ pub enum EtcdCause {
     /// No answer in time, by our clock or the server's.
     #[error("no answer within {millis} ms; check the load and the disks of the etcd servers")]
     Timeout {
-        /// How long we were prepared to wait.
+        /// The timeout.
         millis: u64,
     },
     /// The server gave up waiting for a majority of its cluster.
@@ -204,13 +204,14 @@ pub enum EtcdCause {
 }
 
 impl EtcdCause {
-    /// The task of a request ended before it was answered, with its runtime for example.
+    /// Returns the cause of a request whose task ended before its answer, for example with its
+    /// runtime.
     pub(crate) fn ended() -> Self {
         let detail = "the task that asked has ended early".to_owned();
         Self::Unreachable { endpoint: "the servers".to_owned(), detail }
     }
 
-    /// Whether it may pass without anybody doing anything.
+    /// Returns whether it may pass without a change by an operator.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }

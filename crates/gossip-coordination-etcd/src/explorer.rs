@@ -57,12 +57,12 @@ impl Explorer {
         })))
     }
 
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     pub(crate) fn draw(&self, bound: u64) -> u64 {
         self.state().rng.below(bound)
     }
 
-    /// Begins a task.
+    /// Spawns a task.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -102,7 +102,7 @@ impl Explorer {
         }
     }
 
-    /// How many tasks there are.
+    /// Returns the number of tasks.
     pub(crate) fn task_count(&self) -> usize {
         self.state().tasks.len()
     }
@@ -181,7 +181,7 @@ impl fmt::Debug for Explorer {
     }
 }
 
-/// Lets others go first.
+/// Yields to other tasks once.
 pub(crate) async fn pause() {
     let mut is_over = false;
     poll_fn(|context| {

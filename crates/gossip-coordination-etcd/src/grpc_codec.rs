@@ -27,7 +27,7 @@ pub(crate) struct AnswerCodec<A> {
 }
 
 impl<A> AnswerCodec<A> {
-    /// For one request of so many bytes.
+    /// Returns the codec of one request of `request_len` bytes.
     pub(crate) fn new(request_len: usize) -> Self {
         Self { request_len, answer: PhantomData }
     }

@@ -5,12 +5,12 @@
 use std::fmt;
 use std::time::Duration;
 
-/// How long a connection may take to be made. Twice the largest round trip of a wide-area network,
-/// with a retransmitted packet; a machine that is down should cost no more.
+/// Timeout of connecting: twice the largest round trip of a wide-area network, with a retransmitted
+/// packet. A machine that is down should cost no more.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a request may take. A server gives up after seven seconds by default; we want its own
-/// words if it has any.
+/// Timeout of a request. A server times out after seven seconds by default, and its own error says
+/// more than our timeout.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// How often a connection is tested. Servers close connections that are tested more often than
@@ -20,21 +20,21 @@ pub const DEFAULT_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// How long such a test waits; with the interval it bounds how long a dead connection is believed.
 pub const DEFAULT_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The largest answer that we take: pages are much smaller, and a server without limits of its own
+/// Maximum length of a response: pages are much smaller, and a server without limits of its own
 /// must not exhaust our memory.
 pub const DEFAULT_MAX_ANSWER_BYTES: usize = 16 << 20;
 
 const _: () = assert!(DEFAULT_CONNECT_TIMEOUT.as_millis() < DEFAULT_REQUEST_TIMEOUT.as_millis());
 
-/// Where etcd is and how to talk to it.
+/// Addresses and connection settings of a cluster.
 #[derive(Clone)]
 pub struct GrpcConfig {
     /// Members of one cluster, as `http://host:port` or `https://host:port`; at least one. The
     /// first is asked until it fails.
     pub endpoints: Vec<String>,
-    /// Who we are; `None` if the cluster does not ask.
+    /// The credentials; `None` if the cluster requires none.
     pub credentials: Option<Credentials>,
-    /// Whom we trust; needed for `https`, and only there.
+    /// TLS settings; needed for `https`, and only there.
     pub tls: Option<TlsOptions>,
     /// Bounds the making of a connection, TLS and the first question included.
     pub connect_timeout: Duration,
@@ -49,7 +49,7 @@ pub struct GrpcConfig {
 }
 
 impl GrpcConfig {
-    /// The defaults for these members.
+    /// Returns the default settings for these members.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -82,7 +82,7 @@ impl fmt::Debug for GrpcConfig {
 /// A user and its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// As the cluster knows it.
+    /// The name of the user.
     pub user: String,
     /// Sent to the cluster to get a token.
     pub password: String,
@@ -97,12 +97,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Whom we trust and, if the cluster asks, our own certificate.
+/// The trusted authorities and, if the cluster requires one, the client's certificate.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// The authorities that may sign the servers' certificates, in PEM.
     pub ca_pem: Vec<u8>,
-    /// Our certificate and its private key, in PEM.
+    /// The client's certificate and its private key, in PEM.
     pub identity: Option<TlsIdentity>,
     /// The name that the servers' certificates carry, if it is not the host of the endpoint.
     pub server_name: Option<String>,

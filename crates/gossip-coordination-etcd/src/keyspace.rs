@@ -51,7 +51,7 @@ pub struct KeySpan {
 }
 
 impl Namespace {
-    /// The namespace of a path such as `team/prod`. Slashes at both ends are left out.
+    /// Returns the namespace of a path such as `team/prod`. Slashes at both ends are ignored.
     ///
     /// # Errors
     ///
@@ -75,33 +75,34 @@ impl Namespace {
         Ok(Self { prefix: format!("/{path}//").into_bytes().into() })
     }
 
-    /// The path, without the slashes around it.
+    /// Returns the path, without the slashes around it.
     #[must_use]
     pub fn path(&self) -> &str {
         let path = &self.prefix[1..self.prefix.len() - 2];
         std::str::from_utf8(path).expect("a namespace is made of plain characters")
     }
 
-    /// The bytes that every key of the namespace begins with.
+    /// Returns the bytes that every key of the namespace begins with.
     #[must_use]
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// The etcd key of `key`.
+    /// Returns the etcd key of `key`.
     #[must_use]
     pub fn key(&self, key: &Key) -> Vec<u8> {
         self.join(key.to_bytes().as_bytes())
     }
 
-    /// The etcd keys of `range`; `None` if its ends are the wrong way round, so that it is empty.
+    /// Returns the etcd keys of `range`; `None` if its start is not below its end, so that it is
+    /// empty.
     #[must_use]
     pub fn span(&self, range: &KeyRange) -> Option<KeySpan> {
         let (start, end) = (range.start().as_bytes(), range.end().as_bytes());
         (start < end).then(|| KeySpan { start: self.join(start), end: self.join(end) })
     }
 
-    /// Every key of the namespace, and none of another.
+    /// Returns the span of all keys of the namespace. It has no key of another.
     #[must_use]
     pub fn everything(&self) -> KeySpan {
         let mut end = self.prefix.to_vec();
@@ -112,7 +113,7 @@ impl Namespace {
         KeySpan { start: self.prefix.to_vec(), end }
     }
 
-    /// The key whose etcd key is `bytes`.
+    /// Returns the key whose etcd key is `bytes`.
     ///
     /// # Errors
     ///

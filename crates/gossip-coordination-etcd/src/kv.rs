@@ -12,31 +12,32 @@ use crate::proto::{RangeRequest, RangeResponse, TxnResponse};
 
 /// A client of etcd. Clones share connections, tokens and clock.
 pub trait EtcdKv: Clone + Send + Sync + 'static {
-    /// Reads; linearizable unless the request says otherwise.
+    /// Reads a range; linearizable unless the request says otherwise.
     fn range(
         &self,
         request: RangeRequest,
     ) -> impl Future<Output = Result<RangeResponse, EtcdError>> + Send;
 
-    /// Commits. One revision for everything that it writes, nested transactions included.
+    /// Commits a transaction. Everything that it writes, nested transactions included, has one
+    /// revision.
     fn txn(
         &self,
         request: impl TxnMessage,
     ) -> impl Future<Output = Result<TxnResponse, EtcdError>> + Send;
 
-    /// Asks for a lease of at least so many seconds; the server chooses its name.
+    /// Requests a lease of at least `ttl_seconds`; the server chooses its id.
     fn lease_grant(
         &self,
         ttl_seconds: i64,
     ) -> impl Future<Output = Result<LeaseGrant, EtcdError>> + Send;
 
-    /// Begins the life of a lease anew: seconds left now, or `None` if there is no such lease.
+    /// Renews a lease. Returns its remaining seconds, or `None` if there is no such lease.
     fn lease_keep_alive(
         &self,
         lease: i64,
     ) -> impl Future<Output = Result<Option<i64>, EtcdError>> + Send;
 
-    /// Ends a lease and deletes its keys. A lease that is gone is [`LeaseNotFound`].
+    /// Revokes a lease and deletes its keys. A lease that is gone is [`LeaseNotFound`].
     ///
     /// [`LeaseNotFound`]: crate::EtcdCause::LeaseNotFound
     fn lease_revoke(&self, lease: i64) -> impl Future<Output = Result<(), EtcdError>> + Send;
@@ -47,10 +48,10 @@ pub trait EtcdKv: Clone + Send + Sync + 'static {
         lease: i64,
     ) -> impl Future<Output = Result<Option<LeaseTtl>, EtcdError>> + Send;
 
-    /// Forgets what keys were before a revision.
+    /// Discards the history of keys before a revision.
     fn compact(&self, revision: i64) -> impl Future<Output = Result<(), EtcdError>> + Send;
 
-    /// How the member that answers is doing.
+    /// Returns the state of the member that answers.
     fn status(&self) -> impl Future<Output = Result<MemberStatus, EtcdError>> + Send;
 
     /// Returns the active alarms of all members.

@@ -111,13 +111,13 @@ const VARINT: u32 = 0;
 const BYTES: u32 = 2;
 
 impl<'t> LoneTxn<'t> {
-    /// Operations of its longest list.
+    /// Returns the number of operations in its longest list.
     pub(crate) fn op_count(self) -> usize {
         // The reads of the failure branch are at most as many as the compares.
         self.targets().count().max(self.txn.writes().len())
     }
 
-    /// Bytes of the message.
+    /// Returns the length of the message in bytes.
     pub(crate) fn encoded_len(self) -> usize {
         let compares = self.targets().map(|target| nested_len(self.compare_len(target)));
         // Twice: the operation, and the request inside it.
@@ -218,7 +218,7 @@ impl<'t> LoneTxn<'t> {
         }
     }
 
-    /// Of what a compare that failed reads.
+    /// Returns the length of the read of a compare that failed.
     fn read_len(self, target: Target<'_>) -> usize {
         let key = nested_len(self.key_len(target.start_len()));
         match target {
@@ -271,7 +271,7 @@ impl<'t> LoneTxn<'t> {
         }
     }
 
-    /// Which of the first targets is this key: mostly one is, and the very first.
+    /// Returns which of the first targets is this key. Usually one is, and it is the first.
     fn compared(self, written: &Key) -> Option<usize> {
         self.targets().take(SPELLED_MAX).position(|target| match target {
             Target::Key { key, .. } => key == written,
@@ -283,7 +283,7 @@ impl<'t> LoneTxn<'t> {
         if self.lease == 0 { 0 } else { number_len(self.lease.cast_unsigned()) }
     }
 
-    /// Bytes of an etcd key of which so many are the store layer's.
+    /// Returns the length of an etcd key of which `len` bytes are the store layer's.
     fn key_len(self, len: usize) -> usize {
         self.namespace.prefix().len() + len
     }
@@ -350,7 +350,7 @@ impl Target<'_> {
     }
 }
 
-/// Begins a field of so many bytes.
+/// Writes the tag and the length of a field of `len` bytes.
 fn open(field: u32, len: usize, out: &mut Vec<u8>) {
     encode_varint(u64::from(field << 3 | BYTES), out);
     encode_varint(len as u64, out);
@@ -361,7 +361,7 @@ fn number(field: u32, number: u64, out: &mut Vec<u8>) {
     encode_varint(number, out);
 }
 
-/// Bytes of a field of so many bytes.
+/// Returns the length of a field of `len` bytes.
 fn nested_len(len: usize) -> usize {
     1 + encoded_len_varint(len as u64) + len
 }
@@ -370,7 +370,7 @@ fn number_len(number: u64) -> usize {
     1 + encoded_len_varint(number)
 }
 
-/// Bytes of a field that is not sent if it is empty.
+/// Returns the length of a field that is not sent if it is empty.
 fn value_len(value: &[u8]) -> usize {
     if value.is_empty() { 0 } else { nested_len(value.len()) }
 }

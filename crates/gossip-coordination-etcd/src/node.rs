@@ -60,22 +60,22 @@ pub(crate) enum Pace {
 }
 
 impl Method {
-    /// A request without effect.
+    /// Returns a request without effect.
     pub(crate) const fn read(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: true, pace: Pace::Usual }
     }
 
-    /// An idempotent request that is answered from memory.
+    /// Returns an idempotent request that is answered from memory.
     pub(crate) const fn quick(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: true, pace: Pace::Quick }
     }
 
-    /// A request with an effect.
+    /// Returns a request with an effect.
     pub(crate) const fn write(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: false, pace: Pace::Usual }
     }
 
-    /// A maintenance request.
+    /// Returns a maintenance request.
     pub(crate) const fn repair(operation: &'static str, path: &'static str) -> Self {
         Self { operation, path, is_read: false, pace: Pace::Slow }
     }

@@ -28,7 +28,7 @@ pub(crate) enum Peer {
     Known,
 }
 
-/// What a failed call means.
+/// Returns the error of a failed call.
 pub(crate) fn classify(
     operation: &'static str,
     endpoint: &str,
@@ -42,7 +42,8 @@ pub(crate) fn classify(
     EtcdError { operation, fate, cause }
 }
 
-/// What a failure of the transport means; it is certain only if no connection could be made.
+/// Returns fate and cause of a failure of the transport. It is certain only if no connection could
+/// be made.
 pub(crate) fn transport_failure(
     endpoint: &str,
     peer: Peer,
@@ -62,7 +63,7 @@ pub(crate) fn transport_failure(
     (fate, cause)
 }
 
-/// The answer of something that is not an etcd of ours.
+/// Returns the cause for a server that is not a supported etcd.
 pub(crate) fn wrong_version(found: &str) -> EtcdCause {
     EtcdCause::WrongVersion { found: found.to_owned(), needed: OLDEST_VERSION }
 }
@@ -113,13 +114,13 @@ impl Chain {
         }
     }
 
-    /// The connection works and what comes back over it is not HTTP/2.
+    /// Returns whether the connection works and its responses are not HTTP/2.
     fn is_foreign_protocol(&self) -> bool {
         self.is_http2 && !self.is_io && !self.is_connect
     }
 }
 
-/// What a status of the server means.
+/// Returns fate and cause of a status of the server.
 fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
     // The code does not decide: etcd uses the same one for requests that were applied and for those
     // that were not.
@@ -149,14 +150,14 @@ fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
     }
 }
 
-/// The texts of etcd's public interface that we may meet, without their common beginning.
+/// Returns fate and cause of a text of etcd's public interface, without its common prefix.
 fn etcd_text(text: &str) -> Option<(Fate, EtcdCause)> {
     certain_text(text)
         .map(|cause| (Fate::Refused, cause))
         .or_else(|| uncertain_text(text).map(|cause| (Fate::Unknown, cause)))
 }
 
-/// Texts of requests that certainly did nothing.
+/// Returns the cause of a request that certainly was not applied.
 fn certain_text(text: &str) -> Option<EtcdCause> {
     Some(match text {
         "no leader" => EtcdCause::NoLeader,
@@ -185,7 +186,7 @@ fn certain_text(text: &str) -> Option<EtcdCause> {
 /// Identifies the answer of a cluster without authentication.
 pub(crate) const AUTH_NOT_ENABLED: &str = "authentication is not enabled";
 
-/// Texts of requests that may have happened.
+/// Returns the cause of a request that may have been applied.
 fn uncertain_text(text: &str) -> Option<EtcdCause> {
     Some(match text {
         "mvcc: database space exceeded" => EtcdCause::NoSpace,

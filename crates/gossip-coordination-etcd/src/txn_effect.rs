@@ -13,7 +13,7 @@ pub(crate) enum Effect {
     Grows,
 }
 
-/// The largest effect that any step of a transaction can have.
+/// Returns the largest effect that any step of a transaction can have.
 pub(crate) fn effect(request: &TxnRequest) -> Effect {
     // Both branches, because the server decides which one is executed.
     let steps = request.success.iter().chain(&request.failure);

@@ -22,7 +22,7 @@ use crate::config::{ConfigError, EtcdConfig, EtcdTls, TlsIdentityFiles};
 use crate::grpc_config::Credentials;
 use crate::keyspace::Namespace;
 
-/// What an URL of ours begins with.
+/// The prefix of a URL.
 pub const SCHEME: &str = "etcd://";
 
 /// The default client port of etcd.
@@ -39,7 +39,7 @@ pub enum UrlError {
     #[error("the URL does not begin with {SCHEME}")]
     Scheme,
     /// The URL is too long.
-    #[error("an URL of {len} bytes exceeds {max}")]
+    #[error("a URL of {len} bytes exceeds {max}")]
     TooLong {
         /// Its length.
         len: usize,
@@ -49,7 +49,7 @@ pub enum UrlError {
     /// User and password are not `user:password`, percent-encoded.
     #[error("user and password before @ are not user:password, percent-encoded")]
     Credentials,
-    /// A part behind `?` is no `setting=value`.
+    /// A part after `?` is not `setting=value`.
     #[error("part {index} behind ? is no setting=value")]
     Pair {
         /// Which one, from zero.
@@ -87,7 +87,7 @@ pub enum UrlError {
 }
 
 impl EtcdConfig {
-    /// Reads an `etcd://` URL; what it does not say is as usual.
+    /// Parses an `etcd://` URL. Settings that it does not have keep their defaults.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The settings that an URL may have.
+/// The settings that a URL may have.
 const SETTINGS: [&str; 14] = [
     "connect_timeout",
     "request_timeout",
@@ -219,7 +219,7 @@ fn apply(
     Ok(())
 }
 
-/// What an URL says about TLS.
+/// The TLS settings of a URL.
 #[derive(Default)]
 struct TlsSettings {
     ca: Option<String>,

@@ -32,7 +32,7 @@ use crate::proto::{
 /// request that is measured with it is never measured too small.
 pub(crate) const SOME_LEASE: i64 = i64::MAX;
 
-/// The request of `txn`, with [`SOME_LEASE`] for the keys that it binds.
+/// Returns the request of `txn`, with [`SOME_LEASE`] for the keys that it binds.
 pub(crate) fn txn_request(namespace: &Namespace, txn: &Txn) -> TxnRequest {
     let (compares, writes) = (txn.compares(), txn.writes());
     let mut request = TxnRequest {
@@ -65,8 +65,8 @@ pub(crate) fn set_lease(request: &mut TxnRequest, lease: i64) {
     }
 }
 
-/// What became of `txn`, from the answer to its own request, which says all of its compares but
-/// the one that is `elsewhere`. `revision` is that of the outermost transaction, which is the
+/// Returns the outcome of `txn` from the response to its own request, which has all of its compares
+/// but the one that is `elsewhere`. `revision` is that of the outermost transaction, which is the
 /// revision of everything in it.
 pub(crate) fn outcome(
     namespace: &Namespace,
@@ -94,7 +94,7 @@ pub(crate) fn conflict_without_values(txn: &Txn) -> Result<CommitOutcome, InfraE
         .ok_or_else(|| protocol_mismatch("a transaction failed that compares nothing"))
 }
 
-/// The conflict of a transaction with `compares`, of which at least one failed.
+/// Returns the conflict of a transaction with `compares`, of which at least one failed.
 pub(crate) fn conflict<'c>(
     namespace: &Namespace,
     compares: impl IntoIterator<Item = &'c Compare>,
@@ -115,7 +115,7 @@ pub(crate) fn conflict<'c>(
         .ok_or_else(|| protocol_mismatch("a transaction failed whose compares all hold"))
 }
 
-/// The revision that an answer was given at; `None` if it does not say so.
+/// Returns the revision of a response; `None` if it has none.
 pub(crate) fn revision(header: Option<&proto::ResponseHeader>) -> Option<u64> {
     let revision = header.and_then(|header| u64::try_from(header.revision).ok());
     // Nested responses have a header with revision zero; no commit does.
@@ -132,7 +132,7 @@ pub(crate) enum Question {
 }
 
 impl Question {
-    /// Has it answered as of `revision`; zero is now.
+    /// Sets the revision at which it is read; zero is the latest.
     pub(crate) fn pin(&mut self, revision: i64) {
         match self {
             Self::One(range) => range.revision = revision,
@@ -140,7 +140,7 @@ impl Question {
         }
     }
 
-    /// Transactions that are nested in one another when it is a step of one.
+    /// Returns how deep its transactions are nested when it is a step of one.
     pub(crate) const fn depth(&self) -> usize {
         match self {
             Self::One(_) => 0,
@@ -148,8 +148,9 @@ impl Question {
         }
     }
 
-    /// The question as one step of a transaction. Whether a range is empty is compared where it is
-    /// read, so one request finds the first that is not, and the server looks no further.
+    /// Returns the question as one step of a transaction. Whether a range is empty is compared
+    /// where it is read, so one request finds the first that is not, and the server reads no
+    /// further.
     pub(crate) fn into_op(self) -> Option<RequestOp> {
         let mut ranges = match self {
             Self::One(range) => vec![range],
@@ -169,7 +170,7 @@ impl Question {
     }
 }
 
-/// The requests of `reads`, in their order; `None` where nothing need be asked.
+/// Returns the requests of `reads`, in their order; `None` where no request is needed.
 pub(crate) fn questions(
     namespace: &Namespace,
     reads: &[Read],
@@ -197,7 +198,7 @@ pub(crate) fn questions(
     reads.iter().map(question).collect()
 }
 
-/// The answer to `read`, from what the server said.
+/// Returns the answer to `read` from the response of the server.
 pub(crate) fn answer(
     namespace: &Namespace,
     read: &Read,
@@ -219,7 +220,8 @@ pub(crate) fn answer(
     })
 }
 
-/// The answer to a range that was one step of a transaction; `None` if that is not what it is.
+/// Returns the response to a range that was one step of a transaction; `None` if it is another
+/// kind.
 pub(crate) fn range_answer(answer: Option<ResponseOp>) -> Option<RangeResponse> {
     match answer?.response? {
         Response::Range(range) => Some(range),
@@ -227,8 +229,8 @@ pub(crate) fn range_answer(answer: Option<ResponseOp>) -> Option<RangeResponse> 
     }
 }
 
-/// The answer to a [`Question`] that was one step of a transaction; `None` if that is not what it
-/// is. It lies as deep as there are ranges, which is not deep.
+/// Returns the response to a [`Question`] that was one step of a transaction; `None` if it is
+/// another kind. It is nested as deep as there are ranges, which are few.
 pub(crate) fn question_answer(answer: Option<ResponseOp>) -> Option<RangeResponse> {
     let mut answer = answer?;
     // Each level has one step, whichever branch was taken.
@@ -238,7 +240,8 @@ pub(crate) fn question_answer(answer: Option<ResponseOp>) -> Option<RangeRespons
     range_answer(Some(answer))
 }
 
-/// The answer to a transaction that was one step of another; `None` if that is not what it is.
+/// Returns the response to a transaction that was one step of another; `None` if it is another
+/// kind.
 pub(crate) fn txn_answer(answer: Option<ResponseOp>) -> Option<TxnResponse> {
     match answer?.response? {
         Response::Txn(txn) => Some(txn),
@@ -255,7 +258,7 @@ struct Target<'c> {
 }
 
 impl<'c> Target<'c> {
-    /// `None` for a range that holds no key for ever.
+    /// Returns the target of a compare; `None` for a range that never has a key.
     fn of(namespace: &Namespace, compare: &'c Compare) -> Option<Self> {
         let (key, range_end) = match compare {
             Compare::At { key, .. } | Compare::Absent(key) => (namespace.key(key), Vec::new()),
@@ -315,7 +318,7 @@ impl<'c> Target<'c> {
     }
 }
 
-/// That no key lies in a range, or that there is no such key if it has no end.
+/// Returns the compare that a range has no key or, without an end, that the key does not exist.
 fn is_empty(key: Vec<u8>, range_end: Vec<u8>) -> proto::Compare {
     proto::Compare {
         result: CompareResult::Equal as i32,
@@ -367,8 +370,8 @@ fn value_of(
     Ok(Some(value))
 }
 
-/// At most `limit` keys of one of `ranges`, in their order. A server that answers with others
-/// would have one tenant work on the keys of another.
+/// Returns at most `limit` keys of one of `ranges`, in their order. A response with other keys is
+/// rejected: it would let one tenant work on the keys of another.
 fn page_of(
     namespace: &Namespace,
     ranges: &[KeyRange],
@@ -386,7 +389,7 @@ fn page_of(
     kvs.into_iter().map(|kv| entry(namespace, kv)).collect()
 }
 
-/// Whether the keys rise and lie in `span`.
+/// Returns whether the keys rise and lie in `span`.
 fn is_run_of_keys(span: &KeySpan, kvs: &[KeyValue]) -> bool {
     let rises = kvs.windows(2).all(|pair| pair[0].key < pair[1].key);
     let begins = kvs.first().is_none_or(|first| span.start <= first.key);
@@ -403,7 +406,7 @@ fn entry(namespace: &Namespace, kv: KeyValue) -> Result<(Key, Versioned), InfraE
     Ok((key, Versioned { revision, bytes: kv.value }))
 }
 
-/// An answer that does not fit its question.
+/// Returns the error for a response that does not fit its request.
 fn protocol_mismatch(message: &str) -> InfraError {
     InfraError::Corruption { operation: "etcd.answer", message: message.to_owned() }
 }

@@ -43,7 +43,7 @@ impl<S: AsyncStore + Clone + Sync + 'static> BlockingStore<S> {
         Ok(made.map(|store| Self { store, driver }))
     }
 
-    /// The asynchronous store.
+    /// Returns the asynchronous store.
     #[must_use]
     pub const fn store(&self) -> &S {
         &self.store

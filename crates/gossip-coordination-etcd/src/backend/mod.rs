@@ -78,7 +78,7 @@ impl EtcdConfig {
         Ok(StoreCoordinator::new(store, self.store_config()))
     }
 
-    /// The limits of one more handle, with a number that no other handle has.
+    /// Returns the configuration of another handle, with a nonce that no other handle has.
     #[must_use]
     pub fn store_config(&self) -> StoreConfig {
         let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
@@ -115,16 +115,16 @@ impl EtcdConfig {
     }
 }
 
-/// Another handle on the same connection, for another worker of this process. It shares what the
-/// first remembers.
+/// Returns another handle on the same connection, for another worker of this process. The handles
+/// share one record cache.
 #[must_use]
 pub fn another_handle(coordinator: &AsyncEtcdCoordinator) -> AsyncEtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
     AsyncStoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.cache())
 }
 
-/// Another handle on the same connection and runtime, for another thread of this process. It shares
-/// what the first remembers.
+/// Returns another handle on the same connection and runtime, for another thread of this process.
+/// The handles share one record cache.
 #[must_use]
 pub fn another_blocking_handle(coordinator: &EtcdCoordinator) -> EtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
