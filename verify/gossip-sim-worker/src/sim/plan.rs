@@ -32,6 +32,9 @@ pub(super) struct Setting {
     pub(super) killing: usize,
     pub(super) task: TaskConfig,
     pub(super) auto_split: bool,
+    /// The rate limit of each process. A shard that waits for it was claimed and has not started
+    /// any key.
+    pub(super) items_per_second: Option<u64>,
     /// Whether shards are handed off between workers; otherwise a drain releases them.
     pub(super) moves: bool,
     /// When faults and administrators stop.
@@ -67,6 +70,7 @@ impl Setting {
             auto_split: !draw.one_in(4),
             moves: !draw.one_in(8),
             rough_ticks: draw.between(1_000, 20_000),
+            items_per_second: None,
             task,
             nature: Nature {
                 seed: plan.seed,
@@ -78,6 +82,7 @@ impl Setting {
         };
         // The worlds are small; the default would make two parts in all of them.
         setting.task.many_parts_from = [4, 16, 64][draw.below(3) as usize];
+        setting.items_per_second = [None, None, Some(2), Some(8)][draw.below(4) as usize];
         setting
     }
 }

@@ -46,6 +46,12 @@ impl Totals {
         self.trace = gossip_sim::mix(self.trace ^ outcome.trace);
     }
 
+    /// Returns the sums of the counters of all worlds.
+    #[must_use]
+    pub const fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
     /// Returns the number of occurrences of a fault.
     #[must_use]
     pub fn faults(&self, kind: FaultKind) -> u64 {

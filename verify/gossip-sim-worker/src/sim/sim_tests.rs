@@ -17,6 +17,7 @@ fn no_world_breaks_a_rule() {
     }
     let unseen: Vec<_> = FaultyDisk::KINDS.iter().filter(|it| totals.faults(**it) == 0).collect();
     assert!(unseen.is_empty(), "{unseen:?} did not happen");
+    assert!(totals.seen().replaced > 0, "no shard was replaced");
 }
 
 #[test]

@@ -342,7 +342,7 @@ impl<'c, 'w> World<'c, 'w> {
     }
 
     fn config(&self, number: u64, slots: usize, pid: u32) -> WorkerConfig {
-        let Setting { nature, task, auto_split, .. } = &self.shared.setting;
+        let Setting { nature, task, auto_split, items_per_second, .. } = &self.shared.setting;
         WorkerConfig {
             tenant: TENANT,
             run: RUN,
@@ -350,7 +350,7 @@ impl<'c, 'w> World<'c, 'w> {
             lease_ticks: nature.lease,
             threads: slots,
             task: *task,
-            limits: Limits::default(),
+            limits: Limits { items: *items_per_second, bytes: None },
             max_parked: usize::MAX,
             auto_split: *auto_split,
             seed: nature.seed ^ u64::from(pid) << 16,
