@@ -56,6 +56,7 @@ impl Density {
         }
         let keys: Vec<Box<[u8]>> = sample.items().map(|item| item.key().into()).collect();
         let is_all = sample.is_exhausted();
+        // A sample that holds everything is a count.
         let seen = u64::try_from(keys.len()).unwrap_or(u64::MAX);
         Self { keys, is_all, total: total.or_else(|| is_all.then_some(seen)) }
     }
@@ -81,6 +82,7 @@ impl Density {
     /// Returns the measure of `[start, end)`; an empty end means no end.
     #[must_use]
     pub fn between(&self, start: &[u8], end: &[u8]) -> usize {
+        // Measured in sampled keys and not in bytes, because keys are not spread evenly over bytes.
         let end = if end.is_empty() { self.keys.len() } else { self.below(end) };
         end.saturating_sub(self.below(start))
     }

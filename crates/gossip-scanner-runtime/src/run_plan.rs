@@ -107,6 +107,7 @@ impl RunPlan<'_> {
         hasher.write_bytes_prefixed(self.settings);
         hasher.write_u8(self.config.cursor_semantics().as_u8());
         hasher.write_u64(self.config.lease_duration());
+        // No bound is a setting of its own; a bound has at most 32 bits, so the two never meet.
         hasher.write_u64(self.config.max_shard_retries().map_or(u64::MAX, u64::from));
         hasher.write_u32(generation);
         RunId::from_raw(self.source_half() | hasher.finalize_64() & LOWER_HALF)
@@ -122,6 +123,7 @@ impl RunPlan<'_> {
     /// ids.
     pub fn ids_of_source(&self) -> (Option<RunId>, impl Fn(RunId) -> bool + use<>) {
         let half = self.source_half();
+        // Listings start after a given id.
         let before = half.checked_sub(1).map(RunId::from_raw);
         (before, move |run: RunId| run.as_raw() & !LOWER_HALF == half)
     }
@@ -153,6 +155,7 @@ pub fn open_run<B: CoordinationFacade>(
     cut: &dyn Fn() -> Result<Vec<ShardSpec>, InitialShardsError>,
 ) -> Result<OpenedRun, OpenRunError> {
     let mut opening = Opening { coordinator, clock, pause, plan, cut };
+    // From the first on: ids are derived, and nothing stores the current generation.
     for generation in 0..MAX_GENERATIONS {
         if let Some(state) = opening.generation(plan.run_id(generation))? {
             return Ok(OpenedRun { run: plan.run_id(generation), generation, state });
@@ -174,6 +177,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
     fn generation(&mut self, run: RunId) -> Result<Option<OpenedState>, OpenRunError> {
         match self.status(run)? {
             None => self.create(run),
+            // Continues the registration, with the same operation id as the process that began it.
             Some(RunStatus::Initializing) => self.register(run, OpenedState::Resumed),
             Some(RunStatus::Active) => Ok(Some(OpenedState::Resumed)),
             Some(RunStatus::Cancelled) => Ok(None),
@@ -202,6 +206,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
         run: RunId,
         state: OpenedState,
     ) -> Result<Option<OpenedState>, OpenRunError> {
+        // Only now: examining the source is expensive, and an active run does not need it.
         let shards = (self.cut)()?;
         let (now, op_id) = (self.clock.now(), op_ids::of_run(b"register_shards", run));
         let registered = with_staged(&shards, |inputs| {
@@ -226,6 +231,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
                     (self.pause)(REGISTRATION_LOOK);
                     waited += REGISTRATION_LOOK;
                 }
+                // Its process was killed, and its shards do not fit the source any more.
                 Some(RunStatus::Initializing) => return self.cancel(run),
                 None => return Ok(None),
                 Some(_) => return self.generation(run),
@@ -237,6 +243,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
     fn cancel(&mut self, run: RunId) -> Result<Option<OpenedState>, OpenRunError> {
         let (now, op_id) = (self.clock.now(), op_ids::of_run(b"cancel_run", run));
         match self.coordinator.cancel_run(now, self.plan.tenant, run, op_id) {
+            // Another process may have cancelled it first; both take the next generation.
             Ok(_) | Err(RunTransitionError::RunTerminal { .. }) => Ok(None),
             Err(RunTransitionError::BackendError(error)) => Err(error.into()),
             Err(other) => Err(unexpected("cancel_run", &other)),
@@ -267,6 +274,8 @@ fn with_staged<R>(
     shards: &[ShardSpec],
     register: impl FnOnce(&[InitialShardInput<'_>]) -> R,
 ) -> Result<R, OpenRunError> {
+    // All arenas before the first builder: a builder borrows its arena until the rows are
+    // registered.
     let mut arenas: Vec<_> = shards.chunks(MAX_BUILDER_CAP).map(arena_for).collect();
     let mut builders = Vec::with_capacity(arenas.len());
     for (arena, batch) in arenas.iter_mut().zip(shards.chunks(MAX_BUILDER_CAP)) {

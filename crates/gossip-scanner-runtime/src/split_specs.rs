@@ -47,6 +47,7 @@ pub(crate) fn part(
         Ok(_) if (start, end) == (parent.start, parent.end) => parent.metadata,
         Ok(ShardMetadata { hint, connector_extra }) => {
             match propagate_hint_on_split(hint, start, end)? {
+                // Not encoded again, so that equal metadata stays equal bytes.
                 same if same == hint => parent.metadata,
                 narrowed => ShardMetadata::new(narrowed, connector_extra).encode_into(&mut buf)?,
             }

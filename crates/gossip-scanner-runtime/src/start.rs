@@ -106,20 +106,26 @@ impl RunRequest<'_> {
             config,
             restart: self.restart,
         };
+        // Before any operation, so that a mistake in the request leaves no run behind.
         if self.shards == 0 || self.shards > INITIAL_SHARDS_MAX {
             return Err(StartError::Shards { shards: self.shards, max: INITIAL_SHARDS_MAX });
         }
         let root = self.root()?;
         if !self.allow_parallel {
+            // Before a run is created: the ids of the two would differ, and both would process
+            // every item.
             self.refuse_other_settings(coordinator, clock.now(), &plan)?;
         }
         let opened =
             self.find_or_create(coordinator, clock, observer, &plan, root.as_spec_ref())?;
         observer.observe(Event::RunOpened { opened });
         if opened.state == OpenedState::New {
+            // After the run exists, so that garbage collection delays only its creator.
             collect_abandoned(coordinator, clock.now(), self.tenant, observer);
             return Ok(opened);
         }
+        // Keys of an existing run may be positions in a file, which mean other rows if it has
+        // changed.
         let stored = job_of(coordinator, clock.now(), self.tenant, opened.run)
             .map_err(|error| StartError::Stored { run: opened.run, error })?;
         match self.source.check_stamp(stored.stamp) {
@@ -145,6 +151,7 @@ impl RunRequest<'_> {
         plan: &RunPlan<'_>,
         root: ShardSpecRef<'_>,
     ) -> Result<OpenedRun, StartError> {
+        // A cell, because `cut` may be called a second time after garbage collection.
         let registered = Cell::new(0);
         let cut = || self.cut(root).inspect(|shards| registered.set(shards.len()));
         let open = |coordinator: &mut B| open_run(coordinator, clock, &thread::sleep, plan, &cut);
@@ -194,6 +201,7 @@ impl RunRequest<'_> {
         now: LogicalTime,
         other: RunId,
     ) -> Vec<Setting> {
+        // Errors are dropped: the caller reports a conflict in any case, only with fewer details.
         let job = job_of(coordinator, now, self.tenant, other).ok();
         let config = coordinator.get_run(self.tenant, other).ok().map(|run| run.config());
         let of_job = |differs: fn(&Job, &Job) -> bool| {
@@ -220,6 +228,7 @@ impl RunRequest<'_> {
 
     fn cut(&self, root: ShardSpecRef<'_>) -> Result<Vec<ShardSpec>, InitialShardsError> {
         if matches!(self.source, Source::Registered(_)) {
+            // Built-in sources cannot have such keys, and their listing is not free.
             refuse_keys_outside(self.connector, root)?;
         }
         match initial_shards(self.connector, root, self.shards) {
@@ -239,6 +248,7 @@ fn refuse_keys_outside(
     connector: &dyn Connector,
     root: ShardSpecRef<'_>,
 ) -> Result<(), InitialShardsError> {
+    // One key behind the end is enough to refuse, so the smallest page is listed.
     let behind = ShardSpecRef::new(root.end, b"", root.metadata);
     let limits = PageLimits::try_new(1, MIN_PAGE_BYTES).expect("the smallest page");
     let mut page = Page::with_limits(limits);
@@ -292,6 +302,8 @@ pub fn job_of<B: CoordinationFacade>(
 ) -> Result<Job, ReadJobError> {
     let (mut roots, filter) = (Vec::new(), ShardFilter::all().roots());
     coordinator.list_shards_into(now, tenant, run, filter, &mut roots)?;
+    // Every shard of a run has the same job. A run without shards has none, which the decoder
+    // reports.
     let metadata = roots.first().map_or(&[][..], |root| &root.metadata);
     Ok(Job::of_shard(metadata)?)
 }

@@ -59,11 +59,13 @@ impl<'a> Scanner<'a> {
     pub(super) fn number(&mut self) -> Result<u64, Unexpected> {
         let len = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, rest) = self.rest.split_at(len);
+        // One spelling for each number, or two files with one meaning would have different hashes.
         if digits.is_empty() || (digits.len() > 1 && digits[0] == b'0') {
             return Err(Unexpected);
         }
         self.rest = rest;
         digits.iter().try_fold(0_u64, |number, digit| {
+            // Checked: a number that wraps would be another, plausible one.
             let number =
                 number.checked_mul(10).and_then(|n| n.checked_add(u64::from(digit - b'0')));
             number.ok_or(Unexpected)

@@ -51,6 +51,7 @@ impl IntegerRange {
     fn part(&self, range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> (u64, u64) {
         let (first, end) = rows_in(range, from);
         let end = end.map_or(self.end, |end| self.end.min(end));
+        // No row at or above the start: the part is empty, and empty at its end.
         let first = first.map_or(end, |first| first.max(self.first));
         (first.min(end), end)
     }
@@ -76,6 +77,7 @@ impl Connector for IntegerRange {
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         let number = parse_row_key(item.key()).ok_or(OpenError::Vanished)?;
+        // A key of another range over the same manifest id.
         if number < self.first || number >= self.end {
             return Err(OpenError::Vanished);
         }

@@ -74,6 +74,8 @@ impl LineFile {
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         let start = parse_row_key(key).ok_or(OpenError::Vanished)?;
+        // From the byte before, to check that a line begins at this offset and not in the middle of
+        // one.
         let mut scanner = self.scanner(start.saturating_sub(1), ROW_BUFFER_LEN);
         if start > 0 && scanner.next_row()?.is_none_or(|before| before.next != start) {
             return Err(OpenError::Vanished);
@@ -87,6 +89,7 @@ impl LineFile {
         let mut scanner = self.scanner(first, LOOK_LINE_BYTES);
         let mut starts = Vec::with_capacity(places);
         for place in 0..places as u64 {
+            // Wider than the offsets, because their product may not fit.
             let offset = u128::from(end - first) * u128::from(place) / places as u128;
             let offset = first + u64::try_from(offset).expect("at most the distance itself");
             let found = first_line_near(&mut scanner, offset)?;
@@ -140,6 +143,7 @@ impl Connector for LineFile {
         sample: &mut Page,
     ) -> Result<(), ConnectorError> {
         let (first, end) = self.offsets(range, CursorUpdate::initial());
+        // Reading it whole costs no more than the places would, and gives an exact sample.
         if end - first <= LOOK_WHOLE_BYTES {
             let starts = self.all_starts(first, end)?;
             let count = starts.len() as u64;
@@ -204,6 +208,7 @@ impl Enumeration for Lines {
             let key = row_key(row.start);
             let item = PageItem::new(&key).with_size_hint(row.end - row.start);
             if page.push(item).is_err() {
+                // Full: the row begins the next page.
                 self.waiting = Some(row);
                 return self.file.check_unchanged();
             }

@@ -151,6 +151,7 @@ impl SourceRegistry {
             return Err(RegisterError::Malformed);
         }
         let key = scheme.as_bytes();
+        // Replacing a family would change which source the stored text of a run means.
         if self.families.contains_key(key) {
             return Err(RegisterError::Taken);
         }
@@ -193,6 +194,7 @@ impl SourceRegistry {
     fn split<'t>(&self, text: &'t OsStr) -> Option<(&Family, &'t OsStr)> {
         let bytes = text.as_bytes();
         let colon = memchr::memchr(b':', bytes)?;
+        // An unknown scheme may be part of a file name that has a colon.
         let family = self.families.get(&bytes[..colon])?;
         Some((family, OsStr::from_bytes(&bytes[colon + 1..])))
     }
@@ -238,6 +240,7 @@ fn registered(
 fn is_scheme(scheme: &[u8]) -> bool {
     let is_part =
         |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(byte);
+    // At least two letters, as in a URL; a single one is a drive on other systems.
     (2..=SCHEME_LEN_MAX).contains(&scheme.len())
         && scheme[0].is_ascii_lowercase()
         && scheme.iter().all(is_part)

@@ -129,6 +129,8 @@ impl Source {
         rest: &OsStr,
         options: SourceOptions,
     ) -> Result<Self, SourceError> {
+        // Not resolved: the text was canonical when it was stored, and the file may be on another
+        // machine.
         let path = PathBuf::from(rest);
         Ok(match scheme {
             _ if rest.is_empty() => return Err(SourceError::Empty),
@@ -157,6 +159,7 @@ impl Source {
             Self::Integers(integers) => {
                 let last = integers.last();
                 let mut bytes = vec![5, u8::from(last.is_some())];
+                // Both numbers in fixed width, so that no two ranges have the same bytes.
                 bytes.extend_from_slice(&integers.first().to_be_bytes());
                 bytes.extend_from_slice(&last.unwrap_or_default().to_be_bytes());
                 bytes
@@ -247,6 +250,7 @@ impl Source {
             Self::Integers(integers) => {
                 let first = integers.first();
                 let range = integers.last().map_or_else(
+                    // An empty range has no last integer to write.
                     || format!("{first}..{first}"),
                     |last| format!("{first}..={last}"),
                 );
@@ -338,6 +342,7 @@ impl Source {
         if path.as_os_str().is_empty() {
             return Err(SourceError::Empty);
         }
+        // The disk decides between directory and file, because names do not.
         let found = std::fs::metadata(path).map_err(|error| SourceError::from_io(&error))?;
         if found.is_dir() {
             return Self::tree(path, options);
@@ -345,11 +350,13 @@ impl Source {
         match path.extension().map(OsStr::as_bytes) {
             Some(b"jsonl" | b"ndjson") => Self::manifest(path, ManifestFormat::JsonLines),
             Some(b"csv") => Self::manifest(path, csv(options)),
+            // Not guessed: a file of lines and a CSV file have different items.
             Some(_) | None => Err(SourceError::BareFile),
         }
     }
 
     fn tree(path: &Path, options: SourceOptions) -> Result<Self, SourceError> {
+        // Resolved first, so that two spellings of one directory are one source.
         let root = resolve(path)?;
         if !root.is_dir() {
             return Err(SourceError::NotADirectory);
