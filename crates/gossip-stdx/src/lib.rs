@@ -1,9 +1,10 @@
-//! Bounded containers that the workspace needs and `std` does not provide.
+//! Bounded containers and child processes that the workspace needs and `std` does not provide.
 //!
 //! - [`RingBuffer`]: a FIFO queue of at most `N` items, stored inline, oldest first.
 //! - [`InlineVec`]: a vector that stores up to `N` items inline and spills to the heap beyond.
 //! - [`ByteSlab`]: byte strings in one buffer of fixed size, addressed by [`ByteSlot`].
 //! - [`prefetch()`]: a hint to the processor that a value will be read soon.
+//! - [`spawn`]: child processes that signals of the terminal do not reach, and that die with us.
 //!
 //! ```
 //! use gossip_stdx::{ByteSlab, RingBuffer};
@@ -23,10 +24,11 @@
 //! # Ok::<(), gossip_stdx::SlabFull>(())
 //! ```
 //!
-//! This crate never does I/O, never reads a clock and has no notion of shards, keys or runs.
-//! It is the only product crate that may contain `unsafe` code. Only the modules marked
-//! `#[expect(unsafe_code)]` below contain any; each block has a `SAFETY` comment and runs under
-//! Miri.
+//! This crate has no notion of shards, keys or runs. Apart from [`spawn`] it never does I/O and
+//! never makes a system call.
+//! It is the only product crate that may contain `unsafe` code. Only modules marked
+//! `#[expect(unsafe_code)]` contain any; each block has a `SAFETY` comment. Those of the containers
+//! run under Miri, those of [`spawn`] are tested with real processes.
 
 #![deny(unsafe_code)]
 
@@ -36,6 +38,7 @@ mod prefetch;
 #[expect(unsafe_code, reason = "unoccupied slots are MaybeUninit")]
 mod ring_buffer;
 mod slab;
+pub mod spawn;
 
 #[cfg(test)]
 mod inline_vec_tests;

@@ -40,7 +40,12 @@ struct Edges {
 
 /// One row per crate, from the bottom of the picture to its top.
 const EDGES: [Edges; 12] = [
-    Edges { package: "gossip-stdx", internal: &[], external: Some(&["arrayvec", "thiserror"]) },
+    Edges {
+        package: "gossip-stdx",
+        internal: &[],
+        // The last two for the system calls of `spawn`.
+        external: Some(&["arrayvec", "thiserror", "libc", "rustix"]),
+    },
     Edges {
         package: "gossip-contracts",
         internal: &["gossip-stdx"],
@@ -109,7 +114,9 @@ impl Edges {
 const STORE_EDGES: &[&str] = &["gossip-contracts", "gossip-coordination", "gossip-stdx"];
 
 /// Libraries that only one crate may use, in any kind of dependency: a store hides its engine.
-const ENGINES: [(&str, &str); 4] = [
+const ENGINES: [(&str, &str); 5] = [
+    // Its calls need unsafe code.
+    ("libc", "gossip-stdx"),
     ("rusqlite", "gossip-coordination-sqlite"),
     ("etcd-client", "gossip-coordination-etcd"),
     ("tonic", "gossip-coordination-etcd"),

@@ -1,0 +1,53 @@
+//! Child processes that neither the terminal nor a crash of this process reaches too late.
+//!
+//! [`Command::spawn`] starts a program as the leader of a session of its own. Between the start of
+//! the child and its `exec`, every signal is blocked, so a Ctrl-C or Ctrl-Z at the terminal neither
+//! kills nor stops it: a process group that `posix_spawn` sets comes too late for that. The child
+//! shares the memory of this process until its `exec` (`vfork`), so the cost does not depend on the
+//! size of this process.
+//!
+//! If this process dies, its children are killed by two means: the kernel's parent-death signal,
+//! which reaches the child only, and a watcher, a process of its own that kills the whole process
+//! groups of the children that were running. Descendants that leave their group with `setsid` are
+//! out of reach.
+//!
+//! On systems other than Linux children are started by the standard library, in a process group of
+//! their own, and none of this holds.
+//!
+//! # Contract
+//!
+//! - The parent-death signal follows the *thread* that spawned the child. The thread must outlive
+//!   the child, or have it killed.
+//! - A [`Child`] that is dropped is killed with its process group and waited for.
+
+#[cfg(target_os = "linux")]
+mod child;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "memory that is shared with the watcher comes from mmap")]
+mod groups;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "clone, and the system calls of the child before its exec")]
+mod launch;
+#[cfg(not(target_os = "linux"))]
+mod portable;
+#[expect(unsafe_code, reason = "sigaction and the signal mask")]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "std restores signals there"))]
+mod signals;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "a stack is memory from mmap")]
+mod stack;
+#[cfg(target_os = "linux")]
+mod stat;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "fork, and the system calls of the watcher")]
+mod watcher;
+
+#[cfg(target_os = "linux")]
+pub use self::child::Child;
+#[cfg(target_os = "linux")]
+pub use self::groups::{end_all, finish, prepare, running};
+#[cfg(target_os = "linux")]
+pub use self::launch::Command;
+#[cfg(not(target_os = "linux"))]
+pub use self::portable::{Child, Command, end_all, finish, prepare, running};
+pub use self::signals::{remember_signals, was_ignored};

@@ -1,0 +1,192 @@
+//! Children on systems other than Linux, by the standard library: in a process group of their own,
+//! not a session, and without a watcher. They survive the death of this process.
+
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::ExitStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The first and the longest interval at which the end of a child is polled.
+const NAP_FIRST: Duration = Duration::from_micros(50);
+const NAP_LONGEST: Duration = Duration::from_millis(5);
+
+struct Children {
+    leaders: BTreeSet<u32>,
+    /// Whether no more are started. Never reset.
+    is_closed: bool,
+}
+
+static CHILDREN: Mutex<Children> =
+    Mutex::new(Children { leaders: BTreeSet::new(), is_closed: false });
+
+fn children() -> MutexGuard<'static, Children> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records the signals of this process; there is no watcher to start.
+///
+/// # Errors
+///
+/// Never.
+pub fn prepare() -> io::Result<()> {
+    super::remember_signals();
+    Ok(())
+}
+
+/// Starts no more children.
+pub fn finish() {
+    children().is_closed = true;
+}
+
+/// Returns how many children are running.
+#[must_use]
+pub fn running() -> usize {
+    children().leaders.len()
+}
+
+/// Kills the groups of all children, and starts no more.
+pub fn end_all() {
+    let mut children = children();
+    children.is_closed = true;
+    children.leaders.iter().for_each(|leader| kill_group(*leader));
+}
+
+fn kill_group(leader: u32) {
+    if let Some(leader) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        // It is gone already, or may not be killed any more: nothing is left to do.
+        let _ = kill_process_group(leader, Signal::KILL);
+    }
+}
+
+/// A program with everything that its process gets.
+#[derive(Clone, Copy)]
+#[expect(clippy::exhaustive_structs, reason = "the caller decides about every part")]
+pub struct Command<'a> {
+    /// The path of the program; `PATH` is not searched.
+    pub program: &'a CStr,
+    /// The arguments; the first is the name of the program.
+    pub arguments: &'a [CString],
+    /// The environment, as `NAME=VALUE`.
+    pub environment: &'a [&'a CStr],
+    /// Standard input, output and error.
+    pub stdio: [BorrowedFd<'a>; 3],
+}
+
+impl Command<'_> {
+    /// Starts the program as the leader of a process group of its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `exec`, such as `NotFound`, and that of the system calls before it.
+    pub fn spawn(&self) -> io::Result<Child> {
+        let text = |text: &CStr| OsStr::from_bytes(text.to_bytes()).to_owned();
+        let mut command = std::process::Command::new(text(self.program));
+        let (name, arguments) = self.arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        command.arg0(text(name)).args(arguments.iter().map(|it| text(it))).env_clear();
+        for variable in self.environment {
+            let bytes = variable.to_bytes();
+            if let Some(end) = bytes.iter().position(|byte| *byte == b'=') {
+                let (name, value) = (&bytes[..end], &bytes[end + 1..]);
+                command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+            }
+        }
+        let [input, output, error] = self.stdio.map(|it| it.try_clone_to_owned());
+        command.stdin(input?).stdout(output?).stderr(error?).process_group(0);
+        // Under the lock, so that a concurrent exit of this process does not miss it.
+        let mut children = children();
+        if children.is_closed {
+            return Err(io::Error::other("this process is shutting down"));
+        }
+        let child = command.spawn()?;
+        children.leaders.insert(child.id());
+        Ok(Child { child, status: None })
+    }
+}
+
+// The program only: arguments and environment may contain secrets.
+impl fmt::Debug for Command<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+/// A running child; it and its process group are killed when this is dropped.
+#[derive(Debug)]
+pub struct Child {
+    child: std::process::Child,
+    status: Option<ExitStatus>,
+}
+
+impl Child {
+    /// Returns its process id, which is also that of its group.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits at most `patience` for its end, and returns its status if it has ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `waitpid`.
+    pub fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        let (mut nap, mut left) = (NAP_FIRST, patience);
+        while self.status.is_none() && !self.reap()? && !left.is_zero() {
+            #[expect(clippy::disallowed_methods, reason = "there is no pidfd to poll")]
+            thread::sleep(nap.min(left));
+            left = left.saturating_sub(nap);
+            nap = (nap * 2).min(NAP_LONGEST);
+        }
+        Ok(self.status)
+    }
+
+    /// Returns whether it has ended; the processes it started may still run.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let leader = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        self.status.is_some()
+            || leader.is_some_and(|leader| {
+                waitid(WaitId::Pid(leader), options).is_ok_and(|status| status.is_some())
+            })
+    }
+
+    /// Kills its process group. Its own end is left to [`Self::wait`].
+    pub fn kill_group(&self) {
+        // Until it is waited for, no other process can have its number or its group's.
+        if self.status.is_none() {
+            kill_group(self.id());
+        }
+    }
+
+    /// Takes its status if it has ended.
+    fn reap(&mut self) -> io::Result<bool> {
+        let mut children = children();
+        self.status = self.child.try_wait()?;
+        if self.status.is_some() {
+            children.leaders.remove(&self.child.id());
+        }
+        Ok(self.status.is_some())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            self.kill_group();
+            // It was killed, so this does not take long; a failure means that it is gone.
+            let _ = self.child.wait();
+            children().leaders.remove(&self.child.id());
+        }
+    }
+}
