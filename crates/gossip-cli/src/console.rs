@@ -1,9 +1,12 @@
 //! Messages on standard error.
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::io::{self, IsTerminal as _};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use gossip::runtime::Drain;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Width of a terminal that does not report its own.
 const DEFAULT_COLUMNS: usize = 80;
@@ -15,6 +18,8 @@ pub(crate) struct Console {
     /// Width of the progress line on the terminal; 0 if there is none.
     painted: Mutex<usize>,
     is_terminal: bool,
+    /// Drained when standard error is closed.
+    drain: OnceLock<Drain>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +37,13 @@ impl Console {
             (false, false) => Level::Normal,
         };
         let is_terminal = io::stderr().is_terminal();
-        Self { level, painted: Mutex::new(0), is_terminal }
+        Self { level, painted: Mutex::new(0), is_terminal, drain: OnceLock::new() }
+    }
+
+    /// Requests a drain when standard error turns out to be a pipe without a reader: the output of
+    /// commands has no reader then, either.
+    pub(crate) fn drain_when_closed(&self, drain: &Drain) {
+        self.drain.get_or_init(|| drain.clone());
     }
 
     /// Returns whether only errors are printed.
@@ -77,21 +88,25 @@ impl Console {
             let columns = text.chars().count();
             let mut painted = self.painted.lock().unwrap_or_else(PoisonError::into_inner);
             let blank = painted.saturating_sub(columns);
-            // A closed standard error is no reason to stop.
-            let _ = write!(io::stderr(), "\r{text}{:blank$}", "");
+            self.write(&format!("\r{text}{:blank$}", ""));
             *painted = columns;
         }
     }
 
     fn line(&self, text: &str) {
         let mut painted = self.painted.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stderr = io::stderr().lock();
-        if *painted > 0 {
-            let width = *painted;
-            let _ = write!(stderr, "\r{:width$}\r", "");
-            *painted = 0;
+        let width = std::mem::take(&mut *painted);
+        let blank = if width > 0 { format!("\r{:width$}\r", "") } else { String::new() };
+        self.write(&format!("{blank}{text}\n"));
+    }
+
+    fn write(&self, text: &str) {
+        let written = output::write_to(&io::stderr(), text.as_bytes());
+        let closed = written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        // Any other error, such as that of a terminal that is gone, cannot be reported anywhere.
+        if let Some(drain) = self.drain.get().filter(|_| closed) {
+            drain.ask();
         }
-        let _ = writeln!(stderr, "{text}");
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use gossip::coordination::{ParkReason, RunStatus, ShardFilter, ShardSummary};
 use gossip::identity::{RunId, TenantId};
-use gossip::runtime::exec::{ExecConfig, Handler, Rendering};
-use gossip::runtime::{Drain, Finish, Limits, OpenedState, RunWorkerError, TaskConfig};
+use gossip::runtime::exec::{ExecConfig, Handler, Rendering, prepare_programs};
+use gossip::runtime::{Broken, Drain, Finish, Limits, OpenedState, RunWorkerError, TaskConfig};
 use gossip::sources::SourceRegistry;
 use gossip::store::Backend;
 use gossip::{Joined, ScanError, Session, Totals, WorkOptions};
@@ -30,6 +30,8 @@ pub(crate) fn exec(
 ) -> Result<Code, Failure> {
     let prepared = opening::prepare(&args.job, jobs(&args.work))?;
     opening::check_program(&args.job)?;
+    // Before the store is opened: the process is small, and has no threads.
+    prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
     let session =
         prepared.open(&backend, tenant, &Notices::for_worker(console).asked_for(args.job.shards));
@@ -77,6 +79,7 @@ pub(crate) fn worker(
     args: WorkerArgs,
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
+    prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let run = RunId::from_raw(args.run);
     let joined = Joined::new(&backend, tenant, run, &SourceRegistry::new(), &args.command);
@@ -84,6 +87,10 @@ pub(crate) fn worker(
     let session = joined.open(&backend, tenant);
     let worker = Worker { global, backend: &backend, tenant, console, work: &args.work };
     worker.run(&session, joined.handler())
+}
+
+fn not_started(broken: &Broken) -> Failure {
+    Failure::new(Code::Internal, "commands cannot be started").why(broken)
 }
 
 fn not_joined(run: RunId, error: &ScanError) -> Failure {
@@ -120,7 +127,8 @@ impl Worker<'_> {
         let progress = Arc::new(Progress::new(Arc::clone(self.console), key_format));
         let drain = Drain::new();
         signals::drain_on_signals(&drain, self.console)?;
-        let (rendering, exec) = (Rendering::of(session.source()), self.exec_config());
+        self.console.drain_when_closed(&drain);
+        let (rendering, exec) = (Rendering::of(session.source()), self.exec_config(&drain));
         let is_over = AtomicBool::new(false);
         let painter = Painter {
             progress: &progress,
@@ -135,7 +143,7 @@ impl Worker<'_> {
         self.console.detail(&format!("worker {:016x}", session.worker().as_raw()));
         let finish = thread::scope(|scope| {
             scope.spawn(|| painter.paint());
-            let processor = |_| handler.processor(&rendering, exec);
+            let processor = |_| handler.processor(&rendering, exec.clone());
             let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
             is_over.store(true, Ordering::SeqCst);
             finish
@@ -162,7 +170,7 @@ impl Worker<'_> {
         }
     }
 
-    const fn exec_config(&self) -> ExecConfig {
+    fn exec_config(&self, drain: &Drain) -> ExecConfig {
         let timeout = self.work.timeout;
         ExecConfig {
             batch: self.work.batch.get(),
@@ -170,6 +178,7 @@ impl Worker<'_> {
             found_status: self.work.found_status,
             // JSON output consists of one value, so the commands' output goes to stderr.
             keeps_stdout: !matches!(self.global.output, Format::Table),
+            drain: drain.clone(),
         }
     }
 
@@ -336,7 +345,12 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
         RunWorkerError::RunNotFound => Failure::new(Code::Usage, format!("no such run: {id}"))
             .next("list the runs: gossip run list"),
         RunWorkerError::Broken(broken) => {
-            Failure::new(Code::Internal, "stopped; progress is saved")
+            let code = match broken {
+                Broken::NotExecutable(_) => Code::Usage,
+                Broken::OutputClosed => Code::Interrupted,
+                Broken::Failed(_) => Code::Internal,
+            };
+            Failure::new(code, "stopped; progress is saved")
                 .why(broken)
                 .next("fix the cause, then repeat the command to resume")
         }

@@ -11,9 +11,10 @@ use gossip::coordination::{InfraError, StoreRefusal};
 pub(crate) enum Code {
     /// Every item was processed.
     Complete = 0,
-    /// An internal error, or a broken command.
+    /// An internal error, or a handler that never replies.
     Internal = 1,
-    /// Invalid arguments, or arguments that do not fit the stored state.
+    /// Invalid arguments, a command that cannot be executed, or arguments that do not fit the
+    /// stored state.
     Usage = 2,
     /// Items failed or could not be read.
     Incomplete = 3,
@@ -23,7 +24,7 @@ pub(crate) enum Code {
     Store = 5,
     /// Every item was processed, and `--fail-on findings` found some.
     Findings = 10,
-    /// Interrupted; progress is saved.
+    /// Interrupted, or the output was closed; progress is saved.
     Interrupted = 130,
 }
 

@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
+use gossip::runtime::exec::finish_programs;
 
 use self::args::{Cli, Command};
 use self::console::Console;
@@ -39,13 +40,15 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let console = Arc::new(Console::new(cli.global.quiet, cli.global.verbose));
-    match run(cli, &console) {
-        Ok(code) => code.into(),
+    let code = match run(cli, &console) {
+        Ok(code) => code,
         Err(failure) => {
             console.failure(&failure);
-            failure.code.into()
+            failure.code
         }
-    }
+    };
+    finish_programs();
+    code.into()
 }
 
 fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {

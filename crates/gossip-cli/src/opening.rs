@@ -47,7 +47,7 @@ pub(crate) fn check_program(args: &JobArgs) -> Result<(), Failure> {
     // clap requires a command, so there is always a first word.
     let Some(program) = args.command.first() else { return Ok(()) };
     find_program(program).map_err(|broken| {
-        Failure::new(Code::Internal, "the command cannot be started")
+        Failure::new(Code::Usage, "the command cannot be started")
             .why(broken)
             .next("fix the command and run it again; no run was created")
     })

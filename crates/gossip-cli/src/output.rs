@@ -1,7 +1,10 @@
 //! Data on standard output: tables or JSON.
 
-use std::io::{self, Write as _};
+use std::io;
+use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use crate::args::Format;
@@ -117,8 +120,7 @@ fn visible(letter: char) -> Vec<char> {
 }
 
 fn write(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match write_to(&io::stdout(), text.as_bytes()) {
         // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => {
@@ -126,4 +128,23 @@ fn write(text: &str) -> Result<(), Failure> {
         }
         Ok(()) => Ok(()),
     }
+}
+
+/// Writes all bytes, without a buffer.
+///
+/// A descriptor is shared with the processes that inherited it, and one of them may have made it
+/// non-blocking: then it is waited for as if it were not.
+pub(crate) fn write_to(output: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(output, bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => match poll(&mut [PollFd::new(output, PollFlags::OUT)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            },
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }

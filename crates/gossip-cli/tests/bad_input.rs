@@ -222,7 +222,7 @@ fn closed_output_parks_nothing(#[case] command: &[&str]) {
     let mut child = scratch.gossip(&args).spawn().expect("the binary was built");
     drop(child.stdout.take());
     let ran = finish(child);
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
     assert!(ran.stderr.contains("output closed"), "{}", ran.stderr);
     let shown = scratch.run(&["run", "show", &run_id(&ran), "-o", "jsonl"]);
     assert!(shown.stdout.contains("\"parked\":0"), "{}", shown.stdout);

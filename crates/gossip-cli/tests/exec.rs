@@ -107,6 +107,7 @@ fn a_worker_that_is_killed_loses_no_key(#[case] how: Signal) {
 #[rstest]
 #[case::term(Signal::TERM)]
 #[case::interrupt(Signal::INT)]
+#[case::hangup(Signal::HUP)]
 fn a_signal_drains_and_nothing_is_done_twice(#[case] how: Signal) {
     let scratch = Scratch::new();
     let slow = ["sh", "-c", "sleep 0.02; echo $1 >> seen", "sh", "{}"];
@@ -221,7 +222,7 @@ fn an_empty_source_is_complete() {
 #[case::no_tries(&["exec", "tree", "--tries", "0", "--", "true"], 2, "must be 1 or more")]
 #[case::not_a_number(&["exec", "tree", "--jobs", "x", "--", "true"], 2, "not a whole number")]
 #[case::no_rate(&["exec", "tree", "--rate", "0", "--", "true"], 2, "must be 1 or more")]
-#[case::no_program(&["exec", "range:0..3", "--", "no-such-program"], 1, "not found")]
+#[case::no_program(&["exec", "range:0..3", "--", "no-such-program"], 2, "not found")]
 #[case::store_is_a_directory(&["--store", "sqlite:tree", "run", "list"], 5, "store")]
 #[case::unreachable(&["--store", "etcd://127.0.0.1:1/x", "run", "list"], 5, "store")]
 fn bad_input_is_reported_with_the_next_step(

@@ -104,7 +104,7 @@ fn missing_program_leaves_no_run_behind(#[case] program: &str, #[case] why: &str
     let scratch = Scratch::new();
     scratch.file("file", "");
     let mistyped = scratch.run(&["exec", "tree", "--", program, "-c"]);
-    assert_eq!(mistyped.code, Some(1), "{}", mistyped.stderr);
+    assert_eq!(mistyped.code, Some(2), "{}", mistyped.stderr);
     assert!(
         mistyped.stderr.contains(why) && mistyped.stderr.contains("no run was created"),
         "{mistyped:?}"

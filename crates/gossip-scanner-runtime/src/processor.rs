@@ -92,10 +92,21 @@ pub struct Report {
     pub result: ItemResult,
 }
 
-/// The processor is unusable, whatever the item: the worker stops.
+/// The processor is unusable, whatever the item: the worker stops, and no item is recorded as
+/// failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct Broken(pub Box<str>);
+#[expect(clippy::exhaustive_enums, reason = "each has an exit code of its own")]
+pub enum Broken {
+    /// The command does not exist or may not be executed.
+    #[error("{0}")]
+    NotExecutable(Box<str>),
+    /// Standard output or standard error of this process is a pipe that is not read any more.
+    #[error("output closed: the reader of the pipe has exited")]
+    OutputClosed,
+    /// Any other reason.
+    #[error("{0}")]
+    Failed(Box<str>),
+}
 
 /// Processes every key, on one thread.
 #[expect(clippy::missing_errors_doc, reason = "every method answers Broken, for one reason")]

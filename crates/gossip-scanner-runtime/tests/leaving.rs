@@ -11,7 +11,7 @@ use gossip_scanner_runtime::connectors::KeyFormat;
 use gossip_scanner_runtime::exec::{
     BatchProcessor, ExecConfig, Rendering, Template, end_all_programs,
 };
-use gossip_scanner_runtime::{Processor as _, Work};
+use gossip_scanner_runtime::{Drain, Processor as _, Work};
 
 /// Nothing here takes longer, on the slowest machine.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -26,7 +26,9 @@ fn no_program_is_started_after_all_were_ended() {
     let log = std::env::temp_dir().join(format!("gossip-leaving-{}", std::process::id()));
     let script = format!("echo started >> {}; sleep 600", log.display());
     let words = ["sh", "-c", &script, "sh", "{}"].map(std::ffi::OsString::from);
-    let config = ExecConfig { batch: 2, timeout: None, found_status: None, keeps_stdout: false };
+    let drain = Drain::new();
+    let config =
+        ExecConfig { batch: 2, timeout: None, found_status: None, keeps_stdout: false, drain };
     let mut processor = BatchProcessor::new(
         Template::parse(&words).unwrap(),
         Rendering::Key(KeyFormat::Bytes),

@@ -6,14 +6,15 @@
 use std::collections::VecDeque;
 use std::io;
 use std::num::{NonZeroU8, NonZeroU32};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
 
-use super::child::{Running, cannot_start, complaint, is_unread};
+use super::child::{End, Launcher, Running, Stdio, check_output};
 use super::{ExecConfig, MAX_BATCH, Rendering, Template};
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
+use crate::worker::Drain;
 
 /// Bytes of keys that one process gets: Linux takes 128 KiB in one argument and 2 MiB in all.
 const MAX_BATCH_BYTES: usize = 512 * 1024;
@@ -32,6 +33,9 @@ pub struct BatchProcessor {
     timeout: Option<Duration>,
     found_status: Option<NonZeroU8>,
     keeps_stdout: bool,
+    drain: Drain,
+    /// The program, once it was looked for.
+    launcher: Option<Launcher>,
     /// Items that no process has been started for.
     waiting: Vec<Item>,
     /// Parts of a batch that failed, still to be run; the first is next.
@@ -67,6 +71,8 @@ impl BatchProcessor {
             timeout: config.timeout,
             found_status: config.found_status,
             keeps_stdout: config.keeps_stdout,
+            drain: config.drain,
+            launcher: None,
             waiting: Vec::new(),
             parts: VecDeque::new(),
             running: None,
@@ -91,30 +97,30 @@ impl BatchProcessor {
             self.halve(part);
             return self.start_next();
         }
-        match Running::start(&mut self.command(&part)) {
+        let launcher = match self.launcher.take() {
+            Some(launcher) => launcher,
+            None => Launcher::new(self.template.program())?,
+        };
+        let started = self.start(&launcher, &part);
+        let launcher = self.launcher.insert(launcher);
+        match started {
             Ok(running) => self.running = Some((running, part)),
             Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
                 self.fail(part, "the item is too long for a command line");
             }
-            Err(error) => return Err(cannot_start(self.template.program(), &error)),
+            Err(error) => return Err(launcher.cannot_start(&error)),
         }
         Ok(())
     }
 
-    fn command(&self, part: &[Item]) -> Command {
+    fn start(&self, launcher: &Launcher, part: &[Item]) -> io::Result<Running> {
         let keys: Vec<&[u8]> = part.iter().map(|item| item.text.as_slice()).collect();
-        let mut command = Command::new(self.template.program());
-        command.args(self.template.arguments(&keys)).stdin(Stdio::null());
-        if self.keeps_stdout {
-            command.stdout(io::stderr());
-        }
-        if let Some((shard, fence)) = self.holder {
-            command
-                .env("GOSSIP_RUN", format!("{:016x}", shard.run().as_raw()))
-                .env("GOSSIP_SHARD", format!("{:016x}", shard.shard().as_raw()))
-                .env("GOSSIP_FENCE", fence.to_string());
-        }
-        command
+        let own = self.holder.map(|(shard, fence)| {
+            let (run, shard) = (shard.run().as_raw(), shard.shard().as_raw());
+            [format!("{run:016x}"), format!("{shard:016x}"), fence.to_string()]
+        });
+        let stdio = if self.keeps_stdout { Stdio::OutputToStderr } else { Stdio::Inherited };
+        launcher.start(self.template.arguments(&keys), own, stdio)
     }
 
     /// Handles the end of the running process, if it comes within `patience`.
@@ -123,19 +129,23 @@ impl BatchProcessor {
         let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
         match running.wait(left.map_or(patience, |left| left.min(patience))) {
             Ok(Some(status)) if self.has_found(status) => self.report_found(&part),
-            Ok(Some(status)) if is_unread(status, self.keeps_stdout) => {
-                return Err(Broken("output closed: the reader of the pipe has exited".into()));
-            }
-            Ok(Some(status)) => match complaint(status) {
-                None => self.report(&part, &ItemResult::Done),
-                Some(complaint) => self.fail(part, &complaint),
+            Ok(Some(status)) => match End::of(status, &self.drain) {
+                End::Success => self.report(&part, &ItemResult::Done),
+                End::Untried => self.report(&part, &ItemResult::Undone),
+                End::Failure(complaint) => {
+                    check_output()?;
+                    self.fail(part, &complaint);
+                }
             },
             Ok(None) if self.timeout.is_some_and(|timeout| running.age() >= timeout) => {
-                running.kill();
+                drop(running);
+                check_output()?;
                 self.fail(part, "timed out and was killed");
             }
             Ok(None) => self.running = Some((running, part)),
-            Err(error) => return Err(cannot_start(self.template.program(), &error)),
+            Err(error) => {
+                return Err(Broken::Failed(format!("a process was lost: {error}").into()));
+            }
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use rstest::rstest;
 use super::{BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template};
 use crate::connectors::KeyFormat;
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
+use crate::worker::Drain;
 
 /// No program of these tests takes longer, on the slowest machine.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -19,7 +20,8 @@ pub(super) fn command(words: &[&str]) -> Vec<OsString> {
 
 pub(super) fn config(batch: usize, timeout: Option<u64>) -> ExecConfig {
     let timeout = timeout.map(Duration::from_millis);
-    ExecConfig { batch, timeout, found_status: None, keeps_stdout: false }
+    let drain = Drain::new();
+    ExecConfig { batch, timeout, found_status: None, keeps_stdout: false, drain }
 }
 
 fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {
@@ -126,7 +128,8 @@ fn a_program_that_is_killed_fails_its_key() {
 #[test]
 fn a_program_that_is_not_there_breaks_the_processor() {
     let mut processor = batch(&["no-such-program-at-all"], config(1, None));
-    let Err(Broken(message)) = process(&mut processor, &[b"a"]) else { panic!("it ran") };
+    let ended = process(&mut processor, &[b"a"]);
+    let Err(Broken::NotExecutable(message)) = ended else { panic!("it ran: {ended:?}") };
     assert!(message.contains("not found"), "{message}");
 }
 

@@ -1,48 +1,148 @@
-//! A program in a process group of its own, and its end.
+//! A program in a session of its own, and its end.
 
-use std::collections::BTreeSet;
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
+use gossip_stdx::spawn::{self, Child};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::Signal;
 
+use super::program::find;
 use crate::processor::Broken;
-
-/// The first and the longest interval at which a program's end is polled: most programs take longer
-/// than the first, and the end of a long one is noticed within the longest.
-const NAP_FIRST: Duration = Duration::from_micros(50);
-const NAP_LONGEST: Duration = Duration::from_millis(5);
-
-/// The running programs, so that all can be killed when this process exits at once.
-static RUNNING: Mutex<Programs> =
-    Mutex::new(Programs { leaders: BTreeSet::new(), is_closed: false });
-
-struct Programs {
-    /// Their process groups.
-    leaders: BTreeSet<u32>,
-    /// Whether no more are started. Never reset.
-    is_closed: bool,
-}
+use crate::worker::Drain;
 
 /// Kills every program of this process and its descendants, and starts no more. For an immediate
 /// exit: the results of their keys are not recorded.
 pub fn end_all_programs() {
-    let mut programs = running();
-    // An observer of the program's end may start the next one before this process is gone.
-    programs.is_closed = true;
-    programs.leaders.iter().for_each(|leader| end_group(*leader));
+    spawn::end_all();
 }
 
 /// Returns how many programs of this process are running.
 #[must_use]
 pub fn running_programs() -> usize {
-    running().leaders.len()
+    spawn::running()
+}
+
+/// Starts the process that kills the programs of this one if it dies, and records the signal mask
+/// and the ignored signals that programs get.
+///
+/// Call it early, when this process is still small and has not changed its signals. The first
+/// program does it otherwise.
+///
+/// # Errors
+///
+/// Returns the reason why no program can be started.
+pub fn prepare_programs() -> Result<(), Broken> {
+    let no_process = |error| Broken::Failed(format!("no process can be started: {error}").into());
+    spawn::prepare().map_err(no_process)
+}
+
+/// Ends the process that [`prepare_programs`] started, if no program is running, and starts no more
+/// programs. Call it last: otherwise that process is a zombie where process 1 does not wait for it.
+pub fn finish_programs() {
+    spawn::finish();
+}
+
+/// Returns whether this process was started with SIGHUP ignored, as by `nohup`.
+#[must_use]
+pub fn ignores_hangup() -> bool {
+    spawn::was_ignored(Signal::HUP.as_raw())
+}
+
+/// A program that was found in `PATH`, and what all of its processes have in common.
+pub(super) struct Launcher {
+    program: OsString,
+    path: CString,
+    /// The environment of this process, without the variables that differ between its programs.
+    environment: Vec<CString>,
+    /// The device without content, for standard input.
+    null: File,
+}
+
+/// Where standard input and output of a program are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stdio<'a> {
+    /// No input, and the output of this process.
+    Inherited,
+    /// No input, and the standard error of this process as output.
+    OutputToStderr,
+    /// Pipes.
+    Pipes { input: BorrowedFd<'a>, output: BorrowedFd<'a> },
+}
+
+impl Launcher {
+    /// Looks for a program.
+    pub(super) fn new(program: &OsStr) -> Result<Self, Broken> {
+        let found = find(program).and_then(|path| {
+            let is_own = |name: &OsStr| OWN_VARIABLES.iter().any(|own| name == *own);
+            let variables = std::env::vars_os().filter(|(name, _)| !is_own(name));
+            let environment = variables.map(|(name, value)| variable(name, &value));
+            Ok(Self {
+                program: program.to_owned(),
+                path: CString::new(path.into_os_string().into_vec())?,
+                environment: environment.collect::<Result<_, _>>()?,
+                null: File::open("/dev/null")?,
+            })
+        });
+        found.map_err(|error| cannot_start(program, &error))
+    }
+
+    /// Starts a process. `own` has the values of [`OWN_VARIABLES`], if they are set.
+    pub(super) fn start(
+        &self,
+        arguments: impl IntoIterator<Item = OsString>,
+        own: Option<[String; OWN_VARIABLES.len()]>,
+        stdio: Stdio<'_>,
+    ) -> io::Result<Running> {
+        let words = std::iter::once(self.program.clone()).chain(arguments);
+        let words = words.map(|word| CString::new(word.into_vec()));
+        let arguments = words.collect::<Result<Vec<_>, _>>()?;
+        let own = OWN_VARIABLES.iter().zip(own.into_iter().flatten());
+        let own = own.map(|(name, value)| variable((*name).into(), value.as_ref()));
+        let own = own.collect::<Result<Vec<_>, _>>()?;
+        let environment: Vec<&CStr> =
+            self.environment.iter().chain(&own).map(CString::as_c_str).collect();
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let (input, output) = match stdio {
+            Stdio::Inherited => (self.null.as_fd(), stdout.as_fd()),
+            Stdio::OutputToStderr => (self.null.as_fd(), stderr.as_fd()),
+            Stdio::Pipes { input, output } => (input, output),
+        };
+        let command = spawn::Command {
+            program: &self.path,
+            arguments: &arguments,
+            environment: &environment,
+            stdio: [input, output, stderr.as_fd()],
+        };
+        Ok(Running { child: command.spawn()?, since: Instant::now() })
+    }
+
+    /// Describes an error of [`Self::start`].
+    pub(super) fn cannot_start(&self, error: &io::Error) -> Broken {
+        cannot_start(&self.program, error)
+    }
+}
+
+// The program only: arguments and environment may contain secrets.
+impl fmt::Debug for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launcher").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+/// The variables that identify run, shard and fence to a program.
+pub(super) const OWN_VARIABLES: [&str; 3] = ["GOSSIP_RUN", "GOSSIP_SHARD", "GOSSIP_FENCE"];
+
+fn variable(mut name: OsString, value: &OsStr) -> io::Result<CString> {
+    name.push("=");
+    name.push(value);
+    Ok(CString::new(name.into_vec())?)
 }
 
 /// A running program; it and its descendants are killed when this is dropped.
@@ -50,28 +150,9 @@ pub fn running_programs() -> usize {
 pub(super) struct Running {
     child: Child,
     since: Instant,
-    /// Whether it has been waited for.
-    reaped: bool,
 }
 
 impl Running {
-    /// Starts `command` as the leader of a process group.
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        // Under the lock, so that a concurrent exit of this process does not miss it.
-        let mut programs = running();
-        if programs.is_closed {
-            return Err(io::Error::other("this process is shutting down"));
-        }
-        let child = command.process_group(0).spawn()?;
-        programs.leaders.insert(child.id());
-        Ok(Self { child, since: Instant::now(), reaped: false })
-    }
-
-    /// Returns the child itself, for its pipes.
-    pub(super) const fn child_mut(&mut self) -> &mut Child {
-        &mut self.child
-    }
-
     /// Returns for how long it has run.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
@@ -80,101 +161,82 @@ impl Running {
     /// Returns its end, if it comes within `patience`.
     pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         let begun = Instant::now();
-        let mut nap = NAP_FIRST;
         loop {
-            if let Some(status) = self.child.try_wait()? {
-                self.has_ended();
-                return Ok(Some(status));
+            match self.child.wait(patience.saturating_sub(begun.elapsed())) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                waited => return waited,
             }
-            let Some(left) = patience.checked_sub(begun.elapsed()) else { return Ok(None) };
-            thread::sleep(nap.min(left));
-            nap = (nap * 2).min(NAP_LONGEST);
         }
     }
 
     /// Returns whether it has ended; the processes it started may still run.
     pub(super) fn leader_has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let leader = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It is not waited for here, so that its process id is not reused.
-        self.reaped
-            || leader.is_some_and(|leader| {
-                waitid(WaitId::Pid(leader), options).is_ok_and(|status| status.is_some())
-            })
+        self.child.has_ended()
     }
 
     /// Kills its descendants, and leaves its own exit status to be read.
     pub(super) fn kill_rest(&self) {
-        if !self.reaped {
-            end_group(self.child.id());
+        self.child.kill_group();
+    }
+}
+
+/// How a program ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Success,
+    /// With the exit status or the signal, in words.
+    Failure(Box<str>),
+    /// By a signal that was not meant for its item, but for this process and all it runs.
+    Untried,
+}
+
+impl End {
+    /// Interprets an exit status. During a drain the death by a signal that requests one is not a
+    /// failure: a supervisor sends it to all processes at the same time.
+    ///
+    /// Waits at most [`DRAIN_GRACE`] for the drain, because the program may get its signal first.
+    pub(super) fn of(status: ExitStatus, drain: &Drain) -> Self {
+        let requests = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
+        match (status.code(), status.signal()) {
+            (Some(0), _) => Self::Success,
+            (Some(code), _) => Self::Failure(format!("exit status {code}").into()),
+            (None, Some(signal)) if requests.contains(&signal) && is_draining(drain) => {
+                Self::Untried
+            }
+            (None, Some(signal)) => Self::Failure(format!("killed by signal {signal}").into()),
+            (None, None) => Self::Failure("the command failed".into()),
         }
     }
+}
 
-    /// Kills it and its descendants.
-    pub(super) fn kill(&mut self) {
-        // Until the leader is waited for, no other process can have its number or its group's.
-        if !self.reaped {
-            end_group(self.child.id());
+/// How long after the death of a program by a signal the same signal to this process may come:
+/// both are sent by one loop over the processes, so they are microseconds apart on a machine that
+/// is not overloaded.
+const DRAIN_GRACE: Duration = Duration::from_millis(50);
+
+/// How often a drain is checked for meanwhile.
+const DRAIN_CHECK: Duration = Duration::from_millis(2);
+
+fn is_draining(drain: &Drain) -> bool {
+    let begun = Instant::now();
+    while !drain.is_asked() {
+        if begun.elapsed() >= DRAIN_GRACE {
+            return false;
         }
-        // It was killed, so this does not take long; a failure means that it is gone.
-        let _ = self.child.wait();
-        self.has_ended();
+        std::thread::sleep(DRAIN_CHECK);
     }
-
-    fn has_ended(&mut self) {
-        self.reaped = true;
-        running().leaders.remove(&self.child.id());
-    }
+    true
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.reaped {
-            self.kill();
-        }
+/// Returns an error if the standard output or error of this process is a pipe without a reader:
+/// then the failure of a program is no fault of its keys.
+pub(super) fn check_output() -> Result<(), Broken> {
+    match is_closed(&io::stdout()) || is_closed(&io::stderr()) {
+        true => Err(Broken::OutputClosed),
+        false => Ok(()),
     }
 }
 
-fn running() -> MutexGuard<'static, Programs> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn end_group(leader: u32) {
-    if let Some(group) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
-        // It is gone already, or may not be killed any more: nothing is left to do.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-}
-
-/// Returns what an exit status means, in words; `None` for success.
-pub(super) fn complaint(status: ExitStatus) -> Option<Box<str>> {
-    if status.success() {
-        return None;
-    }
-    Some(match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}").into(),
-        (None, Some(signal)) => format!("killed by signal {signal}").into(),
-        (None, None) => "the command failed".into(),
-    })
-}
-
-/// Returns whether a program ended because its output has no reader, which is no fault of its keys:
-/// it has the standard output of this process, or its standard error in the place of it.
-pub(super) fn is_unread(status: ExitStatus, keeps_stdout: bool) -> bool {
-    let pipe = Signal::PIPE.as_raw();
-    // A shell reports the signal that ended its command as a status.
-    let by_pipe = status.signal() == Some(pipe) || status.code() == Some(SHELL_SIGNALS + pipe);
-    by_pipe
-        && match keeps_stdout {
-            true => is_closed(&io::stderr()),
-            false => is_closed(&io::stdout()),
-        }
-}
-
-/// What a shell adds to the number of a signal.
-const SHELL_SIGNALS: i32 = 128;
-
-/// Returns whether an output of this process is a pipe without a reader.
 fn is_closed(output: &impl AsFd) -> bool {
     let at_once = Timespec::default();
     let mut asked = [PollFd::new(output, PollFlags::empty())];
@@ -182,16 +244,16 @@ fn is_closed(output: &impl AsFd) -> bool {
     looked.is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
-/// Why a program could not be started at all.
-pub(super) fn cannot_start(program: &std::ffi::OsStr, error: &io::Error) -> Broken {
-    let program = program.to_string_lossy();
-    Broken(match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("command `{program}` not found; check its name and PATH").into()
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!("command `{program}` is not executable; check its permissions").into()
-        }
-        _ => format!("command `{program}` could not be started: {error}").into(),
-    })
+/// Describes why a program could not be started at all.
+pub(super) fn cannot_start(program: &OsStr, error: &io::Error) -> Broken {
+    let program = String::from_utf8_lossy(program.as_bytes());
+    match error.kind() {
+        io::ErrorKind::NotFound => Broken::NotExecutable(
+            format!("command `{program}` not found; check its name and PATH").into(),
+        ),
+        io::ErrorKind::PermissionDenied => Broken::NotExecutable(
+            format!("command `{program}` is not executable; check its permissions").into(),
+        ),
+        _ => Broken::Failed(format!("command `{program}` could not be started: {error}").into()),
+    }
 }

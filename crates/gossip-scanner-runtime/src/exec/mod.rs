@@ -3,9 +3,9 @@
 //! Two ways: [`BatchProcessor`] starts the program once for some keys, which take the place of `{}`
 //! among its arguments; [`StreamProcessor`] keeps it running and speaks JSON lines with it.
 //!
-//! Every program runs in its own process group: Ctrl-C at the terminal reaches this process and not
-//! the program, which finishes its item. When a program must be killed, its descendants are killed
-//! with it.
+//! Every program runs in its own session: Ctrl-C and Ctrl-Z at the terminal reach this process and
+//! not the program, which finishes its item. When a program must be killed, and when this process
+//! dies, its process group is killed with it ([`gossip_stdx::spawn`]).
 //!
 //! # Never
 //! - puts a key into the text of a shell script: keys are arguments, and arguments are data;
@@ -32,8 +32,12 @@ mod template_tests;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use crate::worker::Drain;
+
 pub use self::batch::BatchProcessor;
-pub use self::child::{end_all_programs, running_programs};
+pub use self::child::{
+    end_all_programs, finish_programs, ignores_hangup, prepare_programs, running_programs,
+};
 pub use self::handler::Handler;
 pub use self::program::find_program;
 pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor, parse_answers};
@@ -41,7 +45,7 @@ pub use self::template::{Template, TemplateError};
 pub use self::text::Rendering;
 
 /// Settings for both ways to run a program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ExecConfig {
     /// Maximum number of keys per process, or of items that a running program has at a time.
     pub batch: usize,
@@ -54,6 +58,9 @@ pub struct ExecConfig {
     /// Whether standard output belongs to this process alone: output of programs then goes to
     /// standard error.
     pub keeps_stdout: bool,
+    /// The drain of the worker: a program that is killed by SIGINT, SIGTERM or SIGHUP after it was
+    /// requested has not failed.
+    pub drain: Drain,
 }
 
 /// Maximum number of keys that a program has at a time. A crash repeats them all.

@@ -1,11 +1,11 @@
-//! Checks that a program exists, before a run is created.
+//! Finds a program: before a run is created, and once for all of its processes.
 
 use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::child::cannot_start;
 use crate::processor::Broken;
@@ -13,25 +13,31 @@ use crate::processor::Broken;
 /// Where programs are looked for when `PATH` is not set, as the system does.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
-/// Looks for a program as the system will: by its path if its name has a slash, and otherwise in
+/// Looks for a program as the system would: by its path if its name has a slash, and otherwise in
 /// `PATH`. A program that is found may still fail to start, which is reported then.
 ///
 /// # Errors
 ///
 /// Returns the message that a failure to start it would have.
 pub fn find_program(program: &OsStr) -> Result<(), Broken> {
-    let path = env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
-    find_in(program, &path).map_err(|error| cannot_start(program, &error))
+    find(program).map(drop).map_err(|error| cannot_start(program, &error))
 }
 
-pub(super) fn find_in(program: &OsStr, path: &OsStr) -> io::Result<()> {
+/// Returns the path of a program.
+pub(super) fn find(program: &OsStr) -> io::Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
+    find_in(program, &path)
+}
+
+pub(super) fn find_in(program: &OsStr, path: &OsStr) -> io::Result<PathBuf> {
     if program.as_bytes().contains(&b'/') {
-        return look(Path::new(program));
+        return look(Path::new(program)).map(|()| program.into());
     }
     let mut found = Err(io::ErrorKind::NotFound.into());
     for directory in env::split_paths(path) {
-        match look(&directory.join(program)) {
-            Ok(()) => return Ok(()),
+        let candidate = directory.join(program);
+        match look(&candidate) {
+            Ok(()) => return Ok(candidate),
             // One without the right to execute is reported only if there is no other.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found = Err(error),
             Err(_) => {}
@@ -42,9 +48,14 @@ pub(super) fn find_in(program: &OsStr, path: &OsStr) -> io::Result<()> {
 
 fn look(path: &Path) -> io::Result<()> {
     let metadata = std::fs::metadata(path)?;
-    let is_program = metadata.is_file() && metadata.permissions().mode() & ANY_EXECUTE != 0;
-    if is_program { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    let has_mode = metadata.is_file() && metadata.permissions().mode() & ANY_EXECUTE != 0;
+    match has_mode {
+        // The mode alone does not say whether this user may execute it, and the next directory
+        // may have one that this user may.
+        true => Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
 }
 
-/// Returns whether any user may execute it.
+/// The rights to execute of owner, group and others.
 const ANY_EXECUTE: u32 = 0o111;

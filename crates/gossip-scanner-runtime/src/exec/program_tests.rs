@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use rstest::rstest;
 
 use super::program::{find_in, find_program};
+use crate::processor::Broken;
 
 #[rstest]
 #[case::by_name("sh", "/nowhere:/bin", None)]
@@ -27,5 +28,8 @@ fn a_program_is_found_as_the_system_finds_it(
 #[test]
 fn what_is_missing_is_told_as_when_it_is_started() {
     let broken = find_program(OsStr::new("no-such-program")).unwrap_err();
-    assert!(broken.0.contains("`no-such-program` not found"), "{broken:?}");
+    assert!(
+        matches!(&broken, Broken::NotExecutable(why) if why.contains("`no-such-program` not found")),
+        "{broken:?}"
+    );
 }

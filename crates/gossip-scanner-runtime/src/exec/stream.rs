@@ -23,19 +23,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hasher as _};
-use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::num::NonZeroU32;
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::os::fd::AsFd as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::pipe::{PipeFlags, pipe_with};
 use serde_json::{Map, Value};
 
-use super::child::{Running, cannot_start, complaint};
+use super::child::{End, Launcher, Running, Stdio, check_output};
 use super::{ExecConfig, MAX_BATCH, Rendering};
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
+use crate::worker::Drain;
 
 /// Maximum length of an answer's line.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
@@ -96,6 +99,9 @@ pub struct StreamProcessor {
     rendering: Rendering,
     window: usize,
     timeout: Option<Duration>,
+    drain: Drain,
+    /// The program, once it was looked for.
+    launcher: Option<Launcher>,
     talk: Option<Talk>,
     /// The number of the next item; never used again, also not for another program.
     next_id: u64,
@@ -145,6 +151,8 @@ impl StreamProcessor {
             rendering,
             window: config.batch.clamp(1, MAX_BATCH),
             timeout: config.timeout,
+            drain: config.drain,
+            launcher: None,
             talk: None,
             next_id: 1,
             given: BTreeMap::new(),
@@ -159,7 +167,16 @@ impl StreamProcessor {
 
     fn talk(&mut self) -> Result<&mut Talk, Broken> {
         if self.talk.is_none() {
-            self.talk = Some(Talk::start(&self.command)?);
+            let Some((program, arguments)) = self.command.split_first() else {
+                return Err(Broken::Failed("no command given".into()));
+            };
+            let launcher = match self.launcher.take() {
+                Some(launcher) => launcher,
+                None => Launcher::new(program)?,
+            };
+            let launcher = self.launcher.insert(launcher);
+            let talk = Talk::start(launcher, arguments);
+            self.talk = Some(talk.map_err(|error| launcher.cannot_start(&error))?);
         }
         Ok(self.talk.as_mut().expect("it was just made"))
     }
@@ -187,31 +204,28 @@ impl StreamProcessor {
 
     /// Handles a program that has ended or is unusable: its items fail or are submitted again.
     fn end_child(&mut self, complaint: &str) -> Result<(), Broken> {
+        check_output()?;
         if self.given.len() == 1 {
             self.silent_items.extend(self.given.values().map(|given| given.key_hash));
         }
-        self.give_back(complaint);
+        self.give_back(Some(complaint));
         if self.silent_items.len() >= MAX_SILENT_ITEMS {
-            return Err(Broken(
+            return Err(Broken::Failed(
                 format!("{complaint} (on {MAX_SILENT_ITEMS} items, without finishing one)").into(),
             ));
         }
         Ok(())
     }
 
-    /// Ends the program. An item that it had alone has failed. Of several it is unknown which was
-    /// at fault, so they are submitted again one by one.
-    fn give_back(&mut self, complaint: &str) {
-        if let Some(mut talk) = self.talk.take() {
-            talk.running.kill();
-        }
+    /// Ends the program. An item that it had alone has failed, if there is a `complaint`. Of
+    /// several it is unknown which was at fault, so they are submitted again one by one.
+    fn give_back(&mut self, complaint: Option<&str>) {
+        self.talk = None;
         // Only an item that was alone is known to be at fault.
-        let alone = self.given.len() == 1;
+        let complaint = complaint.filter(|_| self.given.len() == 1);
         for given in std::mem::take(&mut self.given).into_values() {
-            let result = match alone {
-                true => ItemResult::Failed(complaint.into()),
-                false => ItemResult::Undone,
-            };
+            let result = complaint
+                .map_or(ItemResult::Undone, |complaint| ItemResult::Failed(complaint.into()));
             self.ready.push(Report { ticket: given.ticket, result });
         }
         self.cautious = CAUTIOUS_ITEMS;
@@ -219,14 +233,17 @@ impl StreamProcessor {
 
     /// Kills a program that has items and gives no answer. The time that an item waits for those
     /// before it does not count: a program that answers one after another is not slow.
-    fn check_time(&mut self) {
-        let Some(timeout) = self.timeout else { return };
+    fn check_time(&mut self) -> Result<(), Broken> {
+        let Some(timeout) = self.timeout else { return Ok(()) };
         // A program without items may be silent for as long as it likes.
-        let Some(oldest) = self.given.values().map(|given| given.since).min() else { return };
+        let oldest = self.given.values().map(|given| given.since).min();
+        let Some(oldest) = oldest else { return Ok(()) };
         let silent_since = self.answered_at.map_or(oldest, |answered| oldest.max(answered));
         if silent_since.elapsed() >= timeout {
-            self.give_back("timed out and was killed");
+            check_output()?;
+            self.give_back(Some("timed out and was killed"));
         }
+        Ok(())
     }
 
     /// Handles one answer; waits for it at most `patience`.
@@ -237,8 +254,12 @@ impl StreamProcessor {
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => {
                 // Its exit status says more than a closed pipe.
-                let complaint = talk.how_it_ended();
-                self.end_child(&complaint).map(|()| true)
+                match talk.how_it_ended(&self.drain) {
+                    End::Success => self.end_child("handler closed its output before replying")?,
+                    End::Failure(complaint) => self.end_child(&complaint)?,
+                    End::Untried => self.give_back(None),
+                }
+                Ok(true)
             }
         }
     }
@@ -274,7 +295,7 @@ impl Processor for StreamProcessor {
         }
         // Answers that are already queued are handled, too.
         while self.ready.len() < MAX_BATCH && self.listen(Duration::ZERO)? {}
-        self.check_time();
+        self.check_time()?;
         reports.append(&mut self.ready);
         Ok(())
     }
@@ -288,7 +309,7 @@ impl Processor for StreamProcessor {
 
 impl Drop for StreamProcessor {
     fn drop(&mut self) {
-        if let Some(mut talk) = self.talk.take() {
+        if let Some(talk) = self.talk.take() {
             talk.finish();
         }
     }
@@ -305,23 +326,18 @@ impl fmt::Debug for StreamProcessor {
 }
 
 impl Talk {
-    fn start(words: &[std::ffi::OsString]) -> Result<Self, Broken> {
-        let Some((program, arguments)) = words.split_first() else {
-            return Err(Broken("no command given".into()));
-        };
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut running =
-            Running::start(&mut command).map_err(|error| cannot_start(program, &error))?;
+    fn start(launcher: &Launcher, arguments: &[std::ffi::OsString]) -> io::Result<Self> {
+        // Close-on-exec: another program must not hold them open.
+        let (its_input, input) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (output, its_output) = pipe_with(PipeFlags::CLOEXEC)?;
+        let stdio = Stdio::Pipes { input: its_input.as_fd(), output: its_output.as_fd() };
+        let running = launcher.start(arguments.iter().cloned(), None, stdio)?;
         let (to_child, lines) = channel();
         let (answers, from_child) = sync_channel(MAX_LINES_WAITING);
-        let child = running.child_mut();
-        let input = child.stdin.take().expect("its input is a pipe");
-        let output = child.stdout.take().expect("its output is a pipe");
         // A thread for each direction: a program that writes before it reads would block a single
         // one.
-        thread::spawn(move || write_lines(input, &lines));
-        thread::spawn(move || read_lines(output, &answers));
+        thread::spawn(move || write_lines(input.into(), &lines));
+        thread::spawn(move || read_lines(output.into(), &answers));
         Ok(Self { running, to_child: Some(to_child), from_child })
     }
 
@@ -346,22 +362,19 @@ impl Talk {
         })
     }
 
-    fn how_it_ended(&mut self) -> Box<str> {
+    /// Returns the end of a program that has closed its output; one that runs on is as useless as
+    /// one that has exited with success.
+    fn how_it_ended(&mut self, drain: &Drain) -> End {
         let ended = self.running.wait(Duration::from_secs(1));
-        match ended.ok().flatten().and_then(complaint) {
-            Some(complaint) => complaint,
-            None => "handler closed its output before replying".into(),
-        }
+        ended.ok().flatten().map_or(End::Success, |status| End::of(status, drain))
     }
 
-    /// Lets the program finish, and kills it if it does not.
-    fn finish(&mut self) {
+    /// Lets the program finish. Dropped, it is killed if it did not.
+    fn finish(mut self) {
         self.say(line_of([("type", Value::from("drain"))]));
         // Also ends its input, for a program that does not know `drain`.
         self.to_child = None;
-        if !matches!(self.running.wait(DRAIN_PATIENCE), Ok(Some(_))) {
-            self.running.kill();
-        }
+        let _ = self.running.wait(DRAIN_PATIENCE);
     }
 }
 
@@ -462,7 +475,7 @@ fn line_of<const N: usize>(fields: [(&'static str, Value); N]) -> Vec<u8> {
 }
 
 /// Writes until the queue is closed or the program has closed its input.
-fn write_lines(mut input: ChildStdin, lines: &Receiver<Vec<u8>>) {
+fn write_lines(mut input: File, lines: &Receiver<Vec<u8>>) {
     for line in lines {
         if input.write_all(&line).is_err() {
             return;
@@ -471,7 +484,7 @@ fn write_lines(mut input: ChildStdin, lines: &Receiver<Vec<u8>>) {
 }
 
 /// Reads until the output ends, a line is too long, or the receiver is gone.
-fn read_lines(output: ChildStdout, answers: &SyncSender<Line>) {
+fn read_lines(output: File, answers: &SyncSender<Line>) {
     let mut output = BufReader::new(output);
     while let Some(line) = next_line(&mut output) {
         let is_last = matches!(line, Line::TooLong);

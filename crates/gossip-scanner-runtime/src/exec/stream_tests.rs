@@ -105,7 +105,7 @@ fn a_handler_that_never_makes_sense_breaks_the_processor(
             break;
         }
     }
-    let Err(Broken(message)) = outcome else { panic!("it made sense: {outcome:?}") };
+    let Err(Broken::Failed(message)) = outcome else { panic!("it made sense: {outcome:?}") };
     assert!(message.contains(needle), "{message}");
 }
 
@@ -126,7 +126,8 @@ fn a_handler_that_is_not_there_breaks_the_processor() {
     let words = super::batch_tests::command(&["no-such-program-at-all"]);
     let mut processor =
         StreamProcessor::new(words, Rendering::Key(KeyFormat::Bytes), config(1, None));
-    let Err(Broken(message)) = process(&mut processor, &[b"a"]) else { panic!("it ran") };
+    let ended = process(&mut processor, &[b"a"]);
+    let Err(Broken::NotExecutable(message)) = ended else { panic!("it ran: {ended:?}") };
     assert!(message.contains("not found"), "{message}");
 }
 

@@ -393,7 +393,7 @@ fn a_broken_processor_releases_the_shard() {
             1
         }
         fn submit(&mut self, _work: Work<'_>) -> Result<(), Broken> {
-            Err(Broken("no such program".into()))
+            Err(Broken::Failed("no such program".into()))
         }
         fn collect(&mut self, _: Duration, _: &mut Vec<Report>) -> Result<(), Broken> {
             Ok(())
@@ -404,7 +404,7 @@ fn a_broken_processor_releases_the_shard() {
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
     let outcome = world.drive(&mut task, &mut handle, &numbered(5), &mut NoSuchProgram, &());
-    assert_eq!(outcome, TaskOutcome::Broken(Broken("no such program".into())));
+    assert_eq!(outcome, TaskOutcome::Broken(Broken::Failed("no such program".into())));
     assert!(!world.rows()[0].leased);
 }
 

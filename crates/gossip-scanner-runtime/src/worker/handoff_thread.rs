@@ -137,7 +137,7 @@ impl Inbox {
 /// A panic in it ends the worker: frozen shards would wait for ever.
 pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
     if catch_unwind(AssertUnwindSafe(|| drive(shared))).is_err() {
-        shared.finish(Err(RunWorkerError::Broken(Broken("moving shards panicked".into()))));
+        shared.finish(Err(RunWorkerError::Broken(Broken::Failed("moving shards panicked".into()))));
     }
 }
 

@@ -98,8 +98,9 @@ where
             // A runner catches panics of its task. A panic that reaches this point is a bug in the
             // runner itself, so the worker must not report success.
             if runner.join().is_err() {
-                shared
-                    .finish(Err(RunWorkerError::Broken(Broken("a worker thread panicked".into()))));
+                shared.finish(Err(RunWorkerError::Broken(Broken::Failed(
+                    "a worker thread panicked".into(),
+                ))));
             }
         }
         // The order matters: the renewer checks this flag after it read the notification count, so

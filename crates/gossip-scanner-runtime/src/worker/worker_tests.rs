@@ -402,7 +402,7 @@ impl Processor for NoProgram {
     }
 
     fn submit(&mut self, _work: Work<'_>) -> Result<(), Broken> {
-        Err(Broken("no such program".into()))
+        Err(Broken::Failed("no such program".into()))
     }
 
     fn collect(&mut self, _: Duration, _: &mut Vec<Report>) -> Result<(), Broken> {
@@ -425,7 +425,7 @@ fn a_broken_processor_stops_the_worker() {
         observer: &(),
     };
     let finish = work(&config(2), parts);
-    assert_eq!(finish, Err(RunWorkerError::Broken(Broken("no such program".into()))));
+    assert_eq!(finish, Err(RunWorkerError::Broken(Broken::Failed("no such program".into()))));
     assert!(world.rows().iter().all(|row| !row.leased && row.status == ShardStatus::Active));
 }
 

@@ -75,7 +75,6 @@ pub struct Scan<'a> {
     work: WorkOptions,
     exec: ExecConfig,
     stream: bool,
-    drain: Drain,
     observer: Option<Box<Observe<'a>>>,
 }
 
@@ -118,9 +117,9 @@ impl<'a> Scan<'a> {
                 timeout: Some(Self::TIMEOUT),
                 found_status: None,
                 keeps_stdout: false,
+                drain: Drain::new(),
             },
             stream: false,
-            drain: Drain::new(),
             observer: None,
         }
     }
@@ -303,7 +302,7 @@ impl<'a> Scan<'a> {
     /// and shards go to other processes of the run.
     #[must_use]
     pub fn drain(mut self, drain: &Drain) -> Self {
-        self.drain = drain.clone();
+        self.exec.drain = drain.clone();
         self
     }
 
@@ -367,7 +366,7 @@ impl<'a> Scan<'a> {
         }
         let handler = prepared.handler().expect("it was prepared with a command");
         let rendering = Rendering::of(prepared.source());
-        self.run(&prepared, &|_| handler.processor(&rendering, self.exec))
+        self.run(&prepared, &|_| handler.processor(&rendering, self.exec.clone()))
     }
 
     /// Reads the source and describes the run, without a store.
@@ -408,7 +407,7 @@ impl<'a> Scan<'a> {
         let finish = match session.state() {
             OpenedState::Over(status) => Finish::of_run(status),
             OpenedState::New | OpenedState::Resumed => {
-                session.work(&self.work, processor, &self.drain, &observer)?
+                session.work(&self.work, processor, &self.exec.drain, &observer)?
             }
         };
         session.outcome(finish)

@@ -16,7 +16,7 @@ fn away() -> RunWorkerError {
 #[rstest]
 #[case::complete(Ok(Finish::Complete), true)]
 #[case::drained(Ok(Finish::Drained), true)]
-#[case::broken(Err(RunWorkerError::Broken(Broken("no such program".into()))), true)]
+#[case::broken(Err(RunWorkerError::Broken(Broken::Failed("no such program".into()))), true)]
 #[case::parked(Err(RunWorkerError::TooManyParked { parked: 2, max: 1 }), true)]
 #[case::store(Err(away()), false)]
 fn only_a_failed_store_is_not_retired(
