@@ -16,6 +16,7 @@
 //! | `fleet` | `fleet` | kills, a suspended worker and a drain on etcd |
 //! | `handoff-trials` | `handoff` | kills and restarts during handoffs |
 //! | `etcd-faults`, `lose-leader` | `etcd-faults` | leader losses, stopped workers |
+//! | `terminal` | none: run the program | Ctrl-C and Ctrl-Z while children are spawned |
 //! | `runtime-figures` | `bench runtime` | none: overhead and memory |
 //!
 //! # Running it
@@ -38,6 +39,7 @@ mod rng;
 mod run;
 pub mod runtime_figures;
 pub mod sqlite;
+pub mod terminal;
 
 use std::error::Error;
 use std::process::ExitCode;

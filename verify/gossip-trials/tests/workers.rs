@@ -32,3 +32,19 @@ fn keys_that_kill_a_worker_of_four_threads_are_set_aside_alone() {
     let output = trial(env!("CARGO_BIN_EXE_poison"), &["2000", "3", "1", "4"]);
     assert!(output.contains("exactly those parked, everything else done"), "{output}");
 }
+
+/// The short form of `terminal 8000 300 200`.
+#[test]
+fn keys_of_a_terminal_neither_kill_nor_stop_children() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terminal"));
+    let output = output_of(command.args(["1000", "30", "20"])).unwrap();
+    assert!(output.contains(": 0 killed, 0 stopped"), "{output}");
+}
+
+/// Otherwise the campaign would prove nothing.
+#[test]
+fn campaign_detects_children_that_the_terminal_kills() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terminal"));
+    let error = output_of(command.args(["std", "2000", "60", "0"])).unwrap_err().to_string();
+    assert!(error.contains(" killed, 0 stopped") && !error.contains(": 0 killed"), "{error}");
+}
