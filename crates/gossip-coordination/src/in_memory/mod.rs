@@ -50,8 +50,6 @@ pub const DEFAULT_MAX_AUTO_SLAB_CAPACITY: usize = 64 << 20;
 /// Limits and sizes of an [`InMemoryCoordinator`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorRuntimeConfig {
-    /// Lease duration of runs made by fixtures and examples; each run's own settings decide.
-    pub default_lease_duration: u64,
     /// Shards one tenant may have.
     pub max_shards_per_tenant: usize,
     /// Shards there may be in all.
@@ -65,7 +63,6 @@ pub struct CoordinatorRuntimeConfig {
 impl Default for CoordinatorRuntimeConfig {
     fn default() -> Self {
         Self {
-            default_lease_duration: 15_000,
             max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
             max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
             claim_cooldown_interval: 0,
