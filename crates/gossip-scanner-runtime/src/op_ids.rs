@@ -4,12 +4,15 @@
 //! |---|---|
 //! | of a lease holder | derived from shard, fence, grant token and a sequence within the lease (DESIGN 7) |
 //! | on a run, by any process that opens it | derived from the operation and the run |
+//! | a request of an idle worker to a lease holder | derived from worker, shard, number of the request and time |
 //! | requested by a person | random |
 //!
 //! Two leases differ in the token, so a later one is never answered from the log of an earlier one.
 //! Within a lease each operation has its own number, and a retry keeps it.
 
-use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, OpId, RunId};
+use gossip_contracts::identity::{
+    CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId, RunId, ShardKey, WorkerId,
+};
 use gossip_coordination::Lease;
 use gossip_coordination::store::fresh_nonce;
 
@@ -57,6 +60,18 @@ pub(crate) fn of_run(operation: &'static [u8], run: RunId) -> OpId {
     let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
     hasher.write_raw(operation);
     run.write_canonical(&mut hasher);
+    OpId::from_raw(hasher.finalize_64())
+}
+
+/// Returns the id of the request with this number of `worker` to the lease holder of `shard`. The
+/// time distinguishes requests of processes that use one worker id after each other.
+pub(crate) fn of_request(worker: WorkerId, shard: ShardKey, number: u64, now: LogicalTime) -> OpId {
+    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
+    hasher.write_raw(b"ask_split");
+    worker.write_canonical(&mut hasher);
+    shard.write_canonical(&mut hasher);
+    hasher.write_u64(number);
+    hasher.write_u64(now.as_raw());
     OpId::from_raw(hasher.finalize_64())
 }
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use gossip_contracts::identity::{CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId};
+use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{
     AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, ParkReason,
     RunTerminalEvaluation, RunTransitionError, SessionState, evaluate_run_terminal,
@@ -14,7 +14,7 @@ use super::sync::Ordering;
 use super::{Finish, RunWorkerError, WorkerShared, claiming, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
-use crate::op_ids::OpIds;
+use crate::op_ids::{self, OpIds};
 use crate::processor::Processor;
 use crate::task::{ShardTask, TaskContext, TaskOutcome, TaskStep};
 
@@ -284,7 +284,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             }
             RunTerminalEvaluation::AllDone => {}
         }
-        let op_id = completion_id(config.run);
+        // One id for all workers, so concurrent completions are one operation.
+        let op_id = op_ids::of_run(b"complete_run", config.run);
         match self.coordinator.complete_run(now, config.tenant, config.run, op_id) {
             Ok(_) => Ok(Some(Finish::Complete)),
             Err(RunTransitionError::RunTerminal { status }) => Ok(Some(Finish::of_run(status))),
@@ -409,13 +410,4 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
 /// have passed on the store's; an immediate retry would spin.
 fn retry_time(now: LogicalTime) -> LogicalTime {
     now.saturating_add(IDLE_FIRST)
-}
-
-/// Returns the operation id of the run's completion. All workers use the same one, so concurrent
-/// completions are one operation.
-fn completion_id(run: gossip_contracts::identity::RunId) -> OpId {
-    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
-    hasher.write_raw(b"complete_run");
-    run.write_canonical(&mut hasher);
-    OpId::from_raw(hasher.finalize_64())
 }

@@ -5,9 +5,7 @@
 //! lease holder receives with its next checkpoint or renewal. Of concurrent requests for one shard,
 //! one is served.
 
-use gossip_contracts::identity::{
-    CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId, ShardId, ShardKey,
-};
+use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
 use gossip_coordination::{CoordinationFacade, RequestActionError, ShardAction, ShardFilter};
 
 use super::WorkerShared;
@@ -15,6 +13,7 @@ use super::lease_slot::LeaseSlot;
 use super::sync::{Mutex, MutexGuard, PoisonError};
 use crate::backoff::Backoff;
 use crate::density::Density;
+use crate::op_ids;
 use crate::split_policy::{Situation, SplitPolicy};
 
 /// The first and the longest time between two fruitless searches, in ticks: each lists the shards
@@ -154,8 +153,8 @@ impl SharingState {
         let key = ShardKey::new(shared.config.run, shard);
         let (action, until) = (ShardAction::Split(None), now.saturating_add(REQUEST_TICKS));
         self.requests += 1;
-        let op_id = request_id(shared, key, self.requests, now);
-        let tenant = shared.config.tenant;
+        let (tenant, worker) = (shared.config.tenant, shared.config.worker);
+        let op_id = op_ids::of_request(worker, key, self.requests, now);
         let requested = coordinator.request_action(now, tenant, key, &action, until, op_id);
         // A pending request of another worker is not ours: any idle worker may claim what it splits
         // off.
@@ -167,19 +166,4 @@ impl SharingState {
 fn density<B>(shared: &WorkerShared<'_, B>) -> Density {
     let everything = gossip_contracts::coordination::ShardSpecRef::new(b"", b"", b"");
     Density::look(shared.parts.connector, everything).unwrap_or_default()
-}
-
-fn request_id<B>(
-    shared: &WorkerShared<'_, B>,
-    shard: ShardKey,
-    number: u64,
-    now: LogicalTime,
-) -> OpId {
-    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
-    hasher.write_raw(b"ask_split");
-    shared.config.worker.write_canonical(&mut hasher);
-    shard.write_canonical(&mut hasher);
-    hasher.write_u64(number);
-    hasher.write_u64(now.as_raw());
-    OpId::from_raw(hasher.finalize_64())
 }
