@@ -13,7 +13,7 @@ use gossip_coordination::store::{
     Answer, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
     fresh_nonce,
 };
-use gossip_coordination::{EventCollector, InfraError, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, InfraError, StateTransitionEvent};
 
 use crate::test_support::Scratch;
 use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions, SqliteStore};

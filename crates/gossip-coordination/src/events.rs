@@ -7,6 +7,7 @@
 //! The coordinator never acts on an event. Metrics, notifications and dashboards are the caller's.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, Redacted, RunId, ShardId, TenantId, WorkerId,
@@ -271,8 +272,8 @@ impl EventCollector {
     /// If the event belongs to another tenant than those before it: a collector that mixes tenants
     /// would carry one tenant's keys into another's logs.
     pub fn emit(&mut self, event: StateTransitionEvent) -> bool {
-        let tenant = *self.tenant.get_or_insert(event.tenant);
-        assert!(tenant == event.tenant, "a collector serves one tenant");
+        self.assert_serves(event.tenant);
+        self.tenant = Some(event.tenant);
         if self.max.is_some_and(|max| self.events.len() >= max) {
             return false;
         }
@@ -290,10 +291,16 @@ impl EventCollector {
         self.events.drain(..).for_each(visit);
     }
 
-    /// Whether events of `tenant` may come here: any tenant's may, until the first has come.
-    #[must_use]
-    pub fn serves(&self, tenant: TenantId) -> bool {
-        self.tenant.is_none_or(|served| served == tenant)
+    /// Panics if events of `tenant` must not be stored here.
+    ///
+    /// A coordinator calls it before an operation commits anything: [`Self::emit`] would panic
+    /// afterwards, and the caller would take an applied operation for a failed one.
+    ///
+    /// # Panics
+    ///
+    /// If the collector has stored an event of another tenant.
+    pub fn assert_serves(&self, tenant: TenantId) {
+        assert!(self.tenant.is_none_or(|served| served == tenant), "a collector serves one tenant");
     }
 
     /// How many are kept.
@@ -311,5 +318,37 @@ impl EventCollector {
     /// The events, in the order of their commits.
     pub fn iter(&self) -> impl Iterator<Item = &StateTransitionEvent> {
         self.events.iter()
+    }
+}
+
+/// A coordinator that emits events.
+///
+/// The operation traits do not require it, so that a backend without events needs no collector.
+pub trait CollectEvents {
+    /// Replaces the active collector; `None` stops collecting. Returns the previous one.
+    ///
+    /// Without an active collector no event is created.
+    fn collect_events(&mut self, events: Option<EventCollector>) -> Option<EventCollector>;
+
+    /// Runs `call` and collects the events of its operations.
+    ///
+    /// Calls may nest: an event is stored in the innermost collector, and the outer collector is
+    /// active again afterwards.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an operation of another tenant than the collector's is called, before the
+    /// operation commits anything; and if `call` panics. In both cases `events` holds the events
+    /// up to that point, and the outer collector is active again.
+    fn with_events<R>(
+        &mut self,
+        events: &mut EventCollector,
+        call: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let outer = self.collect_events(Some(std::mem::take(events)));
+        // Caught only to restore the collectors: a caller may continue after a panic.
+        let result = catch_unwind(AssertUnwindSafe(|| call(self)));
+        *events = self.collect_events(outer).unwrap_or_default();
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }

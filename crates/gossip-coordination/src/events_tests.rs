@@ -14,9 +14,9 @@ use crate::test_fixtures::{
     LEASE, RUN, TENANT, acquire, at, fence, key, op, run_config, two_shards, worker,
 };
 use crate::{
-    AcquireError, AcquireScratch, CheckpointError, CoordinationBackend, EventCollector, EventKind,
-    HandoffId, InMemoryCoordinator, Lease, ParkReason, RedactedKey, RunManagement, RunStatus,
-    ShardAction, ShardStatus, StateTransitionEvent,
+    AcquireError, AcquireScratch, CheckpointError, CollectEvents, CoordinationBackend,
+    EventCollector, EventKind, HandoffId, InMemoryCoordinator, Lease, ParkReason, RedactedKey,
+    RunManagement, RunStatus, ShardAction, ShardStatus, StateTransitionEvent,
 };
 
 const FIRST: ShardId = ShardId::from_raw(0);

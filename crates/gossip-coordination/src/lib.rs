@@ -52,7 +52,9 @@ pub use self::error::{
     InfraError, OfferError, ParkError, ReleaseError, RenewError, SplitError, SplitReplaceError,
     SplitResidualError, StoreRefusal, WithdrawError,
 };
-pub use self::events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
+pub use self::events::{
+    CollectEvents, EventCollector, EventKind, RedactedKey, StateTransitionEvent,
+};
 pub use self::facade::{
     AsyncCoordinationFacade, AsyncShardClaiming, ClaimError, CoordinationFacade, ShardClaiming,
 };

@@ -2,9 +2,9 @@
 
 use gossip_coordination::operations::*;
 use gossip_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError,
-    CoordinationBackend, RunManagement, ShardClaiming, block_on, for_each_run_operation,
-    for_each_shard_operation,
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, CollectEvents,
+    CoordinationBackend, EventCollector, RunManagement, ShardClaiming, block_on,
+    for_each_run_operation, for_each_shard_operation,
 };
 
 /// Runs each operation of an asynchronous coordinator on the calling thread.
@@ -37,6 +37,12 @@ impl<A> Blocking<A> {
     #[must_use]
     pub fn into_inner(self) -> A {
         self.0
+    }
+}
+
+impl<A: CollectEvents> CollectEvents for Blocking<A> {
+    fn collect_events(&mut self, events: Option<EventCollector>) -> Option<EventCollector> {
+        self.0.collect_events(events)
     }
 }
 

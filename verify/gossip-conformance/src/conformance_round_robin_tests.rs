@@ -10,7 +10,7 @@ use gossip_coordination::store::{
     Answer, CommitOutcome, Key, MapStore, Read, RecordCache, Store, StoreConfig, StoreCoordinator,
     StoreLimits, Txn, Versioned,
 };
-use gossip_coordination::{InfraError, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, InfraError, StateTransitionEvent};
 
 use crate::remote::{Carrier, RemoteStore, from_line, serve, to_line};
 use crate::round_robin::RoundRobin;
@@ -130,8 +130,9 @@ impl ConformanceTarget for Turns {
         backend: &mut Self::Backend,
         call: impl FnOnce(&mut Self::Backend) -> R,
     ) -> (R, Option<Vec<StateTransitionEvent>>) {
-        let (result, events) = backend.with_events(call);
-        (result, Some(events))
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
     }
 
     fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {

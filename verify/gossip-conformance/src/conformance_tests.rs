@@ -1,7 +1,8 @@
 //! Runs the suite on the in-memory coordinator, and tests the suite itself.
 
 use gossip_coordination::{
-    CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent,
+    CollectEvents, CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator,
+    StateTransitionEvent,
 };
 use proptest::prelude::*;
 

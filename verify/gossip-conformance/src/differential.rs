@@ -14,7 +14,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use gossip_coordination::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
 use gossip_coordination::{
-    AcquireResultView, AcquireScratch, CoordinationFacade, CoordinatorRuntimeConfig,
+    AcquireResultView, AcquireScratch, CollectEvents, CoordinationFacade, CoordinatorRuntimeConfig,
     EventCollector, HandoffId, InMemoryCoordinator, Lease, OpSequence, ParkReason, RunConfig,
     RunProgress, ShardAction, ShardFilter, ShardSummary, StateTransitionEvent, WorkerEntry,
     WorkerState,

@@ -2,17 +2,19 @@
 //!
 //! For a target that collects no events, these cases run without comparing.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gossip_contracts::coordination::CursorUpdate;
-use gossip_contracts::identity::{Redacted, RunId};
+use gossip_contracts::identity::{LogicalTime, Redacted, RunId};
 use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, EventKind, Lease, ParkReason, RedactedKey, RunManagement,
-    ShardAction, ShardClaiming,
+    ShardAction, ShardClaiming, ShardFilter,
 };
 
 use super::world::{
-    ROOTS, RUN, STRANGER, World, at, config, fence, handoff, key, op, replace_at, residual_at,
-    shard, worker,
+    OTHER_RUN, ROOTS, RUN, STRANGER, World, at, config, fence, handoff, key, op, replace_at,
+    residual_at, shard, worker,
 };
 use super::{Ability, ConformanceTarget, Settings, note_ability, topic};
 
@@ -24,6 +26,9 @@ topic!("events":
     a_replay_and_a_refusal_are_silent,
     a_park_inside_an_acquire_emits_an_event,
     an_event_carries_its_address,
+    a_nested_collector_does_not_end_the_outer_one,
+    a_panic_under_a_nested_collector_does_not_end_the_outer_one,
+    an_operation_of_another_tenant_panics_before_it_commits,
 );
 
 /// Created, activated, paused, resumed, ended, deleted.
@@ -195,6 +200,109 @@ pub fn an_event_carries_its_address<T: ConformanceTarget>(target: &T) {
     let Some(events) = events else { return };
     assert_eq!(events.len(), 1);
     assert_eq!((events[0].tenant, events[0].run, events[0].at), (STRANGER, RUN, at(3)));
+}
+
+/// Each event is stored once, in the innermost collector.
+pub fn a_nested_collector_does_not_end_the_outer_one<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let (tenant, mut inner) = (world.tenant, None);
+    let outer = world.events_of(|backend| {
+        backend.pause_run(at(5), tenant, RUN, op(1)).expect("active");
+        let (resumed, events) =
+            target.with_events(backend, |backend| backend.resume_run(at(6), tenant, RUN, op(2)));
+        resumed.expect("active");
+        inner = events;
+        backend.cancel_run(at(7), tenant, RUN, op(3)).expect("active");
+    });
+    let (Some(outer), Some(inner)) = (outer, inner) else { return };
+    assert_eq!(outer, [EventKind::RunPaused, EventKind::RunCancelled]);
+    let inner: Vec<_> = inner.into_iter().map(|event| event.kind).collect();
+    assert_eq!(inner, [EventKind::RunResumed]);
+}
+
+/// The caller may catch the panic and continue.
+pub fn a_panic_under_a_nested_collector_does_not_end_the_outer_one<T: ConformanceTarget>(
+    target: &T,
+) {
+    let mut world = World::two_shards(target);
+    let tenant = world.tenant;
+    let events = world.events_of(|backend| {
+        let nested = || target.with_events(backend, |_| panic!("of the caller"));
+        assert!(catch_unwind(AssertUnwindSafe(nested)).is_err());
+        backend.cancel_run(at(5), tenant, RUN, op(1)).expect("active");
+    });
+    let Some(events) = events else { return };
+    assert_eq!(events, [EventKind::RunCancelled]);
+}
+
+/// From its first event on, a collector belongs to the tenant of that event. The panic comes before
+/// the commit: a caller that catches it must not take an applied operation for a failed one.
+pub fn an_operation_of_another_tenant_panics_before_it_commits<T: ConformanceTarget>(target: &T) {
+    if target.lacks().contains(&Ability::Events) {
+        return;
+    }
+    let mut world = World::two_shards(target);
+    let own = world.tenant;
+    world.tenant = STRANGER;
+    world.make_run(config(None), &ROOTS, 1).expect("ids are each tenant's own");
+    let held = world.acquire(10, key(0), 1).lease;
+    let state = |world: &mut World<'_, T>| {
+        let run = world.run_record().expect("created");
+        (run.status(), run.is_paused(), world.list(10, ShardFilter::all()))
+    };
+    let before = state(&mut world);
+    let events = world.events_of(|backend| {
+        backend.pause_run(at(11), own, RUN, op(1)).expect("active");
+        for (name, call) in foreign_operations::<T::Backend>() {
+            let panicked = catch_unwind(AssertUnwindSafe(|| call(backend, &held))).is_err();
+            assert!(panicked, "{name} of another tenant");
+        }
+        backend.resume_run(at(12), own, RUN, op(2)).expect("active");
+    });
+    assert_eq!(events.unwrap_or_default(), [EventKind::RunPaused, EventKind::RunResumed]);
+    assert_eq!(state(&mut world), before, "nothing was committed");
+    assert!(world.backend.get_run(STRANGER, OTHER_RUN).is_err(), "no run was created");
+    let done = world.checkpoint(13, &held, b"c", 12).expect("live");
+    assert!(done.is_executed(), "the handle is usable");
+}
+
+/// A call of an operation, whose answer does not matter.
+type Call<B> = fn(&mut B, &Lease);
+
+/// Returns operations of [`STRANGER`] that emit an event, by name.
+fn foreign_operations<B: CoordinationBackend + RunManagement>() -> [(&'static str, Call<B>); 11] {
+    const NOW: LogicalTime = at(11);
+    [
+        ("create_run", |backend, _| {
+            drop(backend.create_run(NOW, STRANGER, OTHER_RUN, config(None)));
+        }),
+        ("pause_run", |backend, _| drop(backend.pause_run(NOW, STRANGER, RUN, op(11)))),
+        ("gc_stale_initializing_runs_into", |backend, _| {
+            drop(backend.gc_stale_initializing_runs_into(NOW, STRANGER, 1, 9, &mut Vec::new()));
+        }),
+        ("revoke_lease", |backend, _| drop(backend.revoke_lease(NOW, STRANGER, key(0), op(11)))),
+        ("acquire_and_restore_into", |backend, _| {
+            let mut scratch = Box::new(AcquireScratch::new());
+            drop(backend.acquire_and_restore_into(NOW, STRANGER, key(1), worker(2), &mut scratch));
+        }),
+        ("renew", |backend, lease| drop(backend.renew(NOW, STRANGER, lease))),
+        ("renew_many", |backend, lease| {
+            backend.renew_many(NOW, STRANGER, std::slice::from_ref(lease), &mut Vec::new());
+        }),
+        ("checkpoint", |backend, lease| {
+            drop(backend.checkpoint(NOW, STRANGER, lease, to(b"b"), op(11)));
+        }),
+        ("complete", |backend, lease| {
+            drop(backend.complete(NOW, STRANGER, lease, to(b"b"), op(11)));
+        }),
+        ("split_residual", |backend, lease| {
+            let cut = residual_at(b"a", b"f", b"m");
+            drop(backend.split_residual(NOW, STRANGER, lease, &cut, op(11)));
+        }),
+        ("park_shard", |backend, lease| {
+            drop(backend.park_shard(NOW, STRANGER, lease, ParkReason::Other, op(11)));
+        }),
+    ]
 }
 
 fn to(last_key: &[u8]) -> CursorUpdate<'_> {

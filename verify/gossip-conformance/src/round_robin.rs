@@ -10,7 +10,7 @@
 use gossip_coordination::operations::*;
 use gossip_coordination::store::{Store, StoreCoordinator};
 use gossip_coordination::{
-    CoordinationBackend, EventCollector, RunManagement, ShardClaiming, StateTransitionEvent,
+    CollectEvents, CoordinationBackend, EventCollector, RunManagement, ShardClaiming,
     for_each_run_operation, for_each_shard_operation,
 };
 
@@ -40,17 +40,6 @@ impl<S: Store> RoundRobin<S> {
         &self.handles
     }
 
-    /// Runs `call` and returns the events of its operations, in their order.
-    pub fn with_events<R>(
-        &mut self,
-        call: impl FnOnce(&mut Self) -> R,
-    ) -> (R, Vec<StateTransitionEvent>) {
-        self.handles[self.turn].collect_events(Some(EventCollector::new()));
-        let result = call(self);
-        let events = self.handles[self.turn].collect_events(None);
-        (result, events.map(|mut events| events.drain()).unwrap_or_default())
-    }
-
     /// Returns the next handle. The event collector moves with the turn, so that events stay in the
     /// order of the operations.
     fn next(&mut self) -> &mut StoreCoordinator<S> {
@@ -66,6 +55,12 @@ impl<S: Store> RoundRobin<S> {
         let count = self.handles.len() as u64;
         let home = usize::try_from(worker.as_raw() % count).expect("less than a length");
         &mut self.handles[home]
+    }
+}
+
+impl<S> CollectEvents for RoundRobin<S> {
+    fn collect_events(&mut self, events: Option<EventCollector>) -> Option<EventCollector> {
+        self.handles[self.turn].collect_events(events)
     }
 }
 

@@ -4,7 +4,7 @@ use gossip_coordination::store::{
     Answer, AsyncStore, AsyncStoreCoordinator, CommitOutcome, Fault, MapStore, Read, Store,
     StoreConfig, StoreCoordinator, StoreLimits, Txn,
 };
-use gossip_coordination::{EventCollector, InfraError, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, InfraError, StateTransitionEvent};
 
 use crate::blocking::Blocking;
 use crate::testscript::{ScriptBackend, WorldSettings, check_scripts, is_for_memory_only};
@@ -198,10 +198,9 @@ impl ConformanceTarget for OverAsyncMap {
         backend: &mut Self::Backend,
         call: impl FnOnce(&mut Self::Backend) -> R,
     ) -> (R, Option<Vec<StateTransitionEvent>>) {
-        backend.get_mut().collect_events(Some(EventCollector::new()));
-        let result = call(backend);
-        let events = backend.get_mut().collect_events(None);
-        (result, events.map(|mut events| events.drain()))
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
     }
 
     fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {

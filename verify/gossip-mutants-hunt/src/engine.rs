@@ -10,7 +10,8 @@ use gossip_conformance::testscript::{ScriptBackend, WorldSettings, check_scripts
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, run_all};
 use gossip_coordination::store::{Fault, MapStore, StoreConfig, StoreCoordinator};
 use gossip_coordination::{
-    CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent,
+    CollectEvents, CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator,
+    StateTransitionEvent,
 };
 use gossip_sim::model::{Scale, Strictness, configuration, search};
 use gossip_sim::{self as sim, FaultSet, Plan, Simulator};

@@ -12,7 +12,7 @@ use gossip_conformance::{Ability, ConformanceTarget, Settings};
 use gossip_coordination::store::{
     Answer, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
 };
-use gossip_coordination::{EventCollector, InfraError, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, InfraError, StateTransitionEvent};
 
 use super::disk::Disk;
 

@@ -10,7 +10,7 @@ use gossip_conformance::{
     Ability, ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
 };
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
-use gossip_coordination::{EventCollector, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, StateTransitionEvent};
 use gossip_coordination_etcd::{
     AsyncEtcdCoordinator, BlockingStore, EtcdConfig, EtcdCoordinator, EtcdStore, GrpcClient,
 };
@@ -125,10 +125,9 @@ impl ConformanceTarget for OnAsync {
         backend: &mut Self::Backend,
         call: impl FnOnce(&mut Self::Backend) -> R,
     ) -> (R, Option<Vec<StateTransitionEvent>>) {
-        backend.get_mut().collect_events(Some(EventCollector::new()));
-        let result = call(backend);
-        let events = backend.get_mut().collect_events(None);
-        (result, events.map(|mut events| events.drain()))
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
     }
 
     fn another_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
@@ -250,10 +249,9 @@ impl ScriptBackend for AsyncScripts {
         call: impl FnOnce(&mut Self::Coordinator) -> R,
     ) -> (R, Vec<StateTransitionEvent>) {
         let _runtime = RUNTIME.enter();
-        coordinator.get_mut().collect_events(Some(EventCollector::new()));
-        let result = call(coordinator);
-        let events = coordinator.get_mut().collect_events(None);
-        (result, events.map(|mut events| events.drain()).unwrap_or_default())
+        let mut events = EventCollector::new();
+        let result = coordinator.with_events(&mut events, call);
+        (result, events.drain())
     }
 }
 

@@ -7,7 +7,7 @@ use gossip_conformance::blocking::Blocking;
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
-use gossip_coordination::{EventCollector, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, StateTransitionEvent};
 use gossip_coordination_etcd::{EtcdConfig, EtcdStore, RETRIES_MAX};
 use gossip_testkit_etcd::sim_etcd_kv::{Fault, FaultRates, SimEtcdKv, Target};
 use gossip_testkit_etcd::{SimEtcdCoordinator, SimStore};
@@ -147,10 +147,9 @@ impl ConformanceTarget for OnAsyncModel {
         backend: &mut AsyncModel,
         call: impl FnOnce(&mut AsyncModel) -> R,
     ) -> (R, Option<Vec<StateTransitionEvent>>) {
-        backend.get_mut().collect_events(Some(EventCollector::new()));
-        let result = call(backend);
-        let events = backend.get_mut().collect_events(None);
-        (result, events.map(|mut events| events.drain()))
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
     }
 
     fn another_handle(&self, backend: &AsyncModel) -> Option<AsyncModel> {

@@ -20,7 +20,6 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
@@ -28,7 +27,7 @@ use gossip_stdx::{SlabFull, SlabTooLarge};
 
 use self::claims::{ClaimIndex, Standing};
 use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant, Tenants};
-use crate::events::{EventCollector, EventKind, StateTransitionEvent};
+use crate::events::{CollectEvents, EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
 use crate::pool::RecordPool;
@@ -98,7 +97,7 @@ pub struct InMemoryCoordinator {
     last_claims: BTreeMap<TenantId, BTreeMap<WorkerId, LogicalTime>>,
     /// Apart for each tenant, so that no tenant's clock forgets the workers of another.
     workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
-    /// Present during [`InMemoryCoordinator::with_events`].
+    /// The active collector.
     events: Option<EventCollector>,
 }
 
@@ -152,28 +151,6 @@ impl InMemoryCoordinator {
     #[must_use]
     pub const fn total_shards(&self) -> usize {
         self.total_shards
-    }
-
-    /// Runs `call` and collects the events of the operations in it.
-    ///
-    /// This is the collector form of every operation: without it, no event is made at all. Calls
-    /// may nest; an event goes to the innermost collector.
-    ///
-    /// # Panics
-    ///
-    /// Panics if an operation of another tenant than the collector's is called, before it does
-    /// anything; and as `call` does. The collectors are back in their places then.
-    pub fn with_events<R>(
-        &mut self,
-        events: &mut EventCollector,
-        call: impl FnOnce(&mut Self) -> R,
-    ) -> R {
-        let outer = self.events.replace(std::mem::take(events));
-        // Caught only to restore the collectors: the process may continue after a violated
-        // invariant.
-        let result = catch_unwind(AssertUnwindSafe(|| call(self)));
-        *events = std::mem::replace(&mut self.events, outer).unwrap_or_default();
-        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Runs an operation on a shard.
@@ -538,10 +515,11 @@ impl InMemoryCoordinator {
         }
     }
 
-    /// Before anything is committed: a collector that mixed tenants would carry keys across.
+    /// Panics if the active collector belongs to another tenant. Every operation that may emit an
+    /// event calls it before it commits anything.
     fn assert_collector_serves(&self, tenant: TenantId) {
         if let Some(events) = &self.events {
-            assert!(events.serves(tenant), "a collector serves one tenant");
+            events.assert_serves(tenant);
         }
     }
 
@@ -561,6 +539,12 @@ impl InMemoryCoordinator {
 
     fn cooldown(&self) -> ClaimCooldown {
         ClaimCooldown::new(self.config.claim_cooldown_interval)
+    }
+}
+
+impl CollectEvents for InMemoryCoordinator {
+    fn collect_events(&mut self, events: Option<EventCollector>) -> Option<EventCollector> {
+        std::mem::replace(&mut self.events, events)
     }
 }
 

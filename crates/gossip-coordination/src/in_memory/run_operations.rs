@@ -139,6 +139,7 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut Vec<RunId>,
     ) -> Result<(), InfraError> {
+        self.assert_collector_serves(tenant);
         let wanted = out.len().saturating_add(limit);
         for run in self.runs_of(tenant) {
             if out.len() >= wanted {

@@ -10,7 +10,7 @@ use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Reply, Step};
 use super::operations::store_operations;
-use crate::events::EventCollector;
+use crate::events::{CollectEvents, EventCollector};
 use crate::facade::{AsyncShardClaiming, ShardClaiming};
 use crate::operations::*;
 use crate::protocol::{
@@ -108,12 +108,10 @@ macro_rules! coordinator {
             pub fn split_children_max(&self) -> usize {
                 self.core.split_children_max()
             }
+        }
 
-            /// Replaces the event collector; `None` stops collecting. Returns the previous one.
-            pub const fn collect_events(
-                &mut self,
-                events: Option<EventCollector>,
-            ) -> Option<EventCollector> {
+        impl<S> CollectEvents for $name<S> {
+            fn collect_events(&mut self, events: Option<EventCollector>) -> Option<EventCollector> {
                 std::mem::replace(&mut self.core.events, events)
             }
         }
@@ -149,20 +147,6 @@ impl<S> AsyncStoreCoordinator<S> {
     /// For simulators and tests.
     pub fn forget(&mut self) {
         self.core.cache = RecordCache::default();
-    }
-}
-
-impl<S: Store> StoreCoordinator<S> {
-    /// Runs `call` and collects the events of the operations in it.
-    pub fn with_events<R>(
-        &mut self,
-        events: &mut EventCollector,
-        call: impl FnOnce(&mut Self) -> R,
-    ) -> R {
-        self.collect_events(Some(std::mem::take(events)));
-        let result = call(self);
-        *events = self.collect_events(None).unwrap_or_default();
-        result
     }
 }
 

@@ -146,6 +146,14 @@ impl Core {
         fitting.min(self.config.max_children_per_op).min(MAX_SPLIT_CHILDREN)
     }
 
+    /// Panics if the active collector belongs to another tenant. Every operation that may emit an
+    /// event calls it before it commits anything.
+    pub(super) fn assert_collector_serves(&self, tenant: TenantId) {
+        if let Some(events) = &self.events {
+            events.assert_serves(tenant);
+        }
+    }
+
     pub(super) fn emit(
         &mut self,
         tenant: TenantId,

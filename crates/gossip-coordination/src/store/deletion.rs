@@ -68,6 +68,7 @@ pub(super) async fn delete_damaged(
     operation: DeleteRun,
 ) -> Result<IdempotentOutcome<()>, DeleteRunError> {
     let DeleteRun { tenant, run, .. } = operation;
+    core.assert_collector_serves(tenant);
     let tombstone = operation.decide_damaged(now);
     let mut tries = core.tries("delete_damaged.commit");
     // The bytes of our tombstone, if the reply to its commit was lost.

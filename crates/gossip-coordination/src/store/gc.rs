@@ -71,6 +71,8 @@ pub(super) async fn collect(
     limit: usize,
     out: &mut Vec<RunId>,
 ) -> Result<(), InfraError> {
+    // Here as well as in the operations on each run: completing a deletion commits without them.
+    core.assert_collector_serves(tenant);
     let wanted = out.len().saturating_add(limit);
     let finished = finish_deletions(core, io, tenant, wanted, out).await;
     // A deletion that cannot be completed must not prevent the collection of other runs.

@@ -58,6 +58,7 @@ where
     T::Error: From<InfraError> + Send,
 {
     let (tenant, run) = operation.subject();
+    core.assert_collector_serves(tenant);
     let mut tries = core.tries("run.commit");
     let mut unresolved: Option<Prepared<T>> = None;
     let (mut registering, mut registered) = (false, 0);

@@ -176,6 +176,7 @@ pub(super) struct ShardOp<'o, T: ShardTransition> {
 impl<'o, T: ShardTransition> ShardOp<'o, T> {
     pub(super) fn new(core: &Core, now: LogicalTime, operation: &'o T) -> Self {
         let (tenant, key) = operation.subject();
+        core.assert_collector_serves(tenant);
         // Taken out, not copied: an operation that fails must not leave a stale entry behind.
         let (cached, head) = core.cache.take(tenant, key);
         let bound = cached.as_ref().and_then(|shard| shard.bound);

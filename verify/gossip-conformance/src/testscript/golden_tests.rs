@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use gossip_coordination::{
-    CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator, StateTransitionEvent,
+    CollectEvents, CoordinatorRuntimeConfig, EventCollector, InMemoryCoordinator,
+    StateTransitionEvent,
 };
 
 use super::ladder_tests::{LADDERS, Ladder};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use gossip_coordination::store::{MapStore, StoreConfig, StoreCoordinator};
-use gossip_coordination::{EventCollector, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, StateTransitionEvent};
 
 use super::executor::CommandOutput;
 use super::multi_handle::{Channel, HandleServer, MultiHandle, Routing};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use gossip_conformance::testscript::{HandleServer, ScriptBackend, WorldSettings};
 use gossip_coordination::store::{StoreConfig, StoreCoordinator, fresh_nonce};
-use gossip_coordination::{EventCollector, StateTransitionEvent};
+use gossip_coordination::{CollectEvents, EventCollector, StateTransitionEvent};
 use gossip_coordination_sqlite::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
 use crate::Failure;

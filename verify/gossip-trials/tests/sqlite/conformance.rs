@@ -12,8 +12,8 @@ use std::time::Duration;
 use gossip_conformance::remote::{Carrier, RemoteStore, from_line, to_line};
 use gossip_conformance::round_robin::RoundRobin;
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
-use gossip_coordination::StateTransitionEvent;
 use gossip_coordination::store::{StoreConfig, StoreCoordinator, StoreLimits, fresh_nonce};
+use gossip_coordination::{CollectEvents, EventCollector, StateTransitionEvent};
 use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions};
 
 use crate::support::{PROCESSES, Process, Scratch};
@@ -125,8 +125,9 @@ impl ConformanceTarget for Processes {
         backend: &mut Backend,
         call: impl FnOnce(&mut Backend) -> R,
     ) -> (R, Option<Vec<StateTransitionEvent>>) {
-        let (result, events) = backend.with_events(call);
-        (result, Some(events))
+        let mut events = EventCollector::new();
+        let result = backend.with_events(&mut events, call);
+        (result, Some(events.drain()))
     }
 
     fn another_handle(&self, known: &Backend) -> Option<Backend> {
