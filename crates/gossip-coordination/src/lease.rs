@@ -468,6 +468,17 @@ const SEQUENCE_LEN: usize = 6;
 
 const _: () = assert!(OpSequence::MAX.0 == u64::MAX >> (u64::BITS as usize - 8 * SEQUENCE_LEN));
 
+/// The part of an [`OpLog`] that an operation overwrites.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpLogMark {
+    tag: u8,
+    entry: OpLogEntry,
+    last_time: LogicalTime,
+    len: u8,
+    next: u8,
+    sequence: [u8; SEQUENCE_LEN],
+}
+
 // No entry lies across two lines, and logs fill theirs.
 const _: () = assert!(size_of::<OpLogEntry>() == 32 && std::mem::offset_of!(OpLog, entries) == 32);
 const _: () = assert!(size_of::<OpLog>() == 576);
@@ -505,6 +516,31 @@ impl OpLog {
         self.last_time = entry.executed_at;
         self.next = (self.next + 1) % OP_LOG_CAP as u8;
         self.len = (self.len + 1).min(OP_LOG_CAP as u8);
+    }
+
+    /// Returns what the next [`push`](Self::push) and the sequence that goes with it overwrite.
+    pub(crate) const fn mark(&self) -> OpLogMark {
+        // Destructured, so that a new field is not forgotten here.
+        let Self { tags, last_time, len, next, sequence, entries } = self;
+        let place = *next as usize % OP_LOG_CAP;
+        OpLogMark {
+            tag: tags[place],
+            entry: entries[place],
+            last_time: *last_time,
+            len: *len,
+            next: *next,
+            sequence: *sequence,
+        }
+    }
+
+    /// Undoes the [`push`](Self::push) and the change of the sequence since `mark`, if there were
+    /// any.
+    pub(crate) const fn restore(&mut self, mark: OpLogMark) {
+        let OpLogMark { tag, entry, last_time, len, next, sequence } = mark;
+        let place = next as usize % OP_LOG_CAP;
+        (self.tags[place], self.entries[place]) = (tag, entry);
+        (self.last_time, self.len, self.next) = (last_time, len, next);
+        self.sequence = sequence;
     }
 
     /// Clears the log, for reuse of the storage.

@@ -128,7 +128,7 @@ fn some_shards() -> InMemoryCoordinator {
 }
 
 /// The index must say what looking at every record says.
-fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
+pub(super) fn assert_index_agrees(coordinator: &InMemoryCoordinator) {
     let run = coordinator.runs[0].as_ref().unwrap();
     let standings = || {
         let slots = run.shards.iter().copied();

@@ -17,9 +17,13 @@ mod slot_table;
 #[cfg(test)]
 mod slot_table_tests;
 mod table;
+mod undo;
+#[cfg(test)]
+mod undo_tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
@@ -27,6 +31,7 @@ use gossip_stdx::{SlabFull, SlabTooLarge};
 
 use self::claims::{ClaimIndex, Standing};
 use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant, Tenants};
+use self::undo::Undo;
 use crate::events::{CollectEvents, EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
@@ -42,6 +47,9 @@ use crate::workers::WorkerEntry;
 
 /// Bytes that a shard is expected to need at most, for sizing the slab.
 const SLAB_BYTES_PER_SHARD: usize = 4 << 10;
+
+/// Initial capacity for overwritten bytes; most cursors are shorter.
+const OVERWRITTEN_USUAL: usize = 256;
 
 /// The slab is made no larger than this unless asked for.
 pub const DEFAULT_MAX_AUTO_SLAB_CAPACITY: usize = 64 << 20;
@@ -99,6 +107,8 @@ pub struct InMemoryCoordinator {
     workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
     /// The active collector.
     events: Option<EventCollector>,
+    /// For the bytes that a change overwrites, until it is done.
+    overwritten: Vec<u8>,
 }
 
 impl InMemoryCoordinator {
@@ -131,6 +141,7 @@ impl InMemoryCoordinator {
             last_claims: BTreeMap::new(),
             workers: BTreeMap::new(),
             events: None,
+            overwritten: Vec::with_capacity(OVERWRITTEN_USUAL),
         })
     }
 
@@ -236,8 +247,11 @@ impl InMemoryCoordinator {
     fn apply(&mut self, place: Place, change: &ShardChange<'_>) -> Result<(), SlabFull> {
         let record = &mut self.records.get_mut(place.slot).record;
         let before = Standing::of(record);
-        evolve(record, &mut self.pool, change)?;
-        let after = Standing::of(record);
+        let undo = Undo::new(record, &mut self.pool, &mut self.overwritten, change);
+        let evolved = evolve(undo.record, undo.pool, change);
+        let after = Standing::of(undo.record);
+        undo.keep();
+        evolved?;
         if before != after {
             let claims = &mut run_mut(&mut self.runs, place.run).claims;
             claims.moved(place.slot, before, after, &mut self.records);
@@ -252,9 +266,11 @@ impl InMemoryCoordinator {
         change: &ShardChange<'_>,
     ) -> Result<(), SlabFull> {
         let created = self.make_records(tenant, place.run, change.new_shards())?;
-        if let Err(full) = self.apply(place, change) {
+        // Caught only to free the records: nothing refers to them yet.
+        let applied = catch_unwind(AssertUnwindSafe(|| self.apply(place, change)));
+        if !matches!(applied, Ok(Ok(()))) {
             created.into_iter().for_each(|record| record.free(&mut self.pool));
-            return Err(full);
+            return applied.unwrap_or_else(|panic| resume_unwind(panic));
         }
         self.publish(tenant, place.run, created);
         Ok(())
@@ -363,12 +379,14 @@ impl InMemoryCoordinator {
         match change {
             RunChange::Delete(tombstone) => self.delete(tenant, slot, *tombstone),
             RunChange::Activate { roots, .. } => {
+                let changed = evolved_run(&run_ref(&self.runs, slot).record, change);
                 let roots = self.make_records(tenant, slot, roots.new_shards())?;
-                evolve_run(&mut run_mut(&mut self.runs, slot).record, change);
+                run_mut(&mut self.runs, slot).record = changed;
                 self.publish(tenant, slot, roots);
             }
             RunChange::Create(_) | RunChange::End { .. } | RunChange::Pause { .. } => {
-                evolve_run(&mut run_mut(&mut self.runs, slot).record, change);
+                let record = &mut run_mut(&mut self.runs, slot).record;
+                *record = evolved_run(record, change);
             }
         }
         Ok(())
@@ -571,6 +589,14 @@ impl Drop for InMemoryCoordinator {
     fn drop(&mut self) {
         self.pool.bytes.clear();
     }
+}
+
+/// Returns the changed run. A copy is changed: if a rule is wrong, `evolve_run` panics and the run
+/// must be as before.
+fn evolved_run(run: &RunRecord, change: &RunChange<'_>) -> RunRecord {
+    let mut changed = run.clone();
+    evolve_run(&mut changed, change);
+    changed
 }
 
 fn run_ref(runs: &[Option<Run>], slot: RunSlot) -> &Run {
