@@ -7,7 +7,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+};
 
 use crate::duration;
 
@@ -57,16 +59,17 @@ pub(crate) struct Global {
     /// Print errors only
     #[arg(short, long, env = "GOSSIP_QUIET", global = true, value_parser = flag())]
     pub(crate) quiet: bool,
-    /// Print more messages
+    /// Print events of the run and its shards; -vv: also checkpoints and renewals
     #[arg(
         short,
         long,
         env = "GOSSIP_VERBOSE",
         global = true,
-        value_parser = flag(),
+        action = ArgAction::Count,
+        value_name = "LEVEL",
         conflicts_with = "quiet"
     )]
-    pub(crate) verbose: bool,
+    pub(crate) verbose: u8,
 }
 
 /// Format of the data on standard output.

@@ -26,15 +26,20 @@ pub(crate) struct Console {
 enum Level {
     Quiet,
     Normal,
+    /// `-v`.
     Verbose,
+    /// `-vv`.
+    Debug,
 }
 
 impl Console {
-    pub(crate) fn new(quiet: bool, verbose: bool) -> Self {
+    /// Returns a console; `verbose` is the number of `-v`.
+    pub(crate) fn new(quiet: bool, verbose: u8) -> Self {
         let level = match (quiet, verbose) {
             (true, _) => Level::Quiet,
-            (false, true) => Level::Verbose,
-            (false, false) => Level::Normal,
+            (false, 0) => Level::Normal,
+            (false, 1) => Level::Verbose,
+            (false, 2..) => Level::Debug,
         };
         let is_terminal = io::stderr().is_terminal();
         Self { level, painted: Mutex::new(0), is_terminal, drain: OnceLock::new() }
@@ -62,9 +67,16 @@ impl Console {
         }
     }
 
-    /// Prints a message if verbose.
+    /// Prints a message with `-v`.
     pub(crate) fn detail(&self, text: &str) {
         if self.level >= Level::Verbose {
+            self.line(text);
+        }
+    }
+
+    /// Prints a message with `-vv`.
+    pub(crate) fn debug(&self, text: &str) {
+        if self.level >= Level::Debug {
             self.line(text);
         }
     }

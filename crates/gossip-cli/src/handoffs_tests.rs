@@ -68,7 +68,7 @@ impl Offered {
 
     fn rollback(&mut self) -> Result<(), Failure> {
         let id = self.id.clone();
-        self.handoffs.rollback(&id, &Console::new(true, false))
+        self.handoffs.rollback(&id, &Console::new(true, 0))
     }
 
     fn described(&mut self) -> String {
@@ -120,7 +120,7 @@ fn rollback_closes_the_record_of_an_impossible_handoff() {
 #[test]
 fn handoff_to_an_unknown_worker_is_rejected() {
     let mut offered = Offered::new();
-    let console = Console::new(true, false);
+    let console = Console::new(true, 0);
     let failure = offered
         .handoffs
         .start(KEY, Some(DESTINATION), &console)

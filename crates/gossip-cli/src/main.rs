@@ -11,6 +11,7 @@ mod args;
 mod certificate;
 mod console;
 mod duration;
+mod events;
 mod exec;
 mod failure;
 mod handoffs;

@@ -15,7 +15,7 @@ use gossip::{Prepared, Scan, ScanError};
 use crate::args::JobArgs;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
-use crate::{output, progress, runs};
+use crate::{events, output, progress, runs};
 
 /// Checks source and command: everything that can be checked before a store is opened.
 pub(crate) fn prepare(args: &JobArgs, jobs: usize) -> Result<Prepared, Failure> {
@@ -82,6 +82,7 @@ impl<'a> Notices<'a> {
 impl Observer for Notices<'_> {
     fn observe(&self, event: Event<'_>) {
         match event {
+            Event::Kernel(event) => events::print(self.console, event),
             Event::RunOpened { opened } => self.run_opened(&opened),
             Event::ShardsRegistered { shards, requested }
                 if self.shards.is_some() && shards < requested =>

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gossip::connector::Connector;
+use gossip::coordination::EventKind;
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{
     Clock as _, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter, RunLook,
@@ -17,7 +18,7 @@ use gossip::store::{Backend, Coordinator};
 
 use crate::console::Console;
 use crate::output::count;
-use crate::{duration, runs, shards, watch};
+use crate::{duration, events, runs, watch};
 
 /// Interval of the progress line on a terminal, and elsewhere.
 const PAINT_EVERY: Duration = Duration::from_millis(200);
@@ -76,8 +77,11 @@ impl Observer for Progress {
     fn observe(&self, event: Event<'_>) {
         let console = &self.console;
         match event {
-            Event::Claimed { .. } => {
-                self.pause_printed.store(false, Ordering::Relaxed);
+            Event::Kernel(event) => {
+                if matches!(event.kind, EventKind::ShardAcquired { .. }) {
+                    self.pause_printed.store(false, Ordering::Relaxed);
+                }
+                events::print(console, event);
             }
             Event::Covered { items, .. } => drop(self.keys.fetch_add(items, Ordering::Relaxed)),
             Event::Unread { key, error } => {
@@ -103,19 +107,10 @@ impl Observer for Progress {
                 if *outcome == TaskOutcome::Completed {
                     self.shards_done.fetch_add(1, Ordering::Relaxed);
                 }
-                let (shard, outcome) = (shard.shard().as_raw(), outcome_text(outcome));
-                console.detail(&format!("shard {shard:016x}: {outcome}"));
+                if let Some(outcome) = outcome_text(outcome) {
+                    console.detail(&format!("shard {:016x}: {outcome}", shard.shard().as_raw()));
+                }
             }
-            Event::Split { shard, residual } => console.detail(&format!(
-                "shard {:016x}: split off shard {:016x}",
-                shard.shard().as_raw(),
-                residual.as_raw()
-            )),
-            Event::Replaced { shard, children } => console.detail(&format!(
-                "shard {:016x}: replaced by {}",
-                shard.shard().as_raw(),
-                count(children.len() as u64, "shard")
-            )),
             Event::Paused if !self.pause_printed.swap(true, Ordering::Relaxed) => {
                 console.note("the run is paused; waiting until it is resumed");
             }
@@ -250,23 +245,23 @@ pub(crate) fn left(run: &RunProgress) -> Option<String> {
     Some(format!("{} ± {}", duration::rough(eta.left), duration::rough(eta.error)))
 }
 
-/// Describes how the work on a shard ended.
-fn outcome_text(outcome: &TaskOutcome) -> String {
-    match outcome {
-        TaskOutcome::Completed => "done".to_owned(),
-        TaskOutcome::Parked(reason) => format!("parked ({})", shards::reason_word(*reason)),
-        TaskOutcome::Split => "split".to_owned(),
-        TaskOutcome::Released => "released".to_owned(),
+/// Describes how the work on a shard ended, unless an event of the kernel does.
+fn outcome_text(outcome: &TaskOutcome) -> Option<String> {
+    Some(match outcome {
+        TaskOutcome::Completed
+        | TaskOutcome::Parked(_)
+        | TaskOutcome::Split
+        | TaskOutcome::Released => return None,
         TaskOutcome::Moved => "handed over to another worker".to_owned(),
         TaskOutcome::Lost => "lost the lease, or the shard is finished".to_owned(),
         TaskOutcome::RunOver(status) => {
             format!("stopped, the run is {}", runs::status_word(*status))
         }
         TaskOutcome::StoreFailed(error) => format!("stopped, store error: {error}"),
-        TaskOutcome::Broken(broken) => format!("released: {broken}"),
+        TaskOutcome::Broken(broken) => format!("released because of: {broken}"),
         // The runtime's enum may grow.
         _ => "ended".to_owned(),
-    }
+    })
 }
 
 fn get(counter: &AtomicU64) -> u64 {

@@ -27,7 +27,7 @@ fn run() -> RunProgress {
 }
 
 fn printed(run: Option<&RunProgress>) -> String {
-    let here = Progress::new(Arc::new(Console::new(true, false)), KeyFormat::Bytes);
+    let here = Progress::new(Arc::new(Console::new(true, 0)), KeyFormat::Bytes);
     line(run, &here)
 }
 

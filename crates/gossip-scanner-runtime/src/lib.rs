@@ -122,6 +122,7 @@ mod density;
 pub mod exec;
 mod initial;
 mod job;
+mod observed;
 mod observer;
 mod op_ids;
 mod processor;
@@ -160,6 +161,7 @@ pub use self::initial::{
     DEFAULT_SHARDS_MAX, INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards,
 };
 pub use self::job::{Job, JobError, MAX_JOB_SIZE};
+pub use self::observed::Observed;
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;
 pub use self::processor::{Broken, Inline, ItemResult, Processor, Report, Work};

@@ -1,4 +1,8 @@
-//! Events of a running worker.
+//! Events of a running worker: those of the coordinator, and those that only the runtime knows.
+//!
+//! A change of a run or a shard is reported once, by the event that the kernel emits with it
+//! ([`Event::Kernel`]; [`Observed`](crate::Observed) passes it on). The other variants are about
+//! items, sources, the store and the worker itself.
 //!
 //! An observer never influences the worker: it returns nothing, and the worker waits for it only
 //! during the call. Keys are passed to the observer, which belongs to the user, and are logged
@@ -7,8 +11,8 @@
 use std::fmt;
 
 use gossip_contracts::connector::OpenError;
-use gossip_contracts::identity::{ShardId, ShardKey};
-use gossip_coordination::ParkReason;
+use gossip_contracts::identity::ShardKey;
+use gossip_coordination::StateTransitionEvent;
 
 use crate::run_plan::OpenedRun;
 use crate::task::TaskOutcome;
@@ -17,6 +21,11 @@ use crate::task::TaskOutcome;
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// An operation of this worker changed a run or a shard.
+    ///
+    /// One per committed change, in commit order, after the operation returned. An operation whose
+    /// reply was lost and that is found to be applied when it is repeated has none.
+    Kernel(&'a StateTransitionEvent),
     /// A run was found or created.
     RunOpened {
         /// Which, and its state.
@@ -39,14 +48,8 @@ pub enum Event<'a> {
         /// What the store returned.
         error: &'a dyn std::error::Error,
     },
-    /// A shard was claimed.
-    Claimed {
-        /// Which.
-        shard: ShardKey,
-        /// Grants since its last progress, this one included.
-        attempts: u32,
-    },
-    /// A shard was accepted from another worker.
+    /// A shard was accepted from another worker. The kernel's event of the grant does not show
+    /// that it was a handoff.
     Arrived {
         /// Which.
         shard: ShardKey,
@@ -80,25 +83,6 @@ pub enum Event<'a> {
         /// Whether it is retried.
         again: bool,
     },
-    /// A cursor was checkpointed.
-    Checkpointed {
-        /// The shard.
-        shard: ShardKey,
-    },
-    /// A part of a shard was split off.
-    Split {
-        /// The shard.
-        shard: ShardKey,
-        /// The new one.
-        residual: ShardId,
-    },
-    /// A shard was replaced by several.
-    Replaced {
-        /// The shard.
-        shard: ShardKey,
-        /// The new ones.
-        children: &'a [ShardId],
-    },
     /// A source could not be listed; it is retried unless the shard is parked next.
     ListingFailed {
         /// The shard.
@@ -113,15 +97,6 @@ pub enum Event<'a> {
         shard: ShardKey,
         /// The coordinator's error; it contains no keys.
         error: &'a str,
-    },
-    /// A shard is parked; `key` is the failed item, if one is the cause.
-    Parking {
-        /// The shard.
-        shard: ShardKey,
-        /// Why.
-        reason: ParkReason,
-        /// The failed item.
-        key: Option<&'a [u8]>,
     },
     /// A worker has finished with a shard.
     Ended {
@@ -143,22 +118,18 @@ pub enum Event<'a> {
 impl fmt::Debug for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Kernel(_) => "Kernel",
             Self::RunOpened { .. } => "RunOpened",
             Self::ShardsRegistered { .. } => "ShardsRegistered",
             Self::RunsCollected { .. } => "RunsCollected",
             Self::CollectionFailed { .. } => "CollectionFailed",
-            Self::Claimed { .. } => "Claimed",
             Self::Arrived { .. } => "Arrived",
             Self::Kept { .. } => "Kept",
             Self::Covered { .. } => "Covered",
             Self::Unread { .. } => "Unread",
             Self::Failed { .. } => "Failed",
-            Self::Checkpointed { .. } => "Checkpointed",
-            Self::Split { .. } => "Split",
-            Self::Replaced { .. } => "Replaced",
             Self::ListingFailed { .. } => "ListingFailed",
             Self::Refused { .. } => "Refused",
-            Self::Parking { .. } => "Parking",
             Self::Ended { .. } => "Ended",
             Self::Paused => "Paused",
             Self::StoreFailed { .. } => "StoreFailed",
@@ -170,9 +141,19 @@ impl fmt::Debug for Event<'_> {
 pub trait Observer: Sync {
     /// Receives one event.
     fn observe(&self, event: Event<'_>);
+
+    /// Returns whether events of the kernel are to be collected for this observer. Without it they
+    /// are not created.
+    fn wants_kernel_events(&self) -> bool {
+        true
+    }
 }
 
 /// Ignores all events.
 impl Observer for () {
     fn observe(&self, _event: Event<'_>) {}
+
+    fn wants_kernel_events(&self) -> bool {
+        false
+    }
 }

@@ -93,7 +93,11 @@
 //!   has ended when its handoff part is over too; [`WorkerShared::ended`] returns the result.
 //!
 //! A process that dies is simulated by dropping its parts between two steps.
+//!
+//! [`work`](crate::work) wraps every coordinator handle in an [`Observed`]; a scheduler that wants
+//! the kernel's events does the same.
 
+pub use crate::observed::Observed;
 pub use crate::task::{
     COLLECT_PATIENCE, Cut, SPLIT_SAMPLE_KEYS, ShardTask, TaskConfig, TaskContext, TaskOutcome,
     TaskStep,

@@ -333,10 +333,9 @@ impl ShardTask {
     /// Parks the item at `index`: splits off everything after it, then parks the rest.
     ///
     /// Everything before the item is checkpointed, so the rest is the item alone.
-    pub(super) fn isolate<B>(&mut self, index: usize, context: &TaskContext<'_, B>) {
-        let (reason, key) = (ParkReason::Poisoned, Some(self.key_at(index)));
+    pub(super) fn isolate(&mut self, index: usize) {
+        let reason = ParkReason::Poisoned;
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
-        context.observer.observe(Event::Parking { shard: self.shard, reason, key });
         self.decision = Some(Decision::Park(reason));
         self.begin(match self.point_behind(index).filter(|_| !is_last) {
             Some(point) => Operation::Split(point),

@@ -529,7 +529,7 @@ impl ShardTask {
                 self.begin(Operation::Release(ReleaseMode::Clean));
             }
             Some(Decision::Park(reason)) => self.begin(Operation::Park(reason)),
-            Some(Decision::ParkItem(index)) => self.isolate(index, context),
+            Some(Decision::ParkItem(index)) => self.isolate(index),
             Some(Decision::Freeze) => {}
         }
         TaskStep::Continue

@@ -97,7 +97,6 @@ impl ShardTask {
         }
         self.covered.unsaved = 0;
         self.saved_at = now;
-        context.observer.observe(Event::Checkpointed { shard: self.shard });
         if let Some(request) = saved.into_inner().request {
             self.requested(now, &request);
         }
@@ -159,7 +158,7 @@ impl ShardTask {
         let mut session = self.attach(context)?;
         let split = session.split_residual(now, &plan, op_id);
         self.session = Some(session.detach());
-        let split = split?;
+        split?;
         // The narrowed range counts from here on: the new shard may be claimed already, so an item
         // beyond `point` must not be submitted any more. Finished ones go to the cache before the
         // page is dropped.
@@ -169,8 +168,6 @@ impl ShardTask {
             false => self.forget_page(),
         }
         self.covered.since_cut = 0;
-        let (shard, residual) = (self.shard, split.into_inner().residual);
-        context.observer.observe(Event::Split { shard, residual });
         Ok(Answered::Continue)
     }
 
@@ -194,8 +191,7 @@ impl ShardTask {
         let plan = plan_split_replace(spec.as_spec_ref(), children);
         let plan = plan.map_err(|_| Refusal::Declined)?;
         let replaced = self.attach(context)?.split_replace(now, &plan, op_id);
-        let children = replaced.map_err(|failed| self.keep(failed))?.into_inner().children;
-        context.observer.observe(Event::Replaced { shard: self.shard, children: &children });
+        replaced.map_err(|failed| self.keep(failed))?;
         Ok(Answered::Over(TaskOutcome::Split))
     }
 

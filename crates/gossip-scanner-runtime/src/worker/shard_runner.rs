@@ -186,8 +186,6 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     }
 
     fn claimed(&mut self, now: LogicalTime, session: SessionState, exclusive: bool) -> Rest {
-        let (shard, attempts) = (session.lease().key(), session.attempts());
-        self.shared.parts.observer.observe(Event::Claimed { shard, attempts });
         let task = self.restore(now, session);
         self.begin(now, task, exclusive)
     }

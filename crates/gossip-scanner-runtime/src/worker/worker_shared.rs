@@ -3,7 +3,7 @@
 use std::fmt;
 
 use gossip_contracts::connector::Connector;
-use gossip_coordination::CoordinationFacade;
+use gossip_coordination::{CollectEvents, CoordinationFacade};
 use gossip_handoff::Repository;
 
 use super::handoff_thread::{self, Inbox};
@@ -14,6 +14,7 @@ use super::sharing::Sharing;
 use super::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, PoisonError, thread};
 use super::{Finish, MAX_THREADS, RunWorkerError, WorkerConfig, renewer, shard_runner};
 use crate::clock::Clock;
+use crate::observed::Observed;
 use crate::observer::Observer;
 use crate::processor::{Broken, Processor};
 use crate::task::ResultCache;
@@ -78,15 +79,32 @@ impl<B> fmt::Debug for Parts<'_, B> {
 
 /// Runs a worker until the run is settled or a drain is finished.
 ///
+/// The observer also receives the events of the kernel ([`Observed`]).
+///
 /// # Errors
 ///
 /// Returns the first [`RunWorkerError`]. The worker has released its shards, unless the store
 /// failed; then their leases expire.
 pub fn work<B>(config: &WorkerConfig, parts: Parts<'_, B>) -> Result<Finish, RunWorkerError>
 where
-    B: CoordinationFacade,
+    B: CoordinationFacade + CollectEvents,
 {
-    let shared = WorkerShared::new(config, parts);
+    let coordinator = || Observed::new((parts.coordinator)(), parts.observer);
+    // Closures, because these functions are asked for shorter lives than those of `parts`.
+    let processor = |number| (parts.processor)(number) as Box<dyn Processor + '_>;
+    let records = parts.records.map(|open| move || open() as Box<dyn Repository + '_>);
+    let shared = WorkerShared::new(
+        config,
+        Parts {
+            coordinator: &coordinator,
+            connector: parts.connector,
+            processor: &processor,
+            records: records.as_ref().map(|open| open as _),
+            clock: parts.clock,
+            drain: parts.drain,
+            observer: parts.observer,
+        },
+    );
     let (shared, runners_done) = (&shared, &AtomicBool::new(false));
     thread::scope(|scope| {
         let renewer = scope.spawn(|| renewer::run(shared, runners_done));

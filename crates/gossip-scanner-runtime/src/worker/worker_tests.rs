@@ -8,9 +8,9 @@ use gossip_contracts::connector::{
     Capabilities, Connector, ConnectorError, Enumeration, ItemBody, OpenError, PageItem,
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
-use gossip_contracts::identity::{OpId, RunId, WorkerId};
+use gossip_contracts::identity::{OpId, RunId, ShardKey, WorkerId};
 use gossip_coordination::{
-    ParkReason, RunManagement, RunStatus, ShardAction, ShardStatus, WorkerState,
+    EventKind, ParkReason, RunManagement, RunStatus, ShardAction, ShardStatus, WorkerState,
 };
 
 use super::renewer::Renewer;
@@ -247,12 +247,19 @@ impl Observer for Once<'_> {
     }
 }
 
+/// Returns the shard, if the event is a checkpoint.
+fn checkpointed(event: &Event<'_>) -> Option<ShardKey> {
+    let Event::Kernel(event) = event else { return None };
+    let EventKind::ShardCheckpointed { shard, .. } = event.kind else { return None };
+    Some(ShardKey::new(event.run, shard))
+}
+
 #[test]
 fn a_cancelled_run_stops_its_workers() {
     let world = roots();
     let clock = SystemClock::new();
     let cancel = |event: &Event<'_>| {
-        matches!(event, Event::Checkpointed { .. })
+        checkpointed(event).is_some()
             && world.handle().cancel_run(clock.now(), TENANT, RUN, OpId::from_raw(5)).is_ok()
     };
     let process = |_: &[u8]| {
@@ -268,7 +275,7 @@ fn a_cancelled_run_stops_its_workers() {
 fn a_paused_run_waits_until_it_is_resumed() {
     let (world, done, clock) = (roots(), Done::default(), SystemClock::new());
     let toggle = |event: &Event<'_>| match event {
-        Event::Checkpointed { .. } if done.lock().unwrap().len() < 20 => {
+        event if checkpointed(event).is_some() && done.lock().unwrap().len() < 20 => {
             let mut admin = world.handle();
             admin.pause_run(clock.now(), TENANT, RUN, OpId::from_raw(5)).unwrap();
             false
@@ -296,11 +303,11 @@ fn a_request_to_release_reaches_the_owner() {
     let (world, done, clock) =
         (World::lasting(LEASE, &[(b"a", b"z")]), Done::default(), SystemClock::new());
     let ask = |event: &Event<'_>| {
-        let Event::Checkpointed { shard } = event else { return false };
+        let Some(shard) = checkpointed(event) else { return false };
         let mut admin = world.handle();
         let (now, op_id) = (clock.now(), OpId::from_raw(5));
         let until = now.saturating_add(60_000);
-        admin.request_action(now, TENANT, *shard, &ShardAction::Release, until, op_id).is_ok()
+        admin.request_action(now, TENANT, shard, &ShardAction::Release, until, op_id).is_ok()
     };
     let released = AtomicUsize::new(0);
     let observe = |event: &Event<'_>| {

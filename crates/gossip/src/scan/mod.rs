@@ -307,6 +307,32 @@ impl<'a> Scan<'a> {
     }
 
     /// Calls `observe` with each event, on the worker's threads.
+    ///
+    /// [`Event::Kernel`] has the changes of the run and its shards; the other variants are about
+    /// items, the source and the store. Without an observer no event of the kernel is created. To
+    /// log with the `tracing` or `log` crate, call its macros here.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use gossip::coordination::EventKind;
+    /// use gossip::prelude::*;
+    /// use gossip::runtime::Event;
+    ///
+    /// # fn main() -> Result<(), ScanError> {
+    /// let done = AtomicU64::new(0);
+    /// let scan = Scan::of("range:0..10").store("memory:").on_event(|event| {
+    ///     if let Event::Kernel(event) = event
+    ///         && let EventKind::ShardCompleted { .. } = event.kind
+    ///     {
+    ///         done.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    /// });
+    /// let outcome = scan.each(|_item| Ok(()))?;
+    /// assert_eq!(done.into_inner(), outcome.totals.shards);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn on_event(mut self, observe: impl Fn(Event<'_>) + Sync + 'a) -> Self {
         self.observer = Some(Box::new(observe));
@@ -433,6 +459,10 @@ impl Observer for OnEvent<'_> {
         if let Some(observe) = self.0 {
             observe(event);
         }
+    }
+
+    fn wants_kernel_events(&self) -> bool {
+        self.0.is_some()
     }
 }
 

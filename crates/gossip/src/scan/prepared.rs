@@ -11,7 +11,7 @@ use gossip_contracts::identity::TenantId;
 use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
-    DEFAULT_SHARDS_MAX, Job, Observer, RunRequest, SHARDS_PER_THREAD, SystemClock,
+    DEFAULT_SHARDS_MAX, Job, Observed, Observer, RunRequest, SHARDS_PER_THREAD, SystemClock,
 };
 
 use super::{Scan, ScanError, Session};
@@ -102,7 +102,8 @@ impl Prepared {
             restart: self.restart,
             allow_parallel: self.allow_parallel,
         };
-        let opened = request.open(&mut backend.coordinator(), &SystemClock::new(), observer)?;
+        let mut coordinator = Observed::new(backend.coordinator(), observer);
+        let opened = request.open(&mut coordinator, &SystemClock::new(), observer)?;
         Ok(Session::new(backend, tenant, opened, &self.source, &*self.connector))
     }
 }

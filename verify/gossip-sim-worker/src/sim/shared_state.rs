@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
+use gossip_coordination::EventKind;
 use gossip_coordination::store::{RecordCache, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::{
-    Broken, Clock, Drain, Event, ItemResult, Observer, Processor, Report, Work,
+    Broken, Clock, Drain, Event, ItemResult, Observed, Observer, Processor, Report, Work,
 };
 use gossip_sim::{FaultKind, FaultyDisk, FaultyStore, Stream, mix};
 
@@ -24,6 +25,9 @@ pub(super) const ADMIN: u32 = u32::MAX;
 
 /// The coordinator of every process.
 pub(super) type Coordinator = StoreCoordinator<FaultyStore>;
+
+/// A handle of a process that is observed.
+pub(super) type Handle<'w> = Observed<'w, Coordinator>;
 
 /// State that all processes of a world share.
 pub(super) struct SharedState {
@@ -81,6 +85,11 @@ impl SharedState {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether events are recorded.
+    const fn is_traced(&self) -> bool {
+        self.events.is_some()
+    }
+
     /// Records an event.
     pub(super) fn record(&self, line: impl FnOnce() -> String) {
         if let Some(events) = &self.events {
@@ -132,8 +141,8 @@ impl<'w> ProcessContext<'w> {
         }
     }
 
-    pub(super) fn coordinator(&self) -> Coordinator {
-        self.shared.coordinator(self.process, &self.memory)
+    pub(super) fn coordinator(&self) -> Handle<'_> {
+        Observed::new(self.shared.coordinator(self.process, &self.memory), self)
     }
 
     pub(super) fn desk(&'w self, slot: usize) -> Box<dyn Processor + 'w> {
@@ -164,25 +173,41 @@ impl Observer for ProcessContext<'_> {
                     format!("process {process} received an error for shard {shard:x}: {error}")
                 });
             }
-            Event::Claimed { shard, attempts } => self.shared.record(|| {
-                format!("p{process} claims {:x}, attempt {attempts}", shard.shard().as_raw())
-            }),
+            Event::Kernel(event) => self.kernel_event(&event.kind),
             Event::Arrived { shard } => {
                 self.shared.record(|| format!("p{process} gets {:x}", shard.shard().as_raw()));
             }
             Event::Ended { shard, outcome } => self.shared.record(|| {
                 format!("p{process} is done with {:x}: {outcome:?}", shard.shard().as_raw())
             }),
-            Event::Split { shard, residual } => self.shared.record(|| {
-                let (shard, residual) = (shard.shard().as_raw(), residual.as_raw());
-                format!("p{process} splits {residual:x} off {shard:x}")
+            _ => {}
+        }
+    }
+
+    /// Only the story of a traced world has them.
+    fn wants_kernel_events(&self) -> bool {
+        self.shared.is_traced()
+    }
+}
+
+impl ProcessContext<'_> {
+    fn kernel_event(&self, kind: &EventKind) {
+        let process = self.process;
+        match kind {
+            EventKind::ShardAcquired { shard, fence_epoch, .. } => self.shared.record(|| {
+                let (shard, fence) = (shard.as_raw(), fence_epoch.as_raw());
+                format!("p{process} acquires {shard:x}, fence {fence}")
             }),
-            Event::Replaced { shard, children } => self.shared.record(|| {
-                let (shard, parts) = (shard.shard().as_raw(), children.len());
-                format!("p{process} replaces {shard:x} by {parts}")
+            EventKind::ShardResidualCreated { parent, residual } => self.shared.record(|| {
+                let (parent, residual) = (parent.as_raw(), residual.as_raw());
+                format!("p{process} splits {residual:x} off {parent:x}")
             }),
-            Event::Checkpointed { shard } => {
-                self.shared.record(|| format!("p{process} records {:x}", shard.shard().as_raw()));
+            EventKind::ShardSplit { parent, children } => self.shared.record(|| {
+                let (parent, parts) = (parent.as_raw(), children.len());
+                format!("p{process} replaces {parent:x} by {parts}")
+            }),
+            EventKind::ShardCheckpointed { shard, .. } => {
+                self.shared.record(|| format!("p{process} records {:x}", shard.as_raw()));
             }
             _ => {}
         }

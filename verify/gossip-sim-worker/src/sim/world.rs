@@ -21,9 +21,7 @@ use gossip_sim::{FaultKind, Stream};
 use super::admin::Admin;
 use super::oracle::Rule;
 use super::plan::Setting;
-use super::shared_state::{
-    ADMIN, Coordinator, ProcessContext, RUN, SharedState, TENANT, keeps_name,
-};
+use super::shared_state::{ADMIN, Handle, ProcessContext, RUN, SharedState, TENANT, keeps_name};
 use super::source::ROOT;
 use super::{Outcome, Plan, settle};
 use crate::timeline::Timeline;
@@ -58,7 +56,7 @@ pub(super) fn run(plan: Plan) -> Outcome {
     let handles: Vec<_> = doors.iter().map(|context| move || context.coordinator()).collect();
     let desks: Vec<_> = doors.iter().map(|context| move |slot| context.desk(slot)).collect();
     let records: Vec<_> = doors.iter().map(|context| move || open_records(context)).collect();
-    let parts: Vec<Option<Parts<'_, Coordinator>>> = doors
+    let parts: Vec<Option<Parts<'_, Handle<'_>>>> = doors
         .iter()
         .zip(handles.iter().zip(&desks).zip(&records))
         .map(|(context, ((coordinator, processor), records))| {
@@ -73,7 +71,7 @@ pub(super) fn run(plan: Plan) -> Outcome {
             })
         })
         .collect();
-    let crews: Vec<OnceCell<WorkerShared<'_, Coordinator>>> =
+    let crews: Vec<OnceCell<WorkerShared<'_, Handle<'_>>>> =
         (0..PROCESSES_MAX).map(|_| OnceCell::new()).collect();
     World::new(&shared, doors, parts, &crews).run()
 }
@@ -125,10 +123,10 @@ struct Process<'c, 'w> {
     /// Which of the processes of the setting it is; none if it is a second one of that name.
     place: Option<usize>,
     number: u64,
-    crew: &'c WorkerShared<'w, Coordinator>,
-    slots: Vec<Option<ShardRunner<'c, 'w, Coordinator>>>,
-    renewer: Option<Renewer<'c, 'w, Coordinator>>,
-    porter: Option<HandoffThread<'c, 'w, Coordinator>>,
+    crew: &'c WorkerShared<'w, Handle<'w>>,
+    slots: Vec<Option<ShardRunner<'c, 'w, Handle<'w>>>>,
+    renewer: Option<Renewer<'c, 'w, Handle<'w>>>,
+    porter: Option<HandoffThread<'c, 'w, Handle<'w>>>,
     parts: Vec<Pace>,
     /// Time of the renewer's last round.
     round_at: u64,
@@ -150,8 +148,8 @@ struct World<'c, 'w> {
     shared: &'w SharedState,
     doors: &'w [ProcessContext<'w>],
     /// The parts of each process, until it starts.
-    parts: Vec<Option<Parts<'w, Coordinator>>>,
-    crews: &'c [OnceCell<WorkerShared<'w, Coordinator>>],
+    parts: Vec<Option<Parts<'w, Handle<'w>>>>,
+    crews: &'c [OnceCell<WorkerShared<'w, Handle<'w>>>],
     timeline: Timeline<Cue>,
     processes: BTreeMap<u32, Process<'c, 'w>>,
     admin: Admin<'w>,
@@ -175,8 +173,8 @@ impl<'c, 'w> World<'c, 'w> {
     fn new(
         shared: &'w SharedState,
         doors: &'w [ProcessContext<'w>],
-        parts: Vec<Option<Parts<'w, Coordinator>>>,
-        crews: &'c [OnceCell<WorkerShared<'w, Coordinator>>],
+        parts: Vec<Option<Parts<'w, Handle<'w>>>>,
+        crews: &'c [OnceCell<WorkerShared<'w, Handle<'w>>>],
     ) -> Self {
         Self {
             shared,
