@@ -145,6 +145,8 @@ mod backoff_tests;
 #[cfg(test)]
 mod initial_tests;
 #[cfg(test)]
+mod observed_tests;
+#[cfg(test)]
 mod run_plan_tests;
 #[cfg(test)]
 mod test_support;

@@ -37,6 +37,11 @@ impl<'o, B: CollectEvents> Observed<'o, B> {
         Self { inner: handle, observer }
     }
 
+    /// Returns the handle, with its collector if it has one.
+    pub fn into_inner(self) -> B {
+        self.inner
+    }
+
     /// Passes the collected events to the observer.
     fn deliver(&mut self) {
         let Some(mut events) = self.inner.collect_events(None) else { return };

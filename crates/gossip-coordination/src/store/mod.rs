@@ -142,6 +142,8 @@ mod older_tests;
 #[cfg(test)]
 mod owner_tests;
 #[cfg(test)]
+mod panic_tests;
+#[cfg(test)]
 mod purge_tests;
 #[cfg(test)]
 mod quota_tests;

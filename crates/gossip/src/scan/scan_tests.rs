@@ -8,7 +8,7 @@ use std::time::Duration;
 use gossip_contracts::connector::{Connector, ConnectorError, MemoryConnector};
 use gossip_contracts::coordination::ShardSpecRef;
 use gossip_contracts::identity::{RunId, WorkerId};
-use gossip_coordination::{RunManagement as _, ShardFilter, WorkerState};
+use gossip_coordination::{EventKind, ParkReason, RunManagement as _, ShardFilter, WorkerState};
 use gossip_frontier::{ShardHint, decode_hint};
 use gossip_scanner_runtime::connectors::parse_row_key;
 use gossip_scanner_runtime::{
@@ -57,6 +57,41 @@ fn a_scan_touches_every_key_once_goes_on_and_is_not_repeated() {
     }
     let seen = seen.lock().unwrap();
     assert_eq!((seen.len(), seen.values().sum::<u32>()), (500, 500));
+}
+
+/// The events of the run and its shards, from its creation to the last shard.
+#[test]
+fn kernel_events_of_a_scan_with_a_failing_item_arrive_in_order() {
+    let (backend, kinds) = (memory(), Mutex::new(Vec::new()));
+    let one = NonZeroUsize::MIN;
+    let scan = Scan::of("range:0..3").backend(&backend).threads(1).shards(one).auto_split(false);
+    let scan = scan.on_event(|event| {
+        if let Event::Kernel(event) = event {
+            kinds.lock().unwrap().push(event.kind.clone());
+        }
+    });
+    let outcome = scan.each(|item| match item.number() {
+        Some(1) => Err(ItemError::permanent("this one")),
+        _ => Ok(()),
+    });
+    assert_eq!(outcome.unwrap().status, Status::Incomplete);
+    let kinds = kinds.into_inner().unwrap();
+    let is_frequent = |kind: &&EventKind| {
+        matches!(kind, EventKind::ShardCheckpointed { .. } | EventKind::ShardLeaseRenewed { .. })
+    };
+    let lifecycle: Vec<_> = kinds.iter().filter(|kind| !is_frequent(kind)).collect();
+    let [created, active, first, cut, parked, second, done] = lifecycle[..] else {
+        panic!("{lifecycle:?}")
+    };
+    assert_eq!(*created, EventKind::RunCreated);
+    assert_eq!(*active, EventKind::RunActivated { shard_count: 1 });
+    let EventKind::ShardAcquired { shard: whole, .. } = *first else { panic!("{first:?}") };
+    let EventKind::ShardResidualCreated { parent, residual } = *cut else { panic!("{cut:?}") };
+    assert_eq!(parent, whole);
+    let reason = ParkReason::Poisoned;
+    assert_eq!(*parked, EventKind::ShardParked { shard: whole, reason });
+    assert!(matches!(second, EventKind::ShardAcquired { shard, .. } if *shard == residual));
+    assert_eq!(*done, EventKind::ShardCompleted { shard: residual });
 }
 
 /// Counts shards that arrive from other workers, and shards handed to them.
