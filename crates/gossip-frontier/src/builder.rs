@@ -47,9 +47,9 @@ use crate::hint::{ShardSpecScratch, manifest_shard_ref, prefix_shard_ref, range_
 use crate::key_encoding::{PrefixShardError, validated};
 
 /// Maximum `CAP`. Entries are stored inline, so this limits a builder to about 100 KiB of stack. A
-/// run's manifest is registered at once: for a longer one, up to [`MAX_INITIAL_SHARDS`], collect
-/// the [`InitialShardInput`] rows by hand, with specs from the constructors in [`crate::hint`] kept
-/// in your own arena.
+/// run's manifest is registered at once: for a longer one, up to [`MAX_INITIAL_SHARDS`], use one
+/// builder and arena for each batch, keep all of them, and shift the ids of each batch's
+/// [`InitialShardInput`] rows by the number of rows before it.
 pub const MAX_BUILDER_CAP: usize = 1024;
 
 const _: () = assert!(MAX_BUILDER_CAP <= MAX_INITIAL_SHARDS);

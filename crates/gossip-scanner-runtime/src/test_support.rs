@@ -56,6 +56,12 @@ impl World {
 
     /// With shards of these ranges, whose leases last so long.
     pub(crate) fn lasting(lease: u64, roots: &[(&[u8], &[u8])]) -> Self {
+        let specs = roots.iter().map(|&(start, end)| ShardSpecRef::new(start, end, b""));
+        Self::of_specs(lease, &specs.collect::<Vec<_>>())
+    }
+
+    /// With these shards, whose leases last so long.
+    pub(crate) fn of_specs(lease: u64, roots: &[ShardSpecRef<'_>]) -> Self {
         let store = MapStore::new();
         let world = Self { store, now: 1, done: Mutex::default(), next_nonce: AtomicU64::new(1) };
         let mut admin = world.handle();
@@ -64,9 +70,9 @@ impl World {
         let shards: Vec<_> = roots
             .iter()
             .zip(1..)
-            .map(|(&(start, end), id)| InitialShardInput {
+            .map(|(spec, id)| InitialShardInput {
                 shard_id: ShardId::from_raw(id),
-                spec: ShardSpecRef::new(start, end, b""),
+                spec: *spec,
                 cursor: CursorUpdate::initial(),
             })
             .collect();

@@ -31,6 +31,8 @@ mod result_cache;
 #[cfg(test)]
 mod ahead_tests;
 #[cfg(test)]
+mod hint_tests;
+#[cfg(test)]
 mod replace_tests;
 #[cfg(test)]
 mod task_tests;
