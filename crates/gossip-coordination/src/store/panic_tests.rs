@@ -1,6 +1,6 @@
 //! A command whose change violates an assertion panics before anything is committed.
 //!
-//! All stores share the flight, so a map stands for them.
+//! All stores share the flight, so one of them, a map, is enough.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
