@@ -86,7 +86,9 @@ pub(crate) fn field(format: Format, field: &str, record: &Record) -> Result<(), 
 fn table(columns: &[&str], records: &[Record]) -> String {
     let header = columns.iter().map(|name| name.to_uppercase().replace('_', " ")).collect();
     let text_of = |record: &Record, name: &str| {
-        let found = record.0.iter().find(|(field, _)| *field == name);
+        // Bytes that are not UTF-8 have a field of their own name.
+        let is_named = |field: &str| field == name || field.strip_suffix("_hex") == Some(name);
+        let found = record.0.iter().find(|(field, _)| is_named(field));
         found.map_or_else(|| "-".to_owned(), |(_, value)| cell(value))
     };
     let mut rows: Vec<Vec<String>> = vec![header];

@@ -110,6 +110,7 @@ fn any_name_reaches_a_stream_and_a_listing() {
     let run = run_id(&ran);
     let listed = scratch.run(&["shard", "list", &run, "--parked"]);
     assert_eq!(listed.stdout.lines().count(), 4, "a heading and three lines: {}", listed.stdout);
+    assert!(listed.stdout.contains("6e6f74ff74657874"), "as in JSON: {}", listed.stdout);
     let json = scratch.run(&["shard", "list", &run, "--parked", "-o", "jsonl"]);
     assert!(json.stdout.contains("_hex\":"), "{}", json.stdout);
 }

@@ -155,7 +155,7 @@ fn gossip_drains_when_its_own_messages_are_not_read() {
 #[test]
 fn output_to_a_full_non_blocking_pipe_waits_for_its_reader() {
     let scratch = Scratch::new();
-    let args = exec(&["range:0..1000", "--shards", "256", "-q"], &["true", "{}"]);
+    let args = exec(&["range:0..4000", "--shards", "500", "-q"], &["true", "{}"]);
     let made = scratch.run(&[&["run", "create"], &args[1..]].concat());
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let list = ["shard", "list", made.stdout.trim(), "-o", "json"];

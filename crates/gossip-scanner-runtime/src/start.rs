@@ -118,7 +118,6 @@ impl RunRequest<'_> {
         }
         let opened =
             self.find_or_create(coordinator, clock, observer, &plan, root.as_spec_ref())?;
-        observer.observe(Event::RunOpened { opened });
         if opened.state == OpenedState::New {
             // After the run exists, so that garbage collection delays only its creator.
             collect_abandoned(coordinator, clock.now(), self.tenant, observer);
@@ -165,6 +164,7 @@ impl RunRequest<'_> {
             }
             opened => opened,
         }?;
+        observer.observe(Event::RunOpened { opened });
         if opened.state == OpenedState::New {
             let (shards, requested) = (registered.get(), self.shards);
             observer.observe(Event::ShardsRegistered { shards, requested });
