@@ -378,6 +378,9 @@ impl<'a> Scan<'a> {
     /// Runs a command for every item until all are done. `{}` among its arguments is replaced by
     /// the file's path, the line or row, or the number; without `{}` that is appended.
     ///
+    /// On Linux the first command also starts a copy of this process, which makes system calls only
+    /// and kills the commands if this process dies.
+    ///
     /// # Errors
     ///
     /// As [`Self::each`].
