@@ -185,3 +185,33 @@ impl Group {
 }
 
 pub(super) const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+    use std::process::Command;
+    use std::sync::atomic::Ordering;
+
+    use super::{Table, watcher};
+
+    /// The number of a child that is gone belongs to a process that was started later: it is not
+    /// killed. The same process is killed if the record is not older than it, and the watcher does
+    /// not wait for a zombie.
+    #[test]
+    fn watcher_kills_only_processes_that_are_not_younger_than_their_record() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let mut sleeper = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
+        let table = Table::new().unwrap();
+        let group = &table.groups[7];
+        let watch = |since| {
+            group.since.store(since, Ordering::SeqCst);
+            group.leader.store(i32::try_from(sleeper.id()).unwrap(), Ordering::SeqCst);
+            watcher::kill_groups(table, ticks);
+            assert_eq!(table.leaders().count(), 0);
+        };
+        watch(0);
+        assert!(std::fs::metadata(format!("/proc/{}/exe", sleeper.id())).is_ok(), "it was killed");
+        watch(u64::MAX);
+        assert_eq!(sleeper.wait().unwrap().signal(), Some(9));
+    }
+}

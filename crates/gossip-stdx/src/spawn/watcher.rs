@@ -91,7 +91,7 @@ fn wait_for_end() {
 }
 
 /// Kills the groups of the table, and returns when all are empty.
-fn kill_groups(table: &Table, ticks_per_second: u64) {
+pub(super) fn kill_groups(table: &Table, ticks_per_second: u64) {
     let tick_nanos = NANOS_PER_SECOND / ticks_per_second;
     let mut interval = CHECK_FIRST_NANOS;
     loop {
