@@ -126,7 +126,7 @@ pub(crate) fn check_lease(
     if holder.owner() != lease.owner() {
         return Err(LeaseRefusal::StaleFence { presented, current });
     }
-    debug_assert!(record.is_leased_at(now), "a checked lease is live");
+    assert!(record.is_leased_at(now), "a checked lease is live");
     Ok(())
 }
 

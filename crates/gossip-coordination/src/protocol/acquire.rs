@@ -75,7 +75,7 @@ impl ShardTransition for Acquire {
         }
         let (shard, run) = seen.shard_and_run(self.key)?;
         let grant = self.grant(now, shard.record(), &run);
-        debug_assert!(!shard.record().is_leased_at(now), "a grant never replaces a live lease");
+        assert!(!shard.record().is_leased_at(now), "a grant never replaces a live lease");
         Ok(Decision::commit(grant.change(None), grant))
     }
 }
@@ -102,6 +102,7 @@ impl Acquire {
         if record.tenant() != self.tenant {
             return Err(AcquireError::TenantMismatch { expected: self.tenant });
         }
+        // The run before the shard: an idle worker should learn that no shard of it is left to do.
         check_run_not_over(&run)?;
         check_run_not_paused(&run)?;
         if record.status().is_terminal() {
@@ -136,7 +137,7 @@ impl Acquire {
         };
         // Clocks differ: while the holder's process is alive, its lease is honoured for the skew.
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
-        debug_assert!(lease_deadline >= holder.deadline(), "evidence only delays a takeover");
+        assert!(lease_deadline >= holder.deadline(), "evidence only delays a takeover");
         if now < lease_deadline {
             let current_owner = Redacted::new(holder.owner());
             return Err(AcquireError::AlreadyLeased { current_owner, lease_deadline });

@@ -61,7 +61,7 @@ impl ShardTransition for Checkpoint<'_> {
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
         let is_owner = record.lease_owner() == Some(self.lease.owner());
-        debug_assert!(is_owner, "the caller is the lease holder");
+        assert!(is_owner, "the caller is the lease holder");
         let at = stored_time(shard, now);
         let change = ShardChange::Advance {
             cursor: self.cursor,

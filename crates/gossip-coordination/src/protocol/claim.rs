@@ -77,6 +77,7 @@ impl Claim {
 
     /// Returns the next step.
     pub fn step(&mut self) -> ClaimStep<'_> {
+        // Candidates of the last scan first: another scan costs a round trip.
         if let Some(shard) = self.next_candidate() {
             return self.run_refusal().map_or(ClaimStep::Try(shard), ClaimStep::GiveUp);
         }
@@ -109,6 +110,7 @@ impl Claim {
             }
             // The shard ended or was split after the index was read: the index is only a hint.
             AcquireError::ShardTerminal { .. } | AcquireError::ShardNotFound { .. } => Ok(()),
+            // The others concern the whole run or the store, so no other candidate can succeed.
             AcquireError::TenantMismatch { expected } => {
                 Err(ClaimError::TenantMismatch { expected })
             }
@@ -135,7 +137,7 @@ impl Claim {
 
     /// Returns whether the claim has tried the maximum number of shards.
     fn tried_all(&self) -> bool {
-        debug_assert!(self.tried.len() <= CLAIM_CANDIDATES_MAX, "tries are bounded");
+        assert!(self.tried.len() <= CLAIM_CANDIDATES_MAX, "tries are bounded");
         self.tried.len() == CLAIM_CANDIDATES_MAX
     }
 
@@ -143,6 +145,8 @@ impl Claim {
     /// earlier than that belongs to an expired lease whose holder is still alive.
     fn note_lease(&mut self, until: LogicalTime) {
         let duration = self.outlook.map_or(0, |outlook| outlook.run.config.lease_duration());
+        // A full lease belongs to the winner of a race: returning at its end would be far too late,
+        // because other shards become free before.
         if until < self.now.saturating_add(duration) {
             self.honoured_until = Some(self.honoured_until.map_or(until, |first| first.min(until)));
         }

@@ -58,7 +58,7 @@ impl ShardTransition for Complete<'_> {
         check_key_present(self.cursor)?;
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
-        debug_assert!(shard.record().is_leased_at(now), "only a live lease can complete a shard");
+        assert!(shard.record().is_leased_at(now), "only a live lease can complete a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Complete, payload_hash, at);
         let (cursor, sequence) = (self.cursor, self.lease.sequence());

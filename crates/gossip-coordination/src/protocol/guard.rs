@@ -5,7 +5,6 @@
 //! guards panic before the commit, in every build.
 //!
 //! Guards never refuse: `decide` rejects bad callers, and the decoder rejects bad stored bytes.
-//! Guards that would read keys or the log on every checkpoint are `debug_assert`s.
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime};
@@ -121,6 +120,7 @@ pub(super) fn assert_after(
             assert!(executed(record, pool) == OpSequence::NONE, "a grant restarts the sequence");
         }
         ShardChange::Renew { holder, .. } => {
+            // A new fence would end the holder's own lease.
             assert!(record.fence_epoch() == before.fence, "a renewal is not a grant");
             assert!(record.lease() == Some(*holder), "the renewed lease is stored");
         }
@@ -140,14 +140,17 @@ pub(super) fn assert_after(
                 record.spawned_count() == before.spawned_count + 1,
                 "a residual split creates one shard"
             );
+            record.assert_spawned(pool);
         }
         ShardChange::Complete { .. } => after_end(before, record, ShardStatus::Done),
         ShardChange::Park { .. } => after_end(before, record, ShardStatus::Parked),
         ShardChange::Replace { .. } => {
             after_end(before, record, ShardStatus::Split);
             assert!(record.spawned_count() > before.spawned_count, "a split shard has children");
+            record.assert_spawned(pool);
         }
         ShardChange::Release { .. } => {
+            // The released holder is refused because there is no lease, not by the fence.
             assert!(record.fence_epoch() == before.fence, "the next grant raises the fence");
             assert!(record.lease().is_none(), "a released shard has no lease");
         }
@@ -162,7 +165,7 @@ pub(super) fn assert_after(
         sequence == OpSequence::NONE || sequence == executed(record, pool),
         "the record keeps the highest executed sequence"
     );
-    debug_assert!(
+    assert!(
         is_newest_entry(record, pool, change.entry()),
         "the newest log entry is this operation's"
     );
@@ -202,11 +205,12 @@ fn before_owned(record: &ShardRecord, entry: OpLogEntry, kind: OpKind) {
 /// A cursor never moves backwards and never leaves the shard's range.
 #[inline(always)]
 fn before_cursor(record: &ShardRecord, pool: &RecordPool, cursor: CursorUpdate<'_>) {
-    debug_assert!(cursor.last_key().is_some(), "a cursor advance has a key");
-    // Keys are read here, so these checks are left to debug builds.
+    assert!(cursor.last_key().is_some(), "a cursor advance has a key");
+    // `decide` has checked the caller's cursor; this is the last point before a regression is
+    // stored, and a stored regression repeats items without any later error.
     let shard = ShardView::new(record, pool);
-    debug_assert!(cursor.last_key() >= shard.cursor().last_key(), "a cursor never moves backwards");
-    debug_assert!(
+    assert!(cursor.last_key() >= shard.cursor().last_key(), "a cursor never moves backwards");
+    assert!(
         cursor.last_key().is_none_or(|key| shard.spec().contains_key(key)),
         "a cursor stays within the range",
     );
@@ -290,6 +294,6 @@ fn executed(record: &ShardRecord, pool: &RecordPool) -> OpSequence {
 
 /// Returns whether `entry`, if any, is the newest entry of the log.
 fn is_newest_entry(record: &ShardRecord, pool: &RecordPool, entry: Option<&OpLogEntry>) -> bool {
-    let newest = || ShardView::new(record, pool).op_log().iter().last().copied();
+    let newest = || ShardView::new(record, pool).op_log().iter().next_back().copied();
     entry.is_none_or(|entry| newest() == Some(*entry))
 }

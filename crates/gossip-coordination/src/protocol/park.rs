@@ -48,7 +48,7 @@ impl ShardTransition for Park<'_> {
 
         // The run status is not checked: parking starts no work, so it is allowed while the run is
         // paused or terminal.
-        debug_assert!(shard.record().is_leased_at(now), "only a live lease can park a shard");
+        assert!(shard.record().is_leased_at(now), "only a live lease can park a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);
         let (reason, sequence) = (self.reason, self.lease.sequence());

@@ -122,8 +122,8 @@ impl RunTransitionRules for RunTransition {
             let (active, parked) = (seen.active, seen.parked);
             return Err(RunTransitionError::NotSettled { active, parked });
         }
-        debug_assert!(!status.is_terminal(), "a terminal run does not change");
-        debug_assert!(target != RunStatus::Initializing, "no transition leads to Initializing");
+        assert!(!status.is_terminal(), "a terminal run does not change");
+        assert!(target != RunStatus::Initializing, "no transition leads to Initializing");
         Ok(Decision::commit(self.change(run, payload_hash, now), RunOpResult::Ack))
     }
 }

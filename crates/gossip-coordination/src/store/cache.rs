@@ -168,7 +168,7 @@ impl Generation {
     fn put(&mut self, tenant: TenantId, shard: ShardKey, entry: CachedShard, head: Head) {
         self.byte_count += entry.byte_count();
         let before = self.shards.insert((tenant, shard), entry);
-        debug_assert!(before.is_none(), "the previous entry was removed");
+        assert!(before.is_none(), "the previous entry was removed");
         self.heads.insert((tenant, shard.run()), head);
     }
 }

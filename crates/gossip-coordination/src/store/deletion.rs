@@ -45,6 +45,9 @@ const READS: usize = 3;
 /// Wait between two reads, in ticks.
 const READ_INTERVAL_TICKS: u64 = 16;
 
+const _: () = assert!(READS > 1 && READ_INTERVAL_TICKS > 0, "damage is confirmed by a later read");
+const _: () = assert!(COUNT_TRIES_MAX > 1, "one concurrent registration does not fail a deletion");
+
 /// Deletes a run and its shards by the ordinary rules.
 pub(super) async fn delete(
     core: &mut Core,
@@ -78,6 +81,7 @@ pub(super) async fn delete_damaged(
         let found = found.map_err(|error| tries.ended(error))?;
         // Our tombstone is stored, so the lost commit was applied: continue with the purge.
         if unresolved.take_if(|ours| found.is_deleted_by(ours)).is_some() {
+            assert!(found.tombstone.is_some(), "a deleted run has a tombstone");
             break;
         }
         let Some(head) = &found.damaged else {
@@ -89,6 +93,8 @@ pub(super) async fn delete_damaged(
         };
         let prepared = found.delete_txn(core, io, head, (tenant, run), &tombstone).await;
         let (txn, tombstone_bytes) = prepared.map_err(|error| tries.ended(error))?;
+        assert!(!tombstone_bytes.is_empty(), "a tombstone replaces the head");
+        assert!(txn.writes().len() > 1, "the head is deleted with its tombstone");
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => break,
@@ -161,6 +167,7 @@ impl Found {
         let (head, tombstone) = (answers.value(), answers.value());
         let quota = Quota { count: answers.value(), allotment: None };
         let has_names = answers.count() > 0;
+        answers.assert_used();
         let damaged = match head {
             Some(head) => is_damaged(core, io, (tenant, run), &head).await?.then_some(head),
             None => None,
@@ -177,6 +184,7 @@ impl Found {
         (tenant, run): (TenantId, RunId),
         tombstone: &Tombstone,
     ) -> Result<(Txn, Vec<u8>), InfraError> {
+        assert!(self.damaged.as_ref() == Some(head), "only a damaged run is deleted without rules");
         // Without a readable head the reservation is the part of the count that nothing explains.
         let counted;
         let (quota, never_created) = match decode_run_head(tenant, run, &head.bytes) {
@@ -216,6 +224,7 @@ async fn is_damaged(
     let Err(error) = load_run(core, io, (tenant, run), false, Vec::new()).await else {
         return Ok(false);
     };
+    assert!(!error.is_unresolved(), "a load commits nothing");
     // A value that claims a newer format but has a wrong checksum is damaged, too.
     let is_newer = matches!(&error, InfraError::Refused { why: StoreRefusal::NewerFormat, .. });
     if !error.is_of_record() && !is_newer {
@@ -257,6 +266,7 @@ async fn unaccounted(
     lost: RunId,
 ) -> Result<(Quota, u64), InfraError> {
     let limit = core.limits.page;
+    assert!(limit > 0, "a page holds at least one key");
     for _ in 0..COUNT_TRIES_MAX {
         let (mut first, mut reserved) = (None, 0);
         let mut rest = Some(KeyRange::runs_of(tenant));
@@ -266,6 +276,8 @@ async fn unaccounted(
             let mut answers = io.read(vec![Read::Scan { range, limit }, created, count]).await?;
             let (page, created) = (answers.page(), answers.count());
             let quota = Quota { count: answers.value(), allotment: None };
+            answers.assert_used();
+            assert!(page.len() <= limit, "a store respects the page limit");
             let snapshot = (created, quota.count.as_ref().map(|count| count.revision));
             // A registration or purge ran between two pages, so the sums do not match: count again.
             if *first.get_or_insert(snapshot) != snapshot {

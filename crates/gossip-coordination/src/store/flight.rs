@@ -81,10 +81,11 @@ impl<'f, A> Flight<'f, A> {
         let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match polled {
             Poll::Ready(answer) => {
-                debug_assert!(matches!(*self.io.slot(), Slot::Empty), "no request is left open");
+                assert!(matches!(self.io.channel().slot, Slot::Empty), "no request is left open");
                 Step::Done(answer)
             }
-            Poll::Pending => match std::mem::replace(&mut *self.io.slot(), Slot::Asked) {
+            // A pending function without a request would wait for nothing.
+            Poll::Pending => match std::mem::replace(&mut self.io.channel().slot, Slot::Asked) {
                 Slot::Asking(ask) => ask.step(),
                 Slot::Empty | Slot::Asked | Slot::Reply(_) => {
                     panic!("a step is answered before the next one is requested")
@@ -96,7 +97,7 @@ impl<'f, A> Flight<'f, A> {
     /// Sets the store's [`binding`](super::Store::binding), before each step. By default the store
     /// binds no keys.
     pub fn tell_binding(&mut self, binding: Option<u64>) {
-        *self.io.0.binding() = binding;
+        self.io.channel().binding = binding;
     }
 
     /// Passes the result of the last step to the flight.
@@ -106,8 +107,8 @@ impl<'f, A> Flight<'f, A> {
     /// Panics if the flight has no open request: the reply would be taken for that of the next
     /// request.
     pub fn tell(&mut self, reply: Reply) {
-        let mut slot = self.io.slot();
-        assert!(matches!(*slot, Slot::Asked), "each request has one reply");
+        let slot = &mut self.io.channel().slot;
+        assert!(matches!(slot, Slot::Asked), "each request has one reply");
         *slot = Slot::Reply(reply);
     }
 }
@@ -120,19 +121,13 @@ impl<A> fmt::Debug for Flight<'_, A> {
 
 /// The request channel of a flight, with a capacity of one. Clones share the channel.
 #[derive(Clone, Default)]
-pub(super) struct Io(Arc<Channel>);
+pub(super) struct Io(Arc<Mutex<Channel>>);
 
 #[derive(Default)]
 struct Channel {
-    slot: Mutex<Slot>,
+    slot: Slot,
     /// As last set by the driver.
-    binding: Mutex<Option<u64>>,
-}
-
-impl Channel {
-    fn binding(&self) -> MutexGuard<'_, Option<u64>> {
-        self.binding.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    binding: Option<u64>,
 }
 
 #[derive(Default)]
@@ -167,7 +162,7 @@ const CROSSED: &str = "a driver answers the open request";
 impl Io {
     /// Returns the store's current binding; `None` if the store binds no keys.
     pub(super) fn binding(&self) -> Option<u64> {
-        *self.0.binding()
+        self.channel().binding
     }
 
     /// Returns the answers to `reads`, in their order and from one snapshot.
@@ -189,7 +184,7 @@ impl Io {
         let count = keys.len();
         let mut answers = self.read(keys.into_iter().map(Read::Get).collect()).await?;
         let values: Vec<_> = (0..count).map(|_| answers.value()).collect();
-        debug_assert!(answers.0.next().is_none(), "every answer was used");
+        answers.assert_used();
         Ok(values)
     }
 
@@ -206,7 +201,7 @@ impl Io {
             let next = self.scan(rest, page).await?;
             // Each page starts after the last one, so the loop ends.
             let first = next.first().map(|(key, _)| key);
-            debug_assert!(
+            assert!(
                 first.is_none() || first != found.last().map(|(key, _)| key),
                 "no page is returned twice"
             );
@@ -239,6 +234,7 @@ impl Io {
 
     /// Waits for `ticks`; returns at once if zero.
     pub(super) async fn pause(&self, ticks: u64) {
+        // Zero is no step: a simulator would have to schedule it, and a driver would yield.
         if ticks > 0 {
             self.ask(Ask::Wait(ticks)).await;
         }
@@ -248,9 +244,9 @@ impl Io {
         Pending { io: self, ask: Some(ask) }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
+    fn channel(&self) -> MutexGuard<'_, Channel> {
         // The lock is held for one assignment, so a panic elsewhere cannot leave a partial value.
-        self.0.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -261,6 +257,11 @@ impl Answers {
     pub(super) fn value(&mut self) -> Option<Versioned> {
         let Some(Answer::Value(value)) = self.0.next() else { unreachable!("{CROSSED}") };
         value
+    }
+
+    /// Panics if an answer is left: it would belong to a read whose result was ignored.
+    pub(super) fn assert_used(&mut self) {
+        assert!(self.0.next().is_none(), "every answer was used");
     }
 
     pub(super) fn page(&mut self) -> Page {
@@ -284,17 +285,18 @@ impl Future for Pending<'_> {
     type Output = Reply;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Reply> {
-        let mut slot = self.io.slot();
-        if let Some(ask) = self.ask.take() {
-            assert!(matches!(*slot, Slot::Empty), "a flight has one open request");
+        let asked = self.ask.take();
+        let slot = &mut self.io.channel().slot;
+        if let Some(ask) = asked {
+            assert!(matches!(slot, Slot::Empty), "a flight has one open request");
             *slot = Slot::Asking(ask);
             return Poll::Pending;
         }
-        match std::mem::take(&mut *slot) {
+        match std::mem::take(slot) {
             Slot::Reply(reply) => Poll::Ready(reply),
             other @ (Slot::Empty | Slot::Asking(_) | Slot::Asked) => {
                 // Polled without a reply: keep the request and stay pending; `step` panics on the
-                // misuse. request.
+                // misuse.
                 *slot = other;
                 Poll::Pending
             }

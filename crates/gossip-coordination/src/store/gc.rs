@@ -45,6 +45,7 @@ pub(super) async fn list_runs(
     let wanted = out.len().saturating_add(limit);
     while let Some(heads) = pages.next(io).await? {
         // `out` may already hold the caller's entries, so the limit counts from its length.
+        assert!(out.len() <= wanted, "a listing keeps to its limit");
         let missing = wanted - out.len();
         match which {
             RunsListed::All => out.extend(heads.iter().map(|(run, _)| *run).take(missing)),
@@ -92,6 +93,7 @@ async fn finish_deletions(
     out: &mut Vec<RunId>,
 ) -> Result<(), InfraError> {
     let (mut rest, limit) = (Some(KeyRange::all_roots_of(tenant)), core.limits.page);
+    assert!(limit > 0, "a page holds at least one key");
     let mut failed = Ok(());
     while let Some(range) = rest {
         let page = io.read(vec![Read::Scan { range, limit }]).await?.page();
@@ -102,6 +104,7 @@ async fn finish_deletions(
         let mut runs: Vec<_> = page.iter().filter_map(|(key, _)| run_of(key)).collect();
         // A run has one key per chunk of roots, and its chunks are adjacent.
         runs.dedup();
+        assert!(runs.is_sorted(), "a page is in key order, so equal runs were adjacent");
         // Further chunks of the last run's roots lead to the same result, so they are skipped.
         let last = runs.last().filter(|_| page.len() >= limit);
         let end = last.map(|run| Key::RunRoots { tenant, run: *run, chunk: u16::MAX });
@@ -111,7 +114,10 @@ async fn finish_deletions(
                 return failed;
             }
             match purge::purge(core, io, tenant, run).await {
-                Ok(()) => out.push(run),
+                Ok(()) => {
+                    out.push(run);
+                    assert!(out.len() <= wanted, "no more runs are deleted than asked for");
+                }
                 Err(error) => failed = failed.and(Err(error)),
             }
         }
@@ -136,7 +142,9 @@ async fn half_deleted(
         // Answers come in pairs, in the order of `ranges`: head, then tombstone.
         let is_half = |_: &&RunId| (answers.count(), answers.count()) == (0, 1);
         found.extend(some.iter().filter(is_half));
+        answers.assert_used();
     }
+    assert!(found.len() <= runs.len(), "each run is found once");
     Ok(found)
 }
 
@@ -160,6 +168,7 @@ async fn collect_stale(
             // `applies` only filters the listing; the kernel decides again on a fresh load.
             if applies && collect_one(core, io, now, operation).await? {
                 out.push(run);
+                assert!(out.len() <= wanted, "no more runs are collected than asked for");
             }
         }
     }
@@ -207,6 +216,7 @@ struct Pages {
 impl Pages {
     fn new(core: &Core, tenant: TenantId, after: Option<RunId>) -> Self {
         let all = KeyRange::runs_of(tenant);
+        assert!(core.limits.page > 0, "a page holds at least one key");
         let rest = after.map_or(all, |run| all.after(&Key::RunHead { tenant, run }));
         Self { tenant, rest: Some(rest), limit: core.limits.page }
     }
@@ -214,6 +224,7 @@ impl Pages {
     async fn next(&mut self, io: &Io) -> Result<Option<Vec<(RunId, Versioned)>>, InfraError> {
         let Some(range) = self.rest.take() else { return Ok(None) };
         let page = io.read(vec![Read::Scan { range, limit: self.limit }]).await?.page();
+        assert!(page.len() <= self.limit, "a store respects the page limit");
         let full = page.last().filter(|_| page.len() >= self.limit);
         self.rest = full.map(|(key, _)| range.after(key));
         let of_run = |(key, value)| match key {

@@ -155,11 +155,14 @@ pub fn list_moves(
         // The index page decides whether more follow: deleted records shorten only the result.
         let is_last = page.len() < limit;
         let ids: Vec<HandoffId> = page.iter().filter_map(|(key, _)| move_at(key)).collect();
+        assert!(ids.len() == page.len(), "the range holds index entries only");
+        assert!(ids.is_sorted_by_key(|id| id.as_raw()), "a page is in key order");
         let more = ids.last().copied().filter(|_| !is_last);
         let mut moves = MovePage { more, ..MovePage::default() };
         for chunk in ids.chunks(RECORDS_PER_READ) {
             let keys = chunk.iter().map(|handoff| Key::Handoff { tenant, handoff: *handoff });
             let values = io.load(keys.collect()).await?;
+            assert!(values.len() == chunk.len(), "each record was read");
             for (handoff, value) in chunk.iter().zip(values) {
                 // A record that was deleted since the scan is over.
                 if let Some(value) = value {
@@ -167,6 +170,7 @@ pub fn list_moves(
                 }
             }
         }
+        assert!(moves.len() <= ids.len(), "an index entry has at most one record");
         Ok(moves)
     })
 }
@@ -188,6 +192,7 @@ pub fn list_handoffs(
         let mut moves = MovePage::default();
         while moves.len() < limit {
             let wanted = RECORDS_PER_READ.min(limits.page).min(limit - moves.len());
+            assert!(wanted > 0, "a page holds at least one record");
             let page = io.scan(range, wanted).await?;
             for (key, value) in &page {
                 if let Key::Handoff { handoff, .. } = key {
@@ -202,6 +207,8 @@ pub fn list_handoffs(
                 break;
             }
         }
+        assert!(moves.len() <= limit, "a listing keeps to its limit");
+        assert!(moves.more.is_none() || moves.len() > 0, "the next page begins after a record");
         Ok(moves)
     })
 }
@@ -255,6 +262,7 @@ fn save_txn(write: &HandoffWrite<'_>, value: Vec<u8>) -> Txn {
             txn.put(entry, encoded(|out| encode_mover_entry(tenant, party, handoff, out)));
         }
     }
+    assert!(txn.writes().len() <= 3, "a save writes a record and its two index entries");
     txn
 }
 
@@ -273,7 +281,9 @@ async fn load(
     handoff: HandoffId,
 ) -> Result<Option<Versioned>, InfraError> {
     let mut answers = io.read(vec![Read::Get(Key::Handoff { tenant, handoff })]).await?;
-    Ok(answers.value())
+    let value = answers.value();
+    answers.assert_used();
+    Ok(value)
 }
 
 fn stored(
@@ -297,10 +307,18 @@ impl Commit<'_> {
     /// and the mark shows whether it did.
     async fn run(&self, txn: &Txn) -> Result<u64, SaveHandoffError> {
         let mut tries = Tries::new(self.operation, self.write.mark);
+        // A retry without a compare could overwrite a later save.
+        assert!(!txn.compares().is_empty(), "a save compares the record it replaces");
         loop {
             let outcome = self.io.commit(txn.clone()).await.map_err(|error| tries.ended(error))?;
             let ticks = match outcome {
-                CommitOutcome::Applied { revision } => return Ok(revision),
+                CommitOutcome::Applied { revision } => {
+                    assert!(
+                        self.write.expected.is_none_or(|it| it < revision),
+                        "revisions increase"
+                    );
+                    return Ok(revision);
+                }
                 CommitOutcome::Conflict(_) => {
                     // The conflict may be caused by this save's own earlier try, whose reply was
                     // lost.

@@ -72,6 +72,11 @@ pub(super) struct OwnerKeyState {
 }
 
 impl OwnerKeyState {
+    /// Returns whether a bound owner key implies a store that binds keys.
+    pub(super) const fn is_consistent(self) -> bool {
+        self.bound.is_none() || self.binding.is_some()
+    }
+
     /// Adds the write of the owner key of `record`, which is already changed, to `txn`.
     pub(super) fn write(
         self,

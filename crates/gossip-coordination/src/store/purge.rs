@@ -42,12 +42,14 @@ pub(super) async fn purge(
     // Shards per transaction: each needs several writes, and the count one.
     let limit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
     let limit = limit.clamp(1, core.limits.page);
+    assert!(limit <= core.limits.page, "a batch is at most a page");
     let mut is_long = true;
     loop {
         let count = Read::Get(Key::TenantCounter { tenant });
         let reads = vec![next_of(tenant, run, is_long, limit), count];
         let mut answers = io.read(reads).await.map_err(|error| tries.ended(error))?;
         let page = answers.page();
+        assert!(page.len() <= limit, "a store respects the page limit");
         let next = page.first().map(|(key, _)| *key);
         // An empty page of shards alone does not end the purge: the other ranges are read next.
         if next.is_none() && !is_long {
@@ -60,18 +62,25 @@ pub(super) async fn purge(
             (first, tries) = (next, core.tries_of_the_rest("sweep.commit"));
         }
         let quota = Quota { count: answers.value(), allotment: None };
+        answers.assert_used();
         let txn = match next {
             None => continue,
             Some(Key::ShardHot { .. }) => {
+                assert!(page.iter().all(|(key, _)| is_hot(key)), "a page holds one kind of key");
                 let deletion = delete_shards(tenant, &page, &quota, io.binding().is_some());
                 deletion.map_err(|error| tries.ended(error))?
             }
             Some(_) => {
+                assert!(
+                    !page.iter().any(|(key, _)| is_hot(key)),
+                    "a shard is deleted in the commit that subtracts it from the count"
+                );
                 let mut txn = Txn::new();
                 page.iter().for_each(|(key, _)| txn.delete(*key));
                 txn
             }
         };
+        assert!(txn.writes().len() >= page.len(), "a batch deletes every key of its page");
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => 0,
@@ -82,6 +91,10 @@ pub(super) async fn purge(
         };
         io.pause(ticks).await;
     }
+}
+
+const fn is_hot(key: &Key) -> bool {
+    matches!(key, Key::ShardHot { .. })
 }
 
 /// Refuses to delete a run, before any key is deleted, if a record of one of its shards has a newer
@@ -162,6 +175,7 @@ fn delete_shards(
     quota: &Quota,
     binds: bool,
 ) -> Result<Txn, InfraError> {
+    assert!(!page.is_empty(), "a batch holds a shard");
     let mut txn = Txn::new();
     for (key, value) in page {
         let Key::ShardHot { shard, .. } = *key else { continue };

@@ -5,12 +5,14 @@
 //! committed in one call, and those that lost a race are retried together. Leases of cached shards
 //! need no read, so they take one round trip.
 
+use std::ops::ControlFlow;
+
 use gossip_contracts::identity::{LogicalTime, TenantId};
 
 use super::core::Core;
 use super::engine::Read;
 use super::flight::Io;
-use super::shard_flight::{CommitStep, Next, ShardOp, ShardReply};
+use super::shard_flight::{Next, ShardOp, ShardReply};
 use super::txn::Txn;
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
@@ -45,6 +47,7 @@ pub(super) async fn renew_many(
         }
         answers.extend(batch.into_iter().map(Renewal::result));
     }
+    assert!(answers.len() == leases.len(), "each lease has a result");
     answers
 }
 
@@ -60,6 +63,7 @@ impl<'o> Renewal<'o> {
     }
 
     fn failed(&mut self, error: InfraError) {
+        assert!(self.reply.is_none(), "a renewal ends once");
         self.reply = Some(Err(self.op.ended(error).into()));
     }
 
@@ -98,6 +102,7 @@ async fn prepare(core: &mut Core, io: &Io, batch: &mut [Renewal<'_>]) -> (Indexe
     }
     // Restore the caller's order: loaded renewals were appended after cached ones.
     ready.sort_unstable_by_key(|(index, _)| *index);
+    assert!(ready.is_sorted_by(|a, b| a.0 < b.0), "a renewal has one transaction at a time");
     (ready, wait)
 }
 
@@ -112,7 +117,8 @@ async fn load(
     while let Some((_, first)) = loads.first() {
         // All renewals read the same number of keys, so the first determines how many fit.
         let count = (core.limits.txn_ops / first.len()).clamp(1, loads.len());
-        let (indexes, reads): (Vec<usize>, Vec<_>) = loads.drain(..count).unzip();
+        let (indexes, reads): (Vec<usize>, Vec<Vec<Read>>) = loads.drain(..count).unzip();
+        assert!(reads.iter().all(|it| it.len() == reads[0].len()), "renewals read the same keys");
         match io.read(reads.into_iter().flatten().collect()).await {
             Ok(mut answers) => {
                 for index in indexes {
@@ -121,6 +127,7 @@ async fn load(
                         Err(error) => batch[index].failed(error),
                     }
                 }
+                answers.assert_used();
             }
             Err(error) => {
                 for index in indexes {
@@ -134,6 +141,7 @@ async fn load(
 
 /// Commits and returns how many ticks to wait before the retry, if any is needed.
 async fn commit(core: &mut Core, io: &Io, batch: &mut [Renewal<'_>], ready: Indexed<Txn>) -> u64 {
+    assert!(ready.len() <= RENEW_BATCH_MAX, "a batch is bounded");
     let (indexes, txns): (Vec<usize>, Vec<Txn>) = ready.into_iter().unzip();
     let mut wait = 0;
     if txns.is_empty() {
@@ -143,8 +151,8 @@ async fn commit(core: &mut Core, io: &Io, batch: &mut [Renewal<'_>], ready: Inde
         let renewal = &mut batch[index];
         let outcome = outcome.map_err(|error| renewal.op.ended(error));
         match outcome.and_then(|outcome| renewal.op.committed(core, outcome)) {
-            Ok(CommitStep::Done(reply)) => renewal.reply = Some(reply),
-            Ok(CommitStep::Again { ticks }) => wait = ticks.max(wait),
+            Ok(ControlFlow::Break(reply)) => renewal.reply = Some(reply),
+            Ok(ControlFlow::Continue(ticks)) => wait = ticks.max(wait),
             Err(error) => renewal.failed(error),
         }
     }

@@ -47,6 +47,11 @@ impl Tries {
     ///
     /// Returns [`InfraError::Transient`] if the limit is reached.
     pub(super) fn failed(&mut self, key: Option<Key>, side: bool) -> Result<u64, InfraError> {
+        assert!(
+            self.made < TRIES_MAX && self.aside < SIDE_TRIES_MAX,
+            "an operation ends when a limit is reached"
+        );
+        assert!(!side || key.is_some(), "a lost reply concerns the subject");
         // Sticky: once a reply was lost, no later error can exclude that the operation was applied.
         self.is_unresolved |= key.is_none();
         if side {
@@ -80,6 +85,8 @@ impl Tries {
         // `made` is at least one here and at most `TRIES_MAX`, so the shift cannot overflow.
         let base = 1_u64 << (self.made - 1);
         let base = if base < BACKOFF_TICKS_MAX / 2 { base } else { BACKOFF_TICKS_MAX / 2 };
-        base + self.spread % (base + 1)
+        let ticks = base + self.spread % (base + 1);
+        assert!(ticks > 0 && ticks <= BACKOFF_TICKS_MAX, "a wait is bounded");
+        ticks
     }
 }

@@ -66,6 +66,7 @@ where
         let loaded = Loaded::load(core, io, (tenant, run), (registering, counts)).await;
         let loaded = loaded.map_err(|error| tries.ended(error))?;
         // The retry budget is per chunk, whichever handle stored the previous one.
+        assert!(loaded.roots.registered <= loaded.roots.total, "no root is stored unreserved");
         if loaded.roots.registered > registered {
             (registered, tries) = (loaded.roots.registered, core.tries("run.commit"));
         }
@@ -201,6 +202,8 @@ impl Loaded {
             true => (answers.count(), answers.count()),
             false => (0, 0),
         };
+        assert!(head.is_some() == record.is_some(), "a run is its head");
+        assert!(tombstone.is_some() == tombstone_value.is_some(), "a tombstone is decoded");
         Ok(Self { head, record, roots, tombstone_value, tombstone, quota, active, parked })
     }
 }
@@ -225,6 +228,7 @@ pub(super) async fn load_run(
     also: Vec<Read>,
 ) -> Result<(Option<LoadedRun>, Answers), InfraError> {
     let (limit, all) = (core.limits.page, KeyRange::roots_of(tenant, run));
+    assert!(limit > 0, "a page holds at least one key");
     for _ in 0..LOAD_TRIES_MAX {
         let (mut first, mut chunks, mut rest) = (None, Page::new(), Some(all));
         while let Some(range) = rest {
@@ -234,6 +238,7 @@ pub(super) async fn load_run(
             let head = answers.value();
             let page = if registering { Page::new() } else { answers.page() };
             let Some(head) = head else { return Ok((None, answers)) };
+            assert!(page.len() <= limit, "a store respects the page limit");
             // The head changed between two pages, so together they are no snapshot: read again.
             // again.
             if *first.get_or_insert(head.revision) != head.revision {
@@ -257,6 +262,7 @@ pub(super) async fn load_run(
 fn assemble(head: Versioned, part: RunHeadPart, chunks: &Page) -> Result<LoadedRun, InfraError> {
     let (roots, mut ids) = (part.roots(), Vec::new());
     for (key, value) in chunks.iter().filter(|_| part.has_roots()) {
+        // Chunk numbers are part of the key and of its checksum, so chunks cannot be swapped.
         let Key::RunRoots { tenant, run, chunk } = *key else { continue };
         // A missing chunk leaves too few roots, which `into_record` reports.
         decode_roots(tenant, run, chunk, &value.bytes, &mut ids)?;
@@ -286,11 +292,13 @@ fn plan_commit<T: RunTransitionRules>(
         Ok(Decision::Replay(output)) => return Ok(Plan::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => (change, answer),
     };
+    // A chunk that is not the last has no result: the operation continues with the next one.
     let Written { txn, mark, last } = match write(core, now, operation.subject(), loaded, &change) {
         Ok(written) => written,
         Err(Full::Pool(full)) => return Ok(Plan::Refused(T::exhausted(full))),
         Err(Full::Stored(error)) => return Err(error),
     };
+    assert!(last || answer.is_ok(), "only the last commit decides the result");
     let event = core.events.as_ref().and_then(|_| change.event());
     let prepared = last.then_some(Prepared { mark, answer, event });
     Ok(Plan::Commits(Box::new((txn, prepared))))
@@ -333,6 +341,7 @@ fn write(
             (part, progress, progress.is_complete())
         }
         RunChange::End { status, .. } => {
+            assert!(status.is_terminal(), "a run ends in a terminal status");
             if *status == RunStatus::Done {
                 // An unpark or a split may be committed after the count was loaded.
                 txn.expect_empty(KeyRange::claims_of(tenant, run));
@@ -342,6 +351,8 @@ fn write(
         }
         RunChange::Pause { .. } => (evolved(loaded, change), loaded.roots, true),
     };
+    assert!((record.tenant(), record.run()) == (tenant, run), "the record is that of the key");
+    assert!(roots.registered >= loaded.roots.registered, "stored roots are never lost");
     let head = encoded(|out| encode_run_head(&record, roots, out));
     txn.put(head_key, head.clone());
     let mark = match change {
@@ -392,6 +403,8 @@ fn register(
     let mut record = loaded.record.clone().expect("an operation on a missing run is refused");
     let (tenant, run) = (record.tenant(), record.run());
     let before = loaded.roots;
+    assert!(!before.is_complete(), "a complete registration has no next chunk");
+    assert!(before.total == 0 || before.total as usize == roots.count(), "the manifest is fixed");
     // The first chunk reserves the quota for all chunks, so a later one cannot be refused for it.
     if before.total == 0 {
         loaded.quota.change(txn, tenant, roots.count() as u64, 0)?;
@@ -406,6 +419,7 @@ fn register(
         core.add_shard(txn, &owner, run, &new)?;
         ids.push(new.shard);
     }
+    assert!(!ids.is_empty(), "each chunk makes progress");
     let chunk = before.chunks;
     txn.put(
         Key::RunRoots { tenant, run, chunk },
@@ -419,6 +433,8 @@ fn register(
         // Never decreases, even if another machine's clock is ahead of this one.
         last_chunk_at: now.max(record.created_at()).max(before.last_chunk_at),
     };
+    assert!(progress.registered <= progress.total, "a chunk stores no more than was reserved");
+    assert!(progress.last_chunk_at >= before.last_chunk_at, "the time of a chunk never falls");
     if progress.is_complete() {
         evolve_run(&mut record, &RunChange::Activate { registration, roots });
     } else {

@@ -44,6 +44,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId, ShardKey, TenantId};
@@ -122,8 +123,8 @@ where
             Next::Commit(txn) => {
                 let outcome = io.commit(txn).await.map_err(|error| op.ended(error))?;
                 match op.committed(core, outcome)? {
-                    CommitStep::Done(reply) => return reply,
-                    CommitStep::Again { ticks } => io.pause(ticks).await,
+                    ControlFlow::Break(reply) => return reply,
+                    ControlFlow::Continue(ticks) => io.pause(ticks).await,
                 }
             }
             Next::Done(reply) => return reply,
@@ -144,15 +145,6 @@ pub(super) enum Next<T: ShardTransition> {
     /// The outcome is passed to [`ShardOp::committed`].
     Commit(Txn),
     Done(ShardReply<T>),
-}
-
-/// The effect of a commit on its operation.
-pub(super) enum CommitStep<T: ShardTransition> {
-    Done(ShardReply<T>),
-    /// Retry after a wait.
-    Again {
-        ticks: u64,
-    },
 }
 
 /// An operation between two requests to the store.
@@ -204,6 +196,8 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         let (tenant, key) = self.operation.subject();
         // The driver updates the binding before each step, because the process may lose its lease.
         self.owner_key_state.binding = binding;
+        assert!(self.owner_key_state.is_consistent(), "a store binds keys always or never");
+        assert!(self.sent.is_none(), "the outcome of a commit precedes the next request");
         let load = || Next::Load(Loaded::reads::<T>(tenant, key, binding.is_some()));
         let Some(loaded) = &self.loaded else { return Ok(load()) };
         // Resolve a lost commit first: deciding again would count its effect as a conflict or
@@ -235,12 +229,12 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
                 load()
             }
             // The sibling may be this operation's own child, committed between the two loads.
-            // The renewal may have been applied before the change that refuses it now.
             Plan::Refused(_) if self.siblings_are_newer => {
                 self.tries.failed(Some(Key::ShardHot { tenant, shard: key }), true)?;
                 self.loaded = None;
                 load()
             }
+            // The renewal may have been applied before the change that refuses it now.
             Plan::Refused(_)
                 if self
                     .unresolved
@@ -249,10 +243,14 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
             {
                 return Err(self.tries.ended(forgotten()));
             }
-            Plan::Refused(error) => Next::Done(Err(error)),
+            Plan::Refused(error) => {
+                assert!(loaded.origin == Origin::Store, "a refusal follows a load");
+                Next::Done(Err(error))
+            }
             Plan::Replayed(output) => Next::Done(Ok(self.replayed(core, output))),
             Plan::Commits(txn, prepared) => {
                 core.check_fits(&txn)?;
+                assert!(!txn.writes().is_empty(), "a commit changes the shard");
                 self.sent = Some(prepared);
                 Next::Commit(txn)
             }
@@ -263,7 +261,9 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
     /// earlier one is repeated: a server that was suspended may return stale data for a moment.
     pub(super) fn loaded(&mut self, core: &Core, answers: &mut Answers) -> Result<u64, InfraError> {
         let (subject, binds) = (self.operation.subject(), self.owner_key_state.binding.is_some());
+        assert!(self.loaded.is_none(), "a load does not replace values");
         let loaded = Loaded::take::<T>(answers, subject, binds)?;
+        assert!(loaded.origin == Origin::Store, "a load reads the store");
         self.siblings_are_newer = false;
         let (tenant, shard) = subject;
         match self.floor.note(&loaded) {
@@ -297,6 +297,8 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         keys: &[Key],
         values: Vec<Option<Versioned>>,
     ) -> Result<(), InfraError> {
+        assert!(keys.len() == values.len(), "each sibling was read");
+        assert!(self.loaded.is_some(), "siblings are read after their shard");
         for (key, value) in keys.iter().zip(values) {
             let Key::ShardCold { tenant, shard } = *key else { continue };
             let made_by = match value {
@@ -313,35 +315,41 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         Ok(())
     }
 
-    /// Takes the outcome of the transaction.
+    /// Takes the outcome of the transaction, and returns the reply or how many ticks to wait before
+    /// the next try.
     pub(super) fn committed(
         &mut self,
         core: &mut Core,
         outcome: CommitOutcome,
-    ) -> Result<CommitStep<T>, InfraError> {
+    ) -> Result<ControlFlow<ShardReply<T>, u64>, InfraError> {
         let mut sent = self.sent.take().expect("an outcome follows a commit");
         let loaded = self.loaded.take().expect("a commit was decided on loaded values");
+        let decided_on = loaded.hot.as_ref().map(|hot| hot.revision);
+        assert!(sent.base == decided_on, "the outcome belongs to the last decision");
         let ticks = match outcome {
             CommitOutcome::Applied { revision } => {
+                assert!(sent.base.is_some_and(|base| base < revision), "revisions increase");
                 sent.remember(core, self.operation.subject(), loaded, revision);
-                return Ok(CommitStep::Done(self.executed(core, *sent)));
+                return Ok(ControlFlow::Break(self.executed(core, *sent)));
             }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
             CommitOutcome::Unknown => {
                 // Several lost replies in a row: any of them may have been applied, so keep the
                 // first.
                 sent.since = self.unresolved.as_ref().map_or(sent.base, |before| before.since);
+                assert!(sent.since.is_some(), "an unresolved commit names its first base");
                 self.unresolved = Some(sent);
                 self.tries.failed(None, false)?
             }
         };
-        Ok(CommitStep::Again { ticks })
+        Ok(ControlFlow::Continue(ticks))
     }
 
     /// Handles a conflict, and returns how many ticks to wait before the next try.
     fn lost(&mut self, loaded: Loaded, conflict: Conflict) -> Result<u64, InfraError> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
+        assert!(self.loaded.is_none(), "lost values are not decided on again");
         // Ids that were free are compared in the commit, and ids that were taken stay taken. So
         // after a race for the quota alone the siblings need no reload.
         let found = conflict.found();
@@ -385,6 +393,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         let Some(unresolved) = self.unresolved.take() else {
             return IdempotentOutcome::Replayed(output);
         };
+        assert!(unresolved.answer.is_ok(), "a change whose answer is an error has no log entry");
         let (tenant, key) = self.operation.subject();
         core.emit(tenant, key.run(), self.now, unresolved.event);
         IdempotentOutcome::Executed(output)
@@ -564,6 +573,8 @@ impl<T: ShardTransition> Prepared<T> {
         loaded: Loaded,
         revision: u64,
     ) {
+        assert!(self.parts.cold.is_some() == T::MAKES_SHARDS, "only a split writes the cold part");
+        assert!(!self.parts.hot.is_empty(), "every commit writes the hot part");
         let written = |bytes: Vec<u8>| Versioned { revision, bytes };
         // An operation that is no split did not write the cold part: the loaded one is current.
         let cold = self.parts.cold.take().map(written).or(loaded.cold);
@@ -581,6 +592,7 @@ impl<T: ShardTransition> Prepared<T> {
 type SiblingHashes = BTreeMap<ShardId, Option<u64>>;
 
 fn cold_keys(tenant: TenantId, key: ShardKey, ids: &[ShardId]) -> Vec<Key> {
+    assert!(!ids.is_empty(), "a plan names the siblings it lacks");
     let shards = ids.iter().map(|id| ShardKey::new(key.run(), *id));
     shards.map(|shard| Key::ShardCold { tenant, shard }).collect()
 }
@@ -676,6 +688,8 @@ fn prepare<T: ShardTransition>(
     change: &ShardChange<'_>,
 ) -> Result<(Txn, Parts), Full> {
     let (tenant, shard) = (**owner, record.key());
+    assert!(loaded.hot.is_some() && loaded.cold.is_some(), "a change needs a whole shard");
+    assert!(loaded.head.is_some(), "a shard of a run without a head is not found");
     let before = record.status();
     evolve(record, &mut core.pool, change)?;
 
@@ -705,6 +719,7 @@ fn prepare<T: ShardTransition>(
             core.add_shard(&mut txn, owner, shard.run(), &new)?;
             added += 1;
         }
+        assert!(added > 0, "a split creates shards");
         loaded.quota.change(&mut txn, tenant, added, 0)?;
     }
     Ok((txn, Parts { hot, cold }))

@@ -118,6 +118,7 @@ impl Txn {
 
     /// Requires that `key` is at `revision`, or absent if `None`.
     pub fn expect_revision(&mut self, key: Key, revision: Option<u64>) {
+        // A key never has the same revision twice, so equal revisions mean equal values.
         self.compares.push(match revision {
             Some(revision) => Compare::At { key, revision },
             None => Compare::Absent(key),
@@ -268,10 +269,8 @@ impl Conflict {
     /// transaction compares no key.
     #[must_use]
     pub fn without_values(txn: &Txn) -> Option<Self> {
-        debug_assert!(
-            txn.is_without_read_back(),
-            "only a transaction without read-back omits values"
-        );
+        assert!(txn.is_without_read_back(), "only a transaction without read-back omits values");
+        // Any compared key: the engine did not say which one failed.
         let key = txn.compares().iter().find_map(Compare::key)?;
         Some(Self { key, found: Vec::new() })
     }

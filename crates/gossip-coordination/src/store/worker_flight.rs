@@ -31,6 +31,7 @@ pub(super) async fn register(
     }
     // An expired entry is a new registration: its old state no longer applies.
     let known = stored.filter(|entry| entry.is_live_at(now));
+    assert!(known.is_none_or(|entry| entry.worker == worker), "an entry is that of its key");
     let state = known.map_or(WorkerState::Idle, |entry| entry.state);
     put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
 }
@@ -44,7 +45,10 @@ async fn load_with_count(
     let known = Read::Get(Key::Worker { tenant, worker });
     let mut answers = io.read(vec![known, Read::Count(KeyRange::workers_of(tenant))]).await?;
     let stored = decoded(tenant, worker, answers.value())?;
-    let has_space = stored.is_some() || answers.count() < MAX_WORKERS_PER_TENANT as u64;
+    let count = answers.count();
+    answers.assert_used();
+    assert!(stored.is_none() || count > 0, "a registered worker is counted");
+    let has_space = stored.is_some() || count < MAX_WORKERS_PER_TENANT as u64;
     Ok((stored, has_space))
 }
 
@@ -58,6 +62,7 @@ pub(super) async fn heartbeat(
     state: WorkerState,
 ) -> Result<(), WorkerError> {
     let known = load(io, tenant, worker).await?.filter(|entry| entry.is_live_at(now));
+    assert!(known.is_none_or(|entry| entry.worker == worker), "an entry is that of its key");
     if known.is_none() {
         return Err(WorkerError::NotRegistered);
     }
@@ -139,6 +144,9 @@ async fn remove_expired(
 
 /// Commits an idempotent transaction, and retries after conflicts and lost replies.
 async fn commit_idempotent(core: &Core, io: &Io, txn: &Txn) -> Result<(), InfraError> {
+    // Repeating a commit that compares nothing leads to the same state, whichever try is applied.
+    assert!(txn.compares().is_empty(), "an idempotent commit has no condition");
+    assert!(!txn.writes().is_empty(), "a commit changes the registry");
     let mut tries = core.tries("worker.commit");
     loop {
         // An error describes the last try only: an earlier one may still be applied.

@@ -36,7 +36,7 @@ pub(in crate::store) trait Put {
             self.put(field, bytes);
             rest = tail;
         }
-        debug_assert!(rest.is_empty(), "every byte has a name");
+        assert!(rest.is_empty(), "every byte has a name");
     }
 
     /// Writes a length or a count whose bound is known to fit.
