@@ -212,6 +212,7 @@ impl ClaimIndex {
         after: Standing,
         records: &mut Records,
     ) {
+        // Leave first: both use the record's one link, and its neighbours must not point to it.
         self.leave(slot, before, records);
         self.enter(slot, after, records);
     }
@@ -237,6 +238,7 @@ impl ClaimIndex {
     /// Each iteration but the last removes one entry, which an earlier acquire left there.
     pub(super) fn strike_taken(&mut self, worker: WorkerId, limit: usize, records: &mut Records) {
         while let Some(position) = self.first_taken(worker, limit, records) {
+            // The order of the list has no meaning, so the last entry may take the place.
             let slot = self.free.swap_remove(position);
             records.get_mut(slot).link.set_listed(false);
         }
@@ -256,6 +258,7 @@ impl ClaimIndex {
     /// Returns the earliest deadline.
     #[inline]
     pub(super) fn soonest_deadline(&self) -> Option<LogicalTime> {
+        // The set is empty unless a clock stepped back, and this runs with every grant and renewal.
         match self.apart.is_empty() {
             true => self.first_deadline,
             false => {
@@ -269,6 +272,7 @@ impl ClaimIndex {
         &'a self,
         records: &'a Records,
     ) -> impl Iterator<Item = (LogicalTime, Slot)> + 'a {
+        // Both are in order, so a merge needs no buffer.
         let mut apart = self.apart.iter().copied().peekable();
         let mut chain = self.chain(records).peekable();
         std::iter::from_fn(move || match (chain.peek(), apart.peek()) {
@@ -333,6 +337,7 @@ impl ClaimIndex {
     fn enter_free(&mut self, slot: Slot, records: &mut Records) {
         let link = &mut records.get_mut(slot).link;
         link.set_link(Link::None);
+        // An acquire leaves the entry in the list; a second one would offer the shard twice.
         if !link.is_listed() {
             link.set_listed(true);
             self.free.push(slot);
@@ -343,6 +348,7 @@ impl ClaimIndex {
     #[inline(always)]
     fn enter_chain(&mut self, slot: Slot, deadline: LogicalTime, records: &mut Records) {
         let before = self.last;
+        // An equal deadline goes last, which keeps the order of arrival.
         if before == END || deadline < deadline_of(before, records) {
             return self.enter_chain_further_up(slot, deadline, records);
         }
@@ -360,6 +366,7 @@ impl ClaimIndex {
             }
             (before, _) = records.get(before).link.link().adjacent();
         }
+        // The position is far up: a set bounds the cost of a clock that stepped back.
         records.get_mut(slot).link.set_link(Link::Apart);
         self.apart.insert((deadline, slot));
     }
@@ -407,6 +414,7 @@ impl ClaimIndex {
     /// Returns the position of the first entry that is not free among the `limit` for `worker`.
     fn first_taken(&self, worker: WorkerId, limit: usize, records: &Records) -> Option<usize> {
         let taken = |slot| Standing::of(&records.get(slot).record) != Standing::Free;
+        // Only the entries that the next candidates come from: the others may stay outdated.
         let steps = self.listed_for(worker).take(limit).position(taken)?;
         Some((self.offset_of(worker) + steps) % self.free.len())
     }

@@ -193,6 +193,7 @@ impl InMemoryCoordinator {
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
         };
+        // `&mut self` excludes concurrent changes, so nothing is compared at the commit.
         let (change, answer) = match operation.decide(now, &seen)? {
             Decision::Replay(output) => return Ok(IdempotentOutcome::Replayed(output)),
             Decision::Commit { change, answer } => (change, answer),
@@ -203,6 +204,7 @@ impl InMemoryCoordinator {
                 self.commit::<T>(now, place, tenant, change).map_err(T::exhausted)?;
                 Ok(IdempotentOutcome::Executed(output))
             }
+            // An acquire that parks an exhausted shard commits the parking and refuses the caller.
             Err(refusal) => {
                 self.commit_refusal::<T>(now, place, tenant, change).map_err(T::exhausted)?;
                 Err(refusal)
@@ -252,6 +254,7 @@ impl InMemoryCoordinator {
         let after = Standing::of(undo.record);
         undo.keep();
         evolved?;
+        // A checkpoint changes neither status nor deadline, so it leaves the index alone.
         if before != after {
             let claims = &mut run_mut(&mut self.runs, place.run).claims;
             claims.moved(place.slot, before, after, &mut self.records);
@@ -265,6 +268,8 @@ impl InMemoryCoordinator {
         tenant: TenantId,
         change: &ShardChange<'_>,
     ) -> Result<(), SlabFull> {
+        // Children first and unpublished: if the slab is full, they can be freed as if they had
+        // never existed.
         let created = self.make_records(tenant, place.run, change.new_shards())?;
         // Caught only to free the records: nothing refers to them yet.
         let applied = catch_unwind(AssertUnwindSafe(|| self.apply(place, change)));
@@ -306,6 +311,7 @@ impl InMemoryCoordinator {
             match ShardRecord::new(owner, run_id, &new, &mut self.pool) {
                 Ok(record) => made.push(record),
                 Err(full) => {
+                    // The caller sees a full slab, so the others must not keep their bytes.
                     made.into_iter().for_each(|record| record.free(&mut self.pool));
                     return Err(full);
                 }
@@ -320,6 +326,7 @@ impl InMemoryCoordinator {
         }
         let home = self.tenants.get_mut(tenant).expect("a tenant with a run is known");
         let Run { shards, claims, .. } = run_mut(&mut self.runs, run);
+        // All capacity before the first insert: nothing below can fail half-way.
         home.reserve(created.len(), &self.records);
         match shards.capacity() {
             // A registration, which for most runs is all there ever is.
@@ -361,6 +368,7 @@ impl InMemoryCoordinator {
             Decision::Commit { change, answer } => (change, answer),
         };
         self.commit_run(tenant, slot, &change).map_err(T::exhausted)?;
+        // After the commit: a refused or failed operation has no event.
         self.emit(tenant, run, now, || change.event());
         answer.map(IdempotentOutcome::Executed)
     }
@@ -380,6 +388,7 @@ impl InMemoryCoordinator {
             RunChange::Delete(tombstone) => self.delete(tenant, slot, *tombstone),
             RunChange::Activate { roots, .. } => {
                 let changed = evolved_run(&run_ref(&self.runs, slot).record, change);
+                // Before the run changes: a full slab leaves it initializing.
                 let roots = self.make_records(tenant, slot, roots.new_shards())?;
                 run_mut(&mut self.runs, slot).record = changed;
                 self.publish(tenant, slot, roots);
@@ -393,6 +402,8 @@ impl InMemoryCoordinator {
     }
 
     fn create(&mut self, tenant: TenantId, record: RunRecord) {
+        // A place is used again, but a run id is not: place hints of old leases are compared with
+        // the ids of the run and shard before they are trusted.
         let slot = self.free_runs.pop().unwrap_or_else(|| {
             self.runs.push(None);
             RunSlot(u32::try_from(self.runs.len() - 1).expect("fewer runs than u32::MAX"))
@@ -442,6 +453,7 @@ impl InMemoryCoordinator {
     fn recall(&self, tenant: TenantId, lease: &Lease) -> Option<Place> {
         let place = Place { slot: Slot(lease.place.shard), run: RunSlot(lease.place.run) };
         self.records.prefetch_whole(place.slot);
+        // The hint may be that of another coordinator, or of a place that was used again.
         let record = &self.records.try_get(place.slot)?.record;
         if record.key() != lease.key() || record.tenant() != tenant {
             return None;
@@ -491,6 +503,7 @@ impl InMemoryCoordinator {
 
     fn split_hash_of(&self, tenant: TenantId, key: ShardKey) -> Option<u64> {
         let shard = self.shard(tenant, key)?;
+        // Zero for roots: they exist, but no split created them.
         Some(shard.record().lineage().map_or(0, |lineage| lineage.split_hash))
     }
 
@@ -504,6 +517,7 @@ impl InMemoryCoordinator {
     }
 
     fn fresh_grant(&mut self) -> GrantToken {
+        // A counter suffices: tokens need to differ only within this coordinator.
         self.next_grant += 1;
         GrantToken::from_raw(self.next_grant)
     }

@@ -53,6 +53,7 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
+        // First, because entries of acquired shards would use up the limit.
         self.strike_taken(tenant, run, worker, limit);
         let run = self.run_named(tenant, run)?;
         Ok(self.candidates(now, run, worker, limit, out))
@@ -72,6 +73,7 @@ impl RunManagement for InMemoryCoordinator {
                 return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
             }
         }
+        // An expired entry is a new registration: its old state no longer applies.
         let known = workers.get(&worker).filter(|entry| entry.is_live_at(now)).copied();
         let state = known.map_or(WorkerState::Idle, |entry| entry.state);
         workers.insert(worker, WorkerEntry::heard_of_again(known, worker, state, now));
@@ -145,6 +147,7 @@ impl RunManagement for InMemoryCoordinator {
             if out.len() >= wanted {
                 break;
             }
+            // The kernel decides for each run whether it is stale; most are not.
             let collected = self.run_on_run(now, &CollectRun { tenant, run, stale_after });
             let op_id = COLLECTION_DELETES;
             if collected.is_ok() && self.delete_run(now, tenant, run, op_id).is_ok() {
@@ -189,6 +192,7 @@ impl InMemoryCoordinator {
         let home = self.tenants.get(tenant);
         let mut runs: Vec<RunId> =
             home.into_iter().flat_map(|home| home.runs.keys().copied()).collect();
+        // The map is hashed, and listings are in the order of ids on every backend.
         runs.sort_unstable();
         runs
     }

@@ -77,6 +77,7 @@ impl CoordinationBackend for InMemoryCoordinator {
     ) -> Result<AcquireResultView<'a>, AcquireError> {
         let acquire = Acquire { tenant, key, worker, token: self.fresh_grant() };
         let found = self.find(tenant, key);
+        // Both reads are needed only after the checks; by then the memory has answered.
         self.prefetch_snapshot(found);
         self.prefetch_standing(found);
         let Some(place) = found else {
@@ -93,6 +94,7 @@ impl CoordinationBackend for InMemoryCoordinator {
             owner: OwnerEvidence::Gone,
             split_hash_of: &|_| None,
         };
+        // Parking an exhausted shard is rare, so it takes the general path.
         if acquire.check(now, &seen)? == Verdict::GiveUp {
             return self.acquire_at_length(now, &acquire, found, scratch);
         }
@@ -142,6 +144,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         leases: &[Lease],
         results: &mut Vec<Result<RenewResult, RenewError>>,
     ) {
+        // Cleared here, so that results of an earlier call cannot be taken for these.
         results.clear();
         results.extend(leases.iter().map(|lease| self.renew(now, tenant, lease)));
         share_hints(leases, results);
@@ -151,6 +154,7 @@ impl CoordinationBackend for InMemoryCoordinator {
 /// Gives all leases of a run the capacity hint of the last one that was renewed.
 fn share_hints(leases: &[Lease], results: &mut [Result<RenewResult, RenewError>]) {
     let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
+    // Backwards: the last renewal of a run saw the deadlines of all the others.
     for (lease, result) in leases.iter().zip(results).rev() {
         if let Ok(renewed) = result {
             renewed.capacity = *hints.entry(lease.run()).or_insert(renewed.capacity);
@@ -199,6 +203,7 @@ impl InMemoryCoordinator {
         scratch: &'a mut AcquireScratch,
     ) -> AcquireResultView<'a> {
         let mut lease = grant.lease;
+        // The holder's next operations find the record without a lookup.
         lease.place = PlaceHint { shard: place.slot.0, run: place.run.0 };
         AcquireResultView {
             lease,

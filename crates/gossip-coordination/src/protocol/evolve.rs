@@ -98,12 +98,14 @@ fn apply(
         }
         ShardChange::Withdraw { handoff: _, drop_request, sequence, entry } => {
             clear_request(record, *drop_request);
+            // Also without an offer: the log entry excludes one that is still in flight.
             rare(record).offer = None;
             remember(record, pool, *sequence, *entry);
         }
         ShardChange::Request { op_id, payload_hash, action, expires_at } => {
             let action = ShardAction::clone(action);
             let request = PendingRequest::new(*op_id, *payload_hash, action, *expires_at);
+            // Replaces an earlier one and has no log entry: the request itself shows its operation.
             rare(record).request = Some(request);
         }
         ShardChange::Revoke { fence, entry } => {
@@ -177,6 +179,7 @@ fn grant(
     pool.logs.restart_sequence(record.op_log);
     record.lease = Some(holder);
     record.attempts = attempts;
+    // Only shown to operators, so it may stay at the maximum.
     record.acquire_count = record.acquire_count.saturating_add(1);
 }
 
@@ -202,6 +205,7 @@ fn bump(record: &mut ShardRecord, fence: FenceEpoch, handoff: Option<HandoffId>)
 }
 
 fn revoke(record: &mut ShardRecord, fence: FenceEpoch) {
+    // The holder does not know of the revocation; the new fence refuses its next operation.
     clear_lease(record);
     bump(record, fence, None);
 }
@@ -223,6 +227,7 @@ fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
 /// Moves the shard to a terminal status and clears lease, offer and request.
 fn end(record: &mut ShardRecord, status: ShardStatus) {
     record.assert_transition_legal(status);
+    // The fence stays: no operation can follow, and a sink still accepts the holder's last writes.
     record.status = status;
     clear_lease(record);
 }

@@ -128,6 +128,7 @@ fn is_replay(run: &RunRecord, requested: Registration) -> Result<bool, RegisterS
         let reused = OpIdReused { op_id, expected_hash, actual_hash };
         RegisterShardsError::OpIdConflict(RunOpIdConflict::new(reused))
     };
+    // The id belongs to another operation of the run, whatever its parameters.
     if let Some(other) = run.op_log().find(|entry| entry.op_id() == requested.op_id) {
         return Err(conflict(other.payload_hash()));
     }
@@ -159,6 +160,7 @@ fn check_sizes(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidatio
 fn check_shard_size(shard: &InitialShardInput<'_>) -> Result<(), ManifestValidationError> {
     let shard_id = shard.shard_id;
     let (spec, cursor) = (shard.spec, shard.cursor);
+    // Sizes only: the manifest's rules compare shards with each other and need bounded input.
     let longest_bound = spec.start.len().max(spec.end.len());
     if longest_bound > MAX_KEY_SIZE {
         let reason = ShardSpecInputError::KeyTooLarge { size: longest_bound, max: MAX_KEY_SIZE };

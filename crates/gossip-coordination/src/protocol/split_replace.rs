@@ -64,6 +64,8 @@ impl ShardTransition for SplitReplace<'_> {
         }
         check_lease(now, self.tenant, self.lease, record)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
+        // A run that is over must not grow new work; a paused one may, because the parent's lease
+        // is still live.
         check_run_not_over(&run)?;
         check_no_offer(record)?;
         // After the offer check: a frozen source must not change the range that it offers.
@@ -105,6 +107,7 @@ impl SplitReplace<'_> {
         let children = self.plan.children();
         let specs: InlineVec<ShardSpecRef<'_>, MAX_SPLIT_CHILDREN> =
             children.iter().map(|child| child.spec).collect();
+        // Coverage first: the cursor rules assume children that tile the parent's range.
         validate_split_coverage(shard.spec(), &specs)?;
         validate_split_child_cursors(shard.cursor(), children)?;
         if children.len() > self.children_max {
@@ -187,6 +190,7 @@ pub(super) const fn check_spawn_cap(
     current: usize,
     additional: usize,
 ) -> Result<(), SplitValidationError> {
+    // The list is part of the record, whose size every engine bounds.
     if current + additional > MAX_SPAWNED_PER_SHARD {
         return Err(SplitValidationError::SpawnLimitExceeded {
             current,

@@ -124,6 +124,8 @@ impl SplitResidual<'_> {
     /// Checks that the parts tile the old range and that the cursor stays in the parent's part.
     fn check_cut(&self, shard: ShardView<'_>) -> Result<(), SplitValidationError> {
         let (new_parent, residual) = (self.plan.new_parent(), self.plan.residual());
+        // The parent keeps its cursor, so a cut at or before it would move items that are done into
+        // the residual.
         validate_residual_split(shard.spec(), new_parent, residual)?;
         validate_residual_parent_cursor(shard.cursor().last_key(), new_parent)
     }

@@ -25,6 +25,7 @@ use crate::{for_each_run_operation, for_each_shard_operation};
 /// Runs `flight` to its end on a blocking store.
 pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
+        // Before every step: the store may lose its bindings during a request.
         flight.tell_binding(store.binding());
         let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
@@ -41,6 +42,7 @@ pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
 
 /// Runs `flight` to its end on an asynchronous store.
 pub async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
+    // Dropping this future during a commit is like a lost reply: the transaction may be applied.
     loop {
         flight.tell_binding(store.binding());
         let reply = match flight.step() {

@@ -126,6 +126,7 @@ impl Core {
     /// consecutive, so `nonce + count` would collide, and one handle would accept the other's grant
     /// as its own lost one. Mixing avoids that.
     pub(super) const fn fresh_grant(&mut self) -> GrantToken {
+        // Counted per request, not per grant: a lost grant must not share its token with the next.
         self.grant_count += 1;
         GrantToken::from_raw(mixed(mixed(self.config.nonce) ^ self.grant_count))
     }
@@ -142,6 +143,7 @@ impl Core {
 
     /// Returns the maximum number of children of a split that fits one transaction.
     pub(super) fn split_children_max(&self) -> usize {
+        // A split is one transaction: in two, a crash between them would lose a part of the range.
         let fitting = self.limits.txn_ops.saturating_sub(SPLIT_WRITES) / NEW_SHARD_WRITES;
         fitting.min(self.config.max_children_per_op).min(MAX_SPLIT_CHILDREN)
     }
@@ -171,6 +173,7 @@ impl Core {
         if self.limits.admit(txn) {
             return Ok(());
         }
+        // Here and not in the engine, so that every engine refuses with the same error.
         let (ops, bytes) = (txn.op_count(), txn.byte_count());
         let message = format!("{ops} operations and {bytes} bytes exceed what the store takes");
         let (operation, why) = ("transaction.size", StoreRefusal::TooLarge);

@@ -184,6 +184,7 @@ impl MapStore {
                 Ok(CommitOutcome::Unknown)
             }
             Fault::LoseRequest => Ok(CommitOutcome::Unknown),
+            // A transaction without a compare cannot conflict, so it is applied.
             Fault::Conflict => {
                 Ok(self.pretended(txn).map_or_else(|| self.apply(txn), CommitOutcome::Conflict))
             }
@@ -202,6 +203,7 @@ impl MapStore {
 
     fn apply(&self, txn: &Txn) -> CommitOutcome {
         let mut map = self.lock();
+        // Under one lock with the writes, which makes the transaction atomic.
         let broken = txn.compares().iter().filter_map(|compare| map.broken(compare));
         if let Some(conflict) = Conflict::of(txn, broken) {
             return CommitOutcome::Conflict(conflict);
@@ -268,6 +270,7 @@ impl Map {
     }
 
     fn vanish(&mut self, process: u64) {
+        // A deletion by the store is a commit too: revisions must not repeat across it.
         self.revision += 1;
         for (key, _) in self.bound.extract_if(.., |_, of| *of == process) {
             self.values.remove(&key);
@@ -302,12 +305,14 @@ impl Store for MapStore {
             let (operation, why) = ("map store.read", StoreRefusal::TooLarge);
             return Err(InfraError::Refused { operation, why, message });
         }
+        // One lock for all queries, so that their answers are one snapshot.
         let (map, page) = (self.lock(), self.limits().page);
         reads.iter().map(|read| map.answer(read, page)).collect()
     }
 
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
         self.batch_count += 1;
+        // One after the other: they are independent, and the lock is released in between.
         txns.iter().map(|txn| self.commit_one(txn)).collect()
     }
 

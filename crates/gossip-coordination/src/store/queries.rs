@@ -118,6 +118,8 @@ pub(super) async fn list(
             Read::Scan { range: cold_rest, limit },
         ];
         let mut answers = io.read(reads).await?;
+        // The head is read with every page: a run that is deleted meanwhile is not found, whatever
+        // was listed before.
         if !has_shards(tenant, run, answers.value())? {
             return Ok(());
         }
@@ -214,6 +216,7 @@ pub(super) async fn probe(
     let head = answers.value().ok_or(GetRunError::RunNotFound)?;
     let head = decode_run_head(tenant, run, &head.bytes)?;
     let outlook = ClaimOutlook { run: head.head(), earliest_deadline: None };
+    // Before its registration is complete, a run has entries in the index and no shards to claim.
     if !head.has_roots() {
         return Ok(outlook);
     }
@@ -241,6 +244,7 @@ pub(super) async fn candidates(
     let mut stats = core.claim_stats.of(tenant, run);
     for scans in 1..=SCANS_MAX {
         let plan = ScanPlan::new((tenant, run), now, &stats, point, true, core.limits.page);
+        // The head in the same snapshot: a claim ends without a try if the run is over or paused.
         let head = Read::Get(Key::RunHead { tenant, run });
         let mut answers = io.read(plan.reads(Some(head))).await?;
         let head = answers.value().ok_or(GetRunError::RunNotFound)?;

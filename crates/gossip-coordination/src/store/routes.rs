@@ -60,6 +60,7 @@ impl Core {
             let mut shown = Shown::default();
             let show = |shard: ShardView<'_>| shown = Shown::write(shard, scratch);
             let (tenant, key) = operation.subject();
+            // A grant loads the shard, so the hint's reads cost no round trip of their own.
             let mut capacity_probe = CapacityProbe::new(now, tenant, key, worker);
             let along = Some(&mut capacity_probe);
             let granted = shard_flight::fly_with(self, &io, now, &operation, show, along).await?;
@@ -78,6 +79,8 @@ impl Core {
         Flight::new(move |io| async move {
             let operation = Renew { tenant, lease };
             let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
+            // After the commit, because a renewal from the cache loads nothing. If this read
+            // fails, the hint is empty and the renewal valid.
             let of = (tenant, lease.run());
             Ok(renew_result(renewed, capacity::capacity(self, &io, now, of, lease.owner()).await))
         })
@@ -98,6 +101,7 @@ impl Core {
             results.clear();
             for (lease, renewal) in leases.iter().zip(renewals) {
                 let run = lease.run();
+                // One hint per run: a worker of many leases would otherwise pay a read for each.
                 if renewal.is_ok() && !hints.contains_key(&run) {
                     let (of, by) = ((tenant, run), lease.owner());
                     hints.insert(run, capacity::capacity(self, &io, now, of, by).await);
@@ -129,6 +133,7 @@ impl Core {
         operation: RunTransition,
     ) -> Route<'_, IdempotentOutcome<()>, RunTransitionError> {
         Flight::new(move |io| async move {
+            // Only `Complete` is refused because of unfinished shards; a count may be expensive.
             let counts = operation.kind == RunTransitionKind::Complete;
             let moved = run_flight::fly(self, &io, now, &operation, counts).await?;
             Ok(moved.map(|_| ()))
@@ -305,6 +310,7 @@ struct Shown {
 
 impl Shown {
     fn write(shard: ShardView<'_>, scratch: &mut AcquireScratch) -> Self {
+        // Copied now: the record leaves the pool at the end of the decision. A retry overwrites it.
         let snapshot = scratch.write_shard(shard);
         Self {
             status: snapshot.status(),

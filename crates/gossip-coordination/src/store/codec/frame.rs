@@ -29,6 +29,7 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
     out.clear();
     out.extend_from_slice(&[FORMAT_VERSION, key.kind() as u8, 0, 0, 0, 0]);
     write(out);
+    // Written last: the payload is encoded straight into `out`, so its length is not known before.
     let payload_len = u32::try_from(out.len() - HEAD_LEN);
     let payload_len = payload_len.expect("every field is bounded, so a payload is far below 4 GiB");
     out[2..HEAD_LEN].copy_from_slice(&payload_len.to_le_bytes());
@@ -57,6 +58,7 @@ pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraEr
 /// cannot have changed, and the checksum would cost more than the rest of the decoding.
 pub(super) fn open_own<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, stored) = unframe(key.kind(), value)?;
+    // In debug builds only: hashing the new value is a third of a checkpoint already.
     debug_assert_eq!(stored, checksum(key, FORMAT_VERSION, payload), "cached bytes do not change");
     Ok(Fields::new(key.kind(), payload))
 }
@@ -79,6 +81,7 @@ pub(in crate::store) fn refuse_newer(key: &Key, value: &[u8]) -> Result<(), Infr
         return Ok(());
     };
     let payload_len = u64::from(u32::from_le_bytes([a, b, c, d]));
+    // Every format keeps this frame, so the checksum of a newer value can be verified.
     let framed = version > FORMAT_VERSION
         && number == key.kind() as u8
         && payload_len + CHECKSUM_LEN as u64 == rest.len() as u64;
@@ -98,6 +101,7 @@ fn unframe(kind: KeyKind, value: &[u8]) -> Result<(&[u8], &[u8]), InfraError> {
     let [version, number, a, b, c, d, rest @ ..] = value else {
         return Err(corrupt(kind, format_args!("cut off after {} bytes", value.len())));
     };
+    // Before the length and the payload: a newer format may change what they mean.
     check_version(kind, *version)?;
     check_kind(kind, *number)?;
     let payload_len = u64::from(u32::from_le_bytes([*a, *b, *c, *d]));
@@ -137,6 +141,7 @@ fn check_kind(expected: KeyKind, number: u8) -> Result<(), InfraError> {
 
 fn checksum(key: &Key, version: u8, payload: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut hasher = CanonicalHasher::for_domain(Domain::RECORD_CHECKSUM_V1);
+    // The key is hashed too, so an intact value under the wrong key is found.
     hasher.write_bytes_prefixed(key.to_bytes().as_bytes());
     hasher.write_u8(version);
     hasher.write_u8(key.kind() as u8);

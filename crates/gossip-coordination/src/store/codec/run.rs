@@ -173,6 +173,7 @@ impl RootProgress {
             RunStatus::Active | RunStatus::Done | RunStatus::Failed => {
                 holds(self.is_complete(), "an active run has its roots")
             }
+            // A run may be cancelled before, during or after its registration.
             RunStatus::Cancelled => Ok(()),
         }
     }
@@ -202,6 +203,7 @@ impl RunHeadPart {
             return Err(corrupt(KeyKind::RunRoots, what));
         }
         self.record.root_shards = root_shards;
+        // Chunks come from several keys, so each may be intact and their union still wrong.
         let unique = self.record.check_roots_unique();
         unique.map_err(|broken| corrupt(KeyKind::RunRoots, broken))?;
         self.record.assert_invariants();
@@ -279,6 +281,7 @@ fn read_run_head(
     let op_count = fields.count_u8("op_log_count", RUN_OP_LOG_CAP)?;
     let lease_duration = fields.u64("lease_duration")?;
     let created_at = LogicalTime::from_raw(fields.nonzero_u64("created_at")?);
+    // The time of the last chunk follows with the registration, which exists only once one began.
     let mut roots = RootProgress {
         total: fields.u32("roots.total")?,
         registered: fields.u32("roots.registered")?,
@@ -286,6 +289,7 @@ fn read_run_head(
         last_chunk_at: LogicalTime::ZERO,
     };
     let retries = flags.optional(RETRIES_BOUNDED, || fields.u32("max_shard_retries"))?;
+    // `try_new`: a stored zero duration is damage, and must not panic.
     let config = RunConfig::try_new(cursor_semantics, lease_duration, retries)
         .map_err(|error| fields.refuse("lease_duration", error))?;
     let completed_at = flags.optional(ENDED, || fields.u64("completed_at"))?;

@@ -140,6 +140,7 @@ fn cold_of(shard: ShardKey, mut fields: Fields<'_>) -> Result<ColdPart<'_>, Infr
     let all_derived = cold.spawned.iter().all(ShardId::is_derived);
     fields.require(holds(cold.lineage.is_some() == derived, "a parent exactly when derived"))?;
     fields.require(holds(all_derived, "spawned shards are derived"))?;
+    // Also the bounds themselves: an empty or inverted range would hide keys from every worker.
     if let Err(error) = cold.spec.validate() {
         return Err(fields.refuse("range", error));
     }
@@ -192,6 +193,7 @@ fn join(
     pool: &mut RecordPool,
 ) -> Result<(ShardRecord, Option<LogicalTime>), DecodeShardError> {
     let record = join_shard(tenant, shard, hot, cold, pool)?;
+    // The parts were checked one by one, with errors; a violation now is a bug of this decoder.
     record.assert_invariants(pool);
     Ok((record, hot.indexed_at))
 }
@@ -371,6 +373,7 @@ fn check_index(
     indexed_at: Option<LogicalTime>,
 ) -> Result<(), &'static str> {
     let active = status == ShardStatus::Active;
+    // A missing entry would hide the shard from claims for ever, so it counts as damage.
     holds(indexed_at.is_some() == active, "a claim index entry exactly while active")?;
     let late = indexed_at.is_some_and(|at| at > deadline.unwrap_or(LogicalTime::ZERO));
     holds(!late, "a claim index entry is never later than the lease ends")
@@ -382,6 +385,7 @@ fn check_pair(hot: &HotPart<'_>, cold: &ColdPart<'_>) -> Result<(), InfraError> 
         let what = format_args!("spawned_count: {counted}, but the cold part lists {listed}");
         return Err(corrupt(KeyKind::ShardHot, what));
     }
+    // A residual split shrinks the range in the cold part, and the cursor is in the hot part.
     match hot.cursor.last_key() {
         Some(key) if !cold.spec.contains_key(key) => {
             Err(corrupt(KeyKind::ShardHot, "last_key: outside the range of the shard"))
@@ -424,6 +428,7 @@ fn make_record(
     if !hot.op_log.is_empty() {
         let log = pool.logs.get_mut(&mut record.op_log);
         assert!(log.is_empty(), "a reused log slot is empty");
+        // `read_op_log` has checked ids and times; `push` would check every entry again.
         hot.op_log.iter().for_each(|entry| log.push_unchecked(entry));
         log.set_sequence_unchecked(hot.op_sequence);
     }
@@ -477,6 +482,8 @@ pub(in crate::store) fn write_hot(
     out.put_len("spawned_count", record.spawned_count());
     let op_count = u8::try_from(log.len()).expect("the cap on the log fits in a byte");
     out.put_u8("op_log_count", op_count);
+    // All counts and lengths precede the variable parts: a decoder rejects a bad one before it
+    // reads, and the parts need no delimiters.
     let (last_key, token) = (cursor.last_key(), cursor.token());
     out.put_len("last_key_len", last_key.map_or(0, <[u8]>::len));
     out.put_len("token_len", token.map_or(0, <[u8]>::len));
@@ -592,6 +599,7 @@ fn write_op(out: &mut impl Put, entry: &OpLogEntry) {
 }
 
 fn read_op_log<'a>(fields: &mut Fields<'a>, count: usize) -> Result<StoredOps<'a>, InfraError> {
+    // The entries stay in the value: the log is most of a hot part, and few callers need them all.
     let (entries, _) = fields.rest().as_chunks();
     let (mut marks, mut last_time) = (0_u64, LogicalTime::ZERO);
     for nth in 0..count {
@@ -647,6 +655,7 @@ fn read_cursor<'a>(
 ) -> Result<CursorUpdate<'a>, InfraError> {
     let last_key = fields.bytes("last_key", last_key_len)?;
     let token = fields.bytes("token", token_len)?;
+    // A key is never empty, so length zero is free to mean that there is none.
     let last_key = (!last_key.is_empty()).then_some(last_key);
     CursorUpdate::try_from_parts(last_key, Some(token))
         .map_err(|error| fields.refuse("token", error))
@@ -656,6 +665,7 @@ fn write_request(out: &mut impl Put, request: &PendingRequest) {
     out.put_u64("request.op_id", request.op_id.as_raw());
     out.put_u64("request.payload_hash", request.payload_hash);
     out.put_u64("request.expires_at", request.expires_at().as_raw());
+    // Declared outside, because the argument borrows its bytes until they are written below.
     let worker;
     let (action, argument): (u8, &[u8]) = match request.action() {
         ShardAction::Split(key) => (ACTION_SPLIT, key.as_ref().map_or(&[], SplitKey::as_bytes)),
@@ -688,6 +698,7 @@ fn read_request(fields: &mut Fields<'_>) -> Result<PendingRequest, InfraError> {
 
 fn read_action(action: u8, argument: &[u8]) -> Option<ShardAction> {
     match (action, argument.len()) {
+        // Without an argument the lease holder chooses the key.
         (ACTION_SPLIT, _) => Some(ShardAction::Split(SplitKey::try_new(argument))),
         (ACTION_RELEASE, 0) => Some(ShardAction::Release),
         (ACTION_HAND_OFF, 0) => Some(ShardAction::HandOff(None)),

@@ -92,6 +92,7 @@ pub fn decode_owner(
 
 /// Replaces `out` by the claim index entry of `shard` at time `at`.
 pub fn encode_claim_entry(tenant: TenantId, shard: ShardKey, at: LogicalTime, out: &mut Vec<u8>) {
+    // The key says everything; the frame shows that the entry was written by this program.
     seal(&Key::ClaimIndex { tenant, shard, at }, out, |_| {});
 }
 
