@@ -101,6 +101,9 @@ pub(crate) enum Command {
     /// Hand shards over from one worker to another
     #[command(subcommand)]
     Handoff(HandoffCommand),
+    /// Operate the store itself
+    #[command(subcommand)]
+    Store(StoreCommand),
 }
 
 const EXEC_HELP: &str = "\
@@ -246,6 +249,12 @@ pub(crate) struct WorkArgs {
 pub(crate) enum FailOn {
     /// Any finding.
     Findings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// After a restore from a backup: refuse the leases of all workers from before it
+    Restored,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,6 +18,7 @@ mod handoffs;
 mod opening;
 mod output;
 mod progress;
+mod restored;
 mod runs;
 mod shards;
 mod signals;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use gossip::runtime::exec::finish_programs;
 
-use self::args::{Cli, Command};
+use self::args::{Cli, Command, StoreCommand};
 use self::console::Console;
 use self::failure::{Code, Failure};
 
@@ -61,6 +62,7 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
+        Command::Store(StoreCommand::Restored) => restored::restored(&global, console),
     }
 }
 

@@ -339,7 +339,7 @@ impl Footprint {
         self.written.extend(txn.writes().iter().map(|write| *write.key()));
         for compare in txn.compares() {
             match compare {
-                Compare::At { key, .. } | Compare::Absent(key) => {
+                Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => {
                     self.compared.insert(*key);
                 }
                 Compare::Empty(range) => self.compared_ranges.push(*range),
@@ -358,7 +358,9 @@ impl Footprint {
                 || self.compared_ranges.iter().any(|range| contains(range, key))
         };
         let looks_at = |compare: &Compare| match compare {
-            Compare::At { key, .. } | Compare::Absent(key) => self.written.contains(key),
+            Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => {
+                self.written.contains(key)
+            }
             Compare::Empty(range) => self.written.iter().any(|key| contains(range, key)),
         };
         txn.writes().iter().any(writes_into) || txn.compares().iter().any(looks_at)

@@ -234,7 +234,9 @@ proptest! {
 fn touches(one: &Txn, other: &Txn) -> bool {
     let touched = |key: &Key| {
         let compared = other.compares().iter().any(|compare| match compare {
-            Compare::At { key: its, .. } | Compare::Absent(its) => its == key,
+            Compare::At { key: its, .. }
+            | Compare::Value { key: its, .. }
+            | Compare::Absent(its) => its == key,
             Compare::Empty(range) => range.contains(key.to_bytes().as_bytes()),
         });
         compared || other.writes().iter().any(|write| write.key() == key)

@@ -18,8 +18,16 @@ use foldhash::fast::FixedState;
 use gossip_coordination::store::{Compare, Key, Txn};
 use hashbrown::HashMap;
 
-/// A key, and the revision at which it is expected; `None` for absent.
-type Expected = (Key, Option<u64>);
+/// A key, and how it is expected.
+type Expected<'t> = (Key, State<'t>);
+
+/// The expected state of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum State<'t> {
+    Absent,
+    At(u64),
+    Holds(&'t [u8]),
+}
 
 /// One operation of a batch.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,12 +69,12 @@ pub(crate) fn groups<'t>(
 fn gather<'t>(txns: impl Iterator<Item = &'t Txn> + Clone) -> Vec<Group> {
     // Counted first: each transaction joins the most frequent of its compares, so that groups are
     // large.
-    let mut counts: HashMap<Expected, usize, FixedState> = HashMap::default();
+    let mut counts: HashMap<Expected<'t>, usize, FixedState> = HashMap::default();
     for (_, expected) in txns.clone().flat_map(expectations) {
         *counts.entry(expected).or_default() += 1;
     }
     let mut groups: Vec<Group> = Vec::new();
-    let mut known: HashMap<Expected, usize, FixedState> = HashMap::default();
+    let mut known: HashMap<Expected<'t>, usize, FixedState> = HashMap::default();
     for (place, txn) in txns.enumerate() {
         let commonest = expectations(txn).max_by_key(|(_, expected)| counts[expected]);
         let Some((shared, expected)) = commonest.filter(|(_, it)| counts[it] > 1) else {
@@ -86,12 +94,13 @@ fn gather<'t>(txns: impl Iterator<Item = &'t Txn> + Clone) -> Vec<Group> {
 
 /// Returns the compares of single keys of a transaction, with their indexes. None for a transaction
 /// that also compares ranges: it is rare, and an empty range is not sent, which shifts the indexes.
-fn expectations(txn: &Txn) -> impl Iterator<Item = (usize, Expected)> + '_ {
+fn expectations(txn: &Txn) -> impl Iterator<Item = (usize, Expected<'_>)> {
     let has_range = txn.compares().iter().any(|it| matches!(it, Compare::Empty(_)));
     let compares = if has_range { &[] } else { txn.compares() };
     compares.iter().enumerate().filter_map(|(index, compare)| match compare {
-        Compare::At { key, revision } => Some((index, (*key, Some(*revision)))),
-        Compare::Absent(key) => Some((index, (*key, None))),
+        Compare::At { key, revision } => Some((index, (*key, State::At(*revision)))),
+        Compare::Value { key, value } => Some((index, (*key, State::Holds(value)))),
+        Compare::Absent(key) => Some((index, (*key, State::Absent))),
         Compare::Empty(_) => None,
     })
 }

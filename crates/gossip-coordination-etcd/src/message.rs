@@ -101,6 +101,7 @@ const TARGET: u32 = 2;
 const KEY_OF_COMPARE: u32 = 3;
 const VERSION: u32 = 4;
 const MOD_REVISION: u32 = 6;
+const VALUE_OF_COMPARE: u32 = 7;
 const RANGE_END_OF_COMPARE: u32 = 64;
 
 /// Bytes of the tag of [`RANGE_END_OF_COMPARE`].
@@ -143,9 +144,10 @@ impl<'t> LoneTxn<'t> {
             Compare::At { key, revision } => {
                 // A revision that etcd cannot have is one that no key is at.
                 let revision = (*revision).min(i64::MAX.cast_unsigned());
-                Some(Target::Key { key, revision: Some(revision) })
+                Some(Target::Key { key, state: State::At(revision) })
             }
-            Compare::Absent(key) => Some(Target::Key { key, revision: None }),
+            Compare::Value { key, value } => Some(Target::Key { key, state: State::Holds(value) }),
+            Compare::Absent(key) => Some(Target::Key { key, state: State::Absent }),
             Compare::Empty(range) => {
                 let (start, end) = (range.start().as_bytes(), range.end().as_bytes());
                 (start < end).then_some(Target::Range(range))
@@ -182,10 +184,13 @@ impl<'t> LoneTxn<'t> {
     fn compare_len(self, target: Target<'_>) -> usize {
         let key = nested_len(self.key_len(target.start_len()));
         match target {
-            Target::Key { revision: Some(revision), .. } => {
+            Target::Key { state: State::At(revision), .. } => {
                 number_len(CompareTarget::Mod as u64) + key + number_len(revision)
             }
-            Target::Key { revision: None, .. } => key + number_len(0),
+            Target::Key { state: State::Holds(value), .. } => {
+                number_len(CompareTarget::Value as u64) + key + nested_len(value.len())
+            }
+            Target::Key { state: State::Absent, .. } => key + number_len(0),
             Target::Range(range) => {
                 let end = self.key_len(range.end().as_bytes().len());
                 key + number_len(0) + LONG_TAG_LEN + encoded_len_varint(end as u64) + end
@@ -201,16 +206,26 @@ impl<'t> LoneTxn<'t> {
         out: &mut Vec<u8>,
     ) {
         // That two are equal is not said: it has the number zero. Nor is the version.
-        if let Target::Key { revision: Some(_), .. } = target {
-            number(TARGET, CompareTarget::Mod as u64, out);
+        match target {
+            Target::Key { state: State::At(_), .. } => {
+                number(TARGET, CompareTarget::Mod as u64, out);
+            }
+            Target::Key { state: State::Holds(_), .. } => {
+                number(TARGET, CompareTarget::Value as u64, out);
+            }
+            Target::Key { state: State::Absent, .. } | Target::Range(_) => {}
         }
         target.with_start(|start| self.write_key(KEY_OF_COMPARE, start, out));
         // The key was written last, so its place is counted from the end.
         spelled.note(index, out.len() - self.key_len(target.start_len()));
         match target {
-            Target::Key { revision: Some(revision), .. } => number(MOD_REVISION, revision, out),
+            Target::Key { state: State::At(revision), .. } => number(MOD_REVISION, revision, out),
+            Target::Key { state: State::Holds(value), .. } => {
+                open(VALUE_OF_COMPARE, value.len(), out);
+                out.extend_from_slice(value);
+            }
             // Sent although it is zero: the presence of the field selects the compared property.
-            Target::Key { revision: None, .. } => number(VERSION, 0, out),
+            Target::Key { state: State::Absent, .. } => number(VERSION, 0, out),
             Target::Range(range) => {
                 number(VERSION, 0, out);
                 self.write_key(RANGE_END_OF_COMPARE, range.end(), out);
@@ -325,11 +340,21 @@ impl Spelled {
     }
 }
 
+/// The expected state of a key.
+#[derive(Clone, Copy)]
+enum State<'t> {
+    Absent,
+    At(u64),
+    Holds(&'t [u8]),
+}
+
 /// A compared key or range, read back on a conflict.
 #[derive(Clone, Copy)]
 enum Target<'t> {
-    /// Is absent without a revision.
-    Key { key: &'t Key, revision: Option<u64> },
+    Key {
+        key: &'t Key,
+        state: State<'t>,
+    },
     /// Is empty.
     Range(&'t KeyRange),
 }

@@ -1,5 +1,7 @@
 //! A lone transaction says byte for byte what its message says.
 
+use std::sync::Arc;
+
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use gossip_coordination::store::{Key, KeyRange, Txn};
 use proptest::prelude::*;
@@ -17,6 +19,7 @@ enum Line {
     /// Of the key that the next line writes, if it writes one.
     ExpectNext(Option<u64>),
     ExpectEmpty(KeyRange),
+    ExpectValue(Key, Vec<u8>),
     Put(Vec<u8>),
     Bind(Vec<u8>),
     Delete,
@@ -59,6 +62,7 @@ fn any_line() -> impl Strategy<Value = Line> {
         3 => (any_key(), any_revision()).prop_map(|(key, at)| Line::Expect(key, at)),
         3 => any_revision().prop_map(Line::ExpectNext),
         1 => any_range().prop_map(Line::ExpectEmpty),
+        2 => (any_key(), any_value()).prop_map(|(key, value)| Line::ExpectValue(key, value)),
         2 => any_value().prop_map(Line::Put),
         1 => any_value().prop_map(Line::Bind),
         1 => Just(Line::Delete),
@@ -78,6 +82,7 @@ fn txn_of(lines: &[Line]) -> Txn {
             Line::Expect(key, at) => txn.expect_revision(*key, *at),
             Line::ExpectNext(at) => txn.expect_revision(numbered(number + 1), *at),
             Line::ExpectEmpty(range) => txn.expect_empty(*range),
+            Line::ExpectValue(key, value) => txn.expect_value(*key, Arc::new(value.clone())),
             Line::Put(value) => txn.put(key, value.clone()),
             Line::Bind(value) => txn.bind(key, value.clone()),
             Line::Delete => txn.delete(key),

@@ -261,7 +261,9 @@ impl<'c> Target<'c> {
     /// Returns the target of a compare; `None` for a range that never has a key.
     fn of(namespace: &Namespace, compare: &'c Compare) -> Option<Self> {
         let (key, range_end) = match compare {
-            Compare::At { key, .. } | Compare::Absent(key) => (namespace.key(key), Vec::new()),
+            Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => {
+                (namespace.key(key), Vec::new())
+            }
             Compare::Empty(range) => {
                 let KeySpan { start, end } = namespace.span(range)?;
                 (start, end)
@@ -280,6 +282,13 @@ impl<'c> Target<'c> {
                 target_union: Some(TargetUnion::ModRevision(
                     i64::try_from(*revision).unwrap_or(i64::MAX),
                 )),
+                range_end: self.range_end,
+            },
+            Compare::Value { value, .. } => proto::Compare {
+                result: CompareResult::Equal as i32,
+                target: CompareTarget::Value as i32,
+                key: self.key,
+                target_union: Some(TargetUnion::Value(value.to_vec())),
                 range_end: self.range_end,
             },
             Compare::Absent(_) | Compare::Empty(_) => is_empty(self.key, self.range_end),
@@ -304,6 +313,11 @@ impl<'c> Target<'c> {
             Compare::At { key, revision } => {
                 let value = value_of(namespace, key, range)?;
                 let is_as_expected = value.as_ref().is_some_and(|v| v.revision == *revision);
+                (!is_as_expected).then_some((*key, value))
+            }
+            Compare::Value { key, value: expected } => {
+                let value = value_of(namespace, key, range)?;
+                let is_as_expected = value.as_ref().is_some_and(|v| v.bytes == **expected);
                 (!is_as_expected).then_some((*key, value))
             }
             Compare::Absent(key) => {

@@ -8,6 +8,7 @@
 //! lock is held.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gossip_coordination::store::{
     CommitOutcome, Compare, Conflict, Key, KeyBytes, KeyRange, Txn, Versioned, Write,
@@ -111,6 +112,7 @@ impl<'c> Group<'c> {
     fn check(&mut self, compare: &Compare) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
         let (key, expected) = match compare {
             Compare::At { key, revision } => (key, Some(*revision)),
+            Compare::Value { key, value } => return self.check_value(key, value),
             Compare::Absent(key) => (key, None),
             Compare::Empty(range) => return first_of(self.connection, range),
         };
@@ -118,6 +120,27 @@ impl<'c> Group<'c> {
             return Ok(None);
         }
         Ok(Some((*key, get(self.connection, key, COMMIT)?)))
+    }
+
+    /// Returns the present value of the key if it is not `value`.
+    fn check_value(
+        &mut self,
+        key: &Key,
+        value: &Arc<Vec<u8>>,
+    ) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
+        let revision = self.revision(key)?;
+        // Mostly the head of a run, compared by many transactions of a group: read it once for each
+        // revision.
+        let known = (*key, revision);
+        if self.cache.held.as_ref().is_some_and(|held| (held.0, &held.1) == (known, value)) {
+            return Ok(None);
+        }
+        let found = get(self.connection, key, COMMIT)?;
+        if found.as_ref().is_some_and(|found| found.bytes == **value) {
+            self.cache.held = Some((known, Arc::clone(value)));
+            return Ok(None);
+        }
+        Ok(Some((*key, found)))
     }
 
     /// Applies all writes at one revision and returns it.
@@ -166,18 +189,23 @@ impl<'c> Group<'c> {
     }
 }
 
+/// A key and its revision; `None` for an absent key.
+type KeyAt = (Key, Option<u64>);
+
 /// Revisions of keys after the transactions applied so far; `None` for an absent key. Valid until
 /// the group ends.
 struct RevisionCache {
     revisions: BTreeMap<KeyBytes, Option<u64>>,
     /// The key that was read or written last, found without encoding it: mostly the head of a run,
     /// which every operation on its shards compares.
-    latest: Option<(Key, Option<u64>)>,
+    latest: Option<KeyAt>,
+    /// The last compared value that was found, with the key's revision.
+    held: Option<(KeyAt, Arc<Vec<u8>>)>,
 }
 
 impl RevisionCache {
     const fn new() -> Self {
-        Self { revisions: BTreeMap::new(), latest: None }
+        Self { revisions: BTreeMap::new(), latest: None, held: None }
     }
 
     fn latest(&self, key: &Key) -> Option<Option<u64>> {
@@ -218,7 +246,9 @@ impl<'t> SingleUpdate<'t> {
             Compare::At { key: other, revision } if other == key && *revision < REVISION_MAX => {
                 Some(*revision)
             }
-            Compare::At { .. } | Compare::Absent(_) | Compare::Empty(_) => None,
+            Compare::At { .. } | Compare::Value { .. } | Compare::Absent(_) | Compare::Empty(_) => {
+                None
+            }
         });
         expected.map(|revision| Self { key, revision, value })
     }

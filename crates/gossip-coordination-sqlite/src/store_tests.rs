@@ -1,6 +1,7 @@
 //! The store keeps the contract of an engine.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::store::{
@@ -53,6 +54,30 @@ fn a_commit_whose_compares_fail_does_nothing_and_says_what_is_there() {
     let Ok(CommitOutcome::Conflict(conflict)) = commit(&mut store, txn) else { panic!("applied") };
     assert_eq!(conflict.found(), [(key(1), now)]);
     assert_eq!(stored(&mut store, 3), None);
+}
+
+#[test]
+fn value_compare_sees_the_writes_of_its_own_call() {
+    let scratch = Scratch::new();
+    let mut store = scratch.database().store();
+    let expecting = |number, value: &[u8]| {
+        let mut txn = put(number, b"x");
+        txn.expect_value(key(1), Arc::new(value.to_vec()));
+        txn
+    };
+    let txns = vec![
+        expecting(2, b"one"),
+        put(1, b"one"),
+        expecting(3, b"one"),
+        expecting(4, b"one"),
+        put(1, b"two"),
+        expecting(5, b"one"),
+        expecting(6, b"two"),
+    ];
+    let outcomes = store.commit(txns).into_iter();
+    let applied: Vec<bool> =
+        outcomes.map(|it| matches!(it, Ok(CommitOutcome::Applied { .. }))).collect();
+    assert_eq!(applied, [false, true, true, true, true, false, true]);
 }
 
 #[test]
@@ -320,9 +345,16 @@ proptest! {
                 get(&mut model, tenant_key(tenant, compared)));
             let old = known.insert(compared, now.clone()).unwrap_or_default();
             let (our_view, model_view) = if is_stale { old } else { now };
-            let build = |view: &Option<_>| {
+            let build = |view: &Option<Versioned>| {
                 let mut txn = Txn::new();
-                txn.expect(tenant_key(tenant, compared), view.as_ref());
+                let key = tenant_key(tenant, compared);
+                match view {
+                    // Half of the keys are compared by value.
+                    Some(Versioned { bytes, .. }) if compared % 2 == 1 => {
+                        txn.expect_value(key, Arc::new(bytes.clone()));
+                    }
+                    Some(_) | None => txn.expect(key, view.as_ref()),
+                }
                 if wants_empty && compared == 0 {
                     let Key::RunHead { tenant, .. } = tenant_key(tenant, 0) else { unreachable!() };
                     txn.expect_empty(KeyRange::runs_of(tenant));

@@ -105,6 +105,8 @@ mod error_samples_tests;
 #[cfg(test)]
 mod events_tests;
 #[cfg(test)]
+mod fence_floor_tests;
+#[cfg(test)]
 mod lease_tests;
 #[cfg(test)]
 mod method_list_tests;

@@ -22,6 +22,7 @@ use gossip_stdx::RingBuffer;
 use thiserror::Error;
 
 use crate::handoff::HandoffId;
+use crate::protocol::FENCE_FLOOR_MAX;
 use crate::record::{ParkReason, ShardStatus, assert_holds, holds};
 
 /// How many operations a run remembers for replay.
@@ -284,6 +285,8 @@ pub struct RunRecord {
     pub(crate) registration: Option<Registration>,
     /// Unique; empty while initializing, not empty once active.
     pub(crate) root_shards: Vec<ShardId>,
+    /// The lowest fence that a grant may use and a lease may have; zero for none. Never falls.
+    pub(crate) fence_floor: FenceEpoch,
     /// Ids are unique; times never fall.
     pub(crate) op_log: RingBuffer<RunOpLogEntry, RUN_OP_LOG_CAP>,
 }
@@ -307,6 +310,7 @@ impl RunRecord {
             completed_at: None,
             registration: None,
             root_shards: Vec::new(),
+            fence_floor: FenceEpoch::ZERO,
             op_log: RingBuffer::new(),
         }
     }
@@ -373,7 +377,14 @@ impl RunRecord {
     /// The part of the run that operations on its shards look at.
     #[must_use]
     pub const fn head(&self) -> RunHead {
-        RunHead { status: self.status, paused: self.paused, config: self.config }
+        let Self { status, paused, config, fence_floor, .. } = *self;
+        RunHead { status, paused, config, fence_floor }
+    }
+
+    /// The lowest fence that a grant may use and a lease may have; zero for none.
+    #[must_use]
+    pub const fn fence_floor(&self) -> FenceEpoch {
+        self.fence_floor
     }
 
     /// The time at which something done at `now` is remembered: stored times never fall.
@@ -419,6 +430,7 @@ impl RunRecord {
             self.completed_at.is_none_or(|at| at >= self.created_at),
             "a run ends after it began",
         )?;
+        holds(self.fence_floor <= FENCE_FLOOR_MAX, "a fence floor is bounded")?;
         self.check_log_invariants()
     }
 
@@ -452,6 +464,8 @@ pub struct RunHead {
     pub paused: bool,
     /// Its settings.
     pub config: RunConfig,
+    /// The lowest fence that a grant may use and a lease may have; zero for none.
+    pub fence_floor: FenceEpoch,
 }
 
 /// How far a run has come, in shards.

@@ -70,6 +70,7 @@ pub(crate) fn two_shards_async() -> AsyncStoreCoordinator<AsyncMap> {
     AsyncStoreCoordinator::new(store, StoreConfig::new(2 << 32))
 }
 
+/// Registers the fixture's run.
 pub(crate) fn register_two_shards(coordinator: &mut impl RunManagement) {
     let shards = [(0, b"a", b"m"), (1, b"m", b"z")].map(|(id, start, end)| InitialShardInput {
         shard_id: ShardId::from_raw(id),

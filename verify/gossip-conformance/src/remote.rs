@@ -10,6 +10,8 @@
 //! - No state is kept between two requests.
 //! - No allocation is sized by a decoded number.
 
+use std::sync::Arc;
+
 use gossip_coordination::store::{
     Answer, CommitOutcome, Compare, Conflict, Key, KeyRange, Page, Read, Store, StoreLimits, Txn,
     Versioned, Write,
@@ -390,6 +392,7 @@ impl Wire for Txn {
         for compare in Vec::read(bytes)? {
             match compare {
                 Compare::At { key, revision } => txn.expect_revision(key, Some(revision)),
+                Compare::Value { key, value } => txn.expect_value(key, value),
                 Compare::Absent(key) => txn.expect_revision(key, None),
                 Compare::Empty(range) => txn.expect_empty(range),
             }
@@ -421,6 +424,11 @@ impl Wire for Compare {
                 out.push(2);
                 range.write(out);
             }
+            Self::Value { key, value } => {
+                out.push(3);
+                key.write(out);
+                write_bytes(value, out);
+            }
         }
     }
 
@@ -429,6 +437,10 @@ impl Wire for Compare {
             0 => Some(Self::At { key: Key::read(bytes)?, revision: u64::read(bytes)? }),
             1 => Some(Self::Absent(Key::read(bytes)?)),
             2 => Some(Self::Empty(KeyRange::read(bytes)?)),
+            3 => {
+                let (key, value) = (Key::read(bytes)?, read_bytes(bytes)?);
+                Some(Self::Value { key, value: Arc::new(value.to_vec()) })
+            }
             _ => None,
         }
     }

@@ -180,7 +180,7 @@ impl Mutated {
         let subject = txn.writes().first().map(|write| *write.key());
         // New keys are still compared, and so are keys other than the subject.
         let keeps = |compare: &Compare| match compare {
-            Compare::At { key, .. } => {
+            Compare::At { key, .. } | Compare::Value { key, .. } => {
                 !(forgets(key) && (subject == Some(*key) || !matches!(key, Key::ShardHot { .. })))
             }
             Compare::Absent(_) | Compare::Empty(_) => true,
@@ -191,7 +191,9 @@ impl Mutated {
     fn without_last_child(txn: &Txn) -> Self {
         let last = txn.compares().iter().rev().find_map(|compare| match compare {
             Compare::Absent(Key::ShardHot { shard, .. }) => Some(*shard),
-            Compare::Absent(_) | Compare::At { .. } | Compare::Empty(_) => None,
+            Compare::Absent(_) | Compare::At { .. } | Compare::Value { .. } | Compare::Empty(_) => {
+                None
+            }
         });
         let is_lost = |key: &Key| match key {
             Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. } => Some(*shard) == last,
@@ -235,6 +237,7 @@ fn rebuilt(
     for compare in txn.compares().iter().filter(|compare| keeps(compare)) {
         match compare {
             Compare::At { key, revision } => new.expect_revision(*key, Some(*revision)),
+            Compare::Value { key, value } => new.expect_value(*key, Arc::clone(value)),
             Compare::Absent(key) => new.expect_revision(*key, None),
             Compare::Empty(range) => new.expect_empty(*range),
         }

@@ -180,6 +180,11 @@ impl Disk {
                 let same = found.is_some_and(|value| value.revision == *revision);
                 (!same).then(|| (*key, found.cloned()))
             }
+            Compare::Value { key, value } => {
+                let found = self.get(key);
+                let same = found.is_some_and(|found| found.bytes == **value);
+                (!same).then(|| (*key, found.cloned()))
+            }
             Compare::Absent(key) => self.get(key).map(|value| (*key, Some(value.clone()))),
             Compare::Empty(range) => {
                 self.range(range).next().map(|key| (key, self.get(&key).cloned()))

@@ -26,7 +26,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use gossip_stdx::{SlabFull, SlabTooLarge};
 
 use self::claims::{ClaimIndex, Standing};
@@ -37,11 +37,12 @@ use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
 use crate::pool::RecordPool;
 use crate::protocol::{
-    ClaimCooldown, Decision, OwnerEvidence, RunChange, RunInputs, RunTransitionRules, ShardChange,
-    ShardInputs, ShardTransition, Tombstone, evolve, evolve_run,
+    ClaimCooldown, Decision, OwnerEvidence, RaiseFenceFloor, RunChange, RunInputs,
+    RunTransitionRules, ShardChange, ShardInputs, ShardTransition, Tombstone, evolve, evolve_run,
 };
 use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
 use crate::run::RunRecord;
+use crate::run_errors::GetRunError;
 use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardQuota};
 use crate::workers::WorkerEntry;
 
@@ -188,7 +189,7 @@ impl InMemoryCoordinator {
         let split_hash_of = |shard| self.split_hash_of(tenant, ShardKey::new(key.run(), shard));
         let seen = ShardInputs {
             shard: found.map(|place| self.view(place.slot)),
-            run: found.filter(|_| T::CONSULTS_RUN).map(|place| self.run(place).record.head()),
+            run: found.map(|place| self.run(place).record.head()),
             quota: if T::MAKES_SHARDS { self.quota(tenant) } else { ShardQuota::UNLIMITED },
             owner: OwnerEvidence::Gone,
             split_hash_of: &split_hash_of,
@@ -343,6 +344,23 @@ impl InMemoryCoordinator {
         }
     }
 
+    /// Raises the fence floor of a run to `at_least` or beyond, and returns the new floor. Leases
+    /// with a lower fence are refused from then on.
+    ///
+    /// # Errors
+    ///
+    /// As `get_run`.
+    pub fn raise_fence_floor(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        at_least: FenceEpoch,
+    ) -> Result<FenceEpoch, GetRunError> {
+        let operation = RaiseFenceFloor { tenant, run, at_least };
+        self.run_on_run(now, &operation).map(IdempotentOutcome::into_inner)
+    }
+
     /// Runs an operation on a run.
     fn run_on_run<T: RunTransitionRules>(
         &mut self,
@@ -393,7 +411,10 @@ impl InMemoryCoordinator {
                 run_mut(&mut self.runs, slot).record = changed;
                 self.publish(tenant, slot, roots);
             }
-            RunChange::Create(_) | RunChange::End { .. } | RunChange::Pause { .. } => {
+            RunChange::Create(_)
+            | RunChange::End { .. }
+            | RunChange::Pause { .. }
+            | RunChange::RaiseFloor { .. } => {
                 let record = &mut run_mut(&mut self.runs, slot).record;
                 *record = evolved_run(record, change);
             }

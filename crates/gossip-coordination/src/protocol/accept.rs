@@ -45,8 +45,6 @@ impl ShardTransition for Accept {
     type Output = Grant;
     type Error = AcceptError;
 
-    const CONSULTS_RUN: bool = true;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.key)
     }

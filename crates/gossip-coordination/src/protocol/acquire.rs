@@ -58,7 +58,6 @@ impl ShardTransition for Acquire {
     type Output = Grant;
     type Error = AcquireError;
 
-    const CONSULTS_RUN: bool = true;
     const CONSULTS_OWNER: bool = true;
 
     fn subject(&self) -> (TenantId, ShardKey) {
@@ -173,7 +172,8 @@ pub(super) fn grant(
     token: GrantToken,
 ) -> Lease {
     let deadline = now.saturating_add(run.config.lease_duration());
-    let fence = record.fence_epoch().increment();
+    // After a restore the floor lies above every fence that was issued before it.
+    let fence = record.fence_epoch().increment().max(run.fence_floor);
     assert!(fence > record.fence_epoch(), "every grant increments the fence");
     assert!(deadline >= now, "a deadline is at or after the grant");
     Lease::new(tenant, record.key(), worker, fence, deadline, token)

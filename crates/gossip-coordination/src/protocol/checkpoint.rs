@@ -5,8 +5,8 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 use gossip_stdx::SlabFull;
 
 use super::{
-    Decision, ShardChange, ShardInputs, ShardTransition, attempts_after_advance, check_no_offer,
-    request_expired, shown_request, stored_time,
+    Decision, ShardChange, ShardInputs, ShardTransition, attempts_after_advance, check_fence_floor,
+    check_no_offer, request_expired, shown_request, stored_time,
 };
 use crate::error::CheckpointError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -33,8 +33,6 @@ impl ShardTransition for Checkpoint<'_> {
     type Output = CheckpointResult;
     type Error = CheckpointError;
 
-    const CONSULTS_RUN: bool = false;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.lease.key())
     }
@@ -55,6 +53,7 @@ impl ShardTransition for Checkpoint<'_> {
             return Ok(Decision::Replay(CheckpointResult::default()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_no_offer(record)?;
         check_key_present(self.cursor)?;

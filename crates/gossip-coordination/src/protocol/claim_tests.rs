@@ -1,6 +1,6 @@
 //! Claims: when to look, what to try, which refusals end it, and where workers start.
 
-use gossip_contracts::identity::{Redacted, ShardId, TenantId};
+use gossip_contracts::identity::{FenceEpoch, Redacted, ShardId, TenantId};
 use proptest::prelude::*;
 
 use super::{CLAIM_CANDIDATES_MAX, Claim, ClaimCooldown, ClaimStep, claim_offset};
@@ -13,7 +13,7 @@ use crate::{
 };
 
 fn outlook(status: RunStatus, paused: bool) -> Option<ClaimOutlook> {
-    let run = RunHead { status, paused, config: run_config() };
+    let run = RunHead { status, paused, config: run_config(), fence_floor: FenceEpoch::ZERO };
     Some(ClaimOutlook { run, earliest_deadline: Some(at(50)) })
 }
 

@@ -8,7 +8,10 @@ use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 use gossip_stdx::SlabFull;
 
-use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, stored_time};
+use super::{
+    Decision, ShardChange, ShardInputs, ShardTransition, check_fence_floor, check_no_offer,
+    stored_time,
+};
 use crate::error::CompleteError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::split_execution::hash_complete;
@@ -33,8 +36,6 @@ impl ShardTransition for Complete<'_> {
     type Output = ();
     type Error = CompleteError;
 
-    const CONSULTS_RUN: bool = false;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.lease.key())
     }
@@ -52,6 +53,7 @@ impl ShardTransition for Complete<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, shard.record())?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_no_offer(shard.record())?;
         // The coverage certificate reports the final key of each shard, so one is required.

@@ -157,6 +157,10 @@ pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
             run.paused = *paused;
             remember_run(run, *entry);
         }
+        RunChange::RaiseFloor { floor } => {
+            assert!(*floor >= run.fence_floor, "a fence floor never falls");
+            run.fence_floor = *floor;
+        }
         RunChange::Create(_) | RunChange::Delete(_) => {
             unreachable!("whole run records are created and deleted")
         }

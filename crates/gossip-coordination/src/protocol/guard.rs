@@ -113,8 +113,9 @@ pub(super) fn assert_after(
     change: &ShardChange<'_>,
 ) {
     match change {
-        ShardChange::Grant { holder, .. } => {
+        ShardChange::Grant { holder, fence, .. } => {
             after_bump(before, record);
+            assert!(record.fence_epoch() == *fence, "the granted fence is stored");
             assert!(record.lease() == Some(*holder), "the grantee holds the lease");
             assert!(record.acquire_count() > 0, "a grant increments the count");
             assert!(executed(record, pool) == OpSequence::NONE, "a grant restarts the sequence");
@@ -156,6 +157,8 @@ pub(super) fn assert_after(
         }
         ShardChange::Unpark { .. } | ShardChange::Revoke { .. } => {
             after_bump(before, record);
+            let next = before.fence.increment();
+            assert!(record.fence_epoch() == next, "a fence increases by one");
             assert!(record.lease().is_none(), "an unpark or a revocation grants no lease");
         }
     }
@@ -171,11 +174,12 @@ pub(super) fn assert_after(
     );
 }
 
-/// Every grant increments the fence, whatever happened to the previous lease.
+/// Every grant raises the fence, whatever happened to the previous lease: by one, or to the run's
+/// fence floor.
 #[inline]
 fn before_grant(record: &ShardRecord, holder: LeaseHolder, fence: FenceEpoch) {
     assert!(record.status() == ShardStatus::Active, "only an active shard can be granted");
-    assert!(fence == record.fence_epoch().increment(), "a fence increases by one");
+    assert!(fence > record.fence_epoch(), "a grant raises the fence");
     assert!(holder.deadline() > LogicalTime::ZERO, "a grant has a deadline");
 }
 
@@ -261,10 +265,10 @@ fn before_offer(
     }
 }
 
-/// The fence increased by one, which ends the previous lease's offer and request.
+/// The fence increased, which ends the previous lease's offer and request.
 #[inline]
 fn after_bump(before: Before, record: &ShardRecord) {
-    assert!(record.fence_epoch() == before.fence.increment(), "a fence increases by one");
+    assert!(record.fence_epoch() > before.fence, "a fence increases");
     assert!(record.status() == ShardStatus::Active, "a shard with a new fence is active");
     assert!(record.offer().is_none(), "a new fence clears the offer");
     assert!(record.request().is_none(), "a new fence clears the request");

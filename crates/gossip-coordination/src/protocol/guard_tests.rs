@@ -168,8 +168,7 @@ fn withdrawn(handoff: u64) -> ShardChange<'static> {
 }
 
 #[rstest]
-#[case::stale_grant(Start::Held, grant(2), "a fence increases by one")]
-#[case::grant_that_skips(Start::Held, grant(4), "a fence increases by one")]
+#[case::stale_grant(Start::Held, grant(2), "a grant raises the fence")]
 #[case::grant_of_what_ended(Start::Parked, grant(3), "only an active shard can be granted")]
 #[case::renewal_by_another(Start::Held, renew(OTHER, 20, 1), "a renewal keeps the lease holder")]
 #[case::renewal_of_another_grant(Start::Held, renew(OWNER, 20, 2), "a renewal is not a grant")]

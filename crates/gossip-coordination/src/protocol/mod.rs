@@ -47,6 +47,7 @@ mod guard;
 mod guard_tests;
 mod offer;
 mod park;
+mod raise_fence_floor;
 mod register_shards;
 #[cfg(test)]
 mod register_shards_tests;
@@ -84,6 +85,9 @@ pub use self::delete_run::{DeleteRun, Tombstone};
 pub use self::evolve::{evolve, evolve_run};
 pub use self::offer::{OFFER_LEASES_MAX, OfferShard, OfferTerms};
 pub use self::park::Park;
+pub use self::raise_fence_floor::{
+    FENCE_FLOOR_MAX, FENCE_FLOOR_STEP, RaiseFenceFloor, fence_floor_at,
+};
 pub use self::register_shards::{RegisterShards, Roots};
 pub use self::release::{Release, ReleaseMode};
 pub use self::renew::{Renew, Renewed};
@@ -97,9 +101,9 @@ pub use self::withdraw::Withdraw;
 
 use crate::events::{EventKind, RedactedKey};
 use crate::handoff::{HandoffId, Offer};
-use crate::lease::{LeaseHolder, OpLogEntry, OpSequence};
+use crate::lease::{Lease, LeaseHolder, OpLogEntry, OpSequence};
 use crate::record::{NewShard, ParkReason, ShardRecord, ShardView};
-use crate::refusal::{OfferStands, RunOnPause, RunOver, ShardMissing};
+use crate::refusal::{LeaseRefusal, OfferStands, RunOnPause, RunOver, ShardMissing};
 use crate::request::{PendingRequest, ShardAction};
 use crate::run::{Registration, RunHead, RunOpLogEntry, RunRecord, RunStatus};
 use crate::shard_limits::ShardQuota;
@@ -110,9 +114,6 @@ pub trait ShardTransition {
     type Output;
     /// The reasons to refuse the operation.
     type Error;
-
-    /// Whether the operation reads the shard's run. If so, the commit compares the run's head.
-    const CONSULTS_RUN: bool;
 
     /// Whether the operation creates shards. If so, the commit counts them against the quota.
     const MAKES_SHARDS: bool = false;
@@ -180,7 +181,7 @@ pub trait RunTransitionRules {
 pub struct ShardInputs<'a> {
     /// The shard, if it exists for this tenant.
     pub shard: Option<ShardView<'a>>,
-    /// Its run, if the operation reads it and the run exists.
+    /// Its run, if it exists.
     pub run: Option<RunHead>,
     /// Current shard counts and their limits.
     pub quota: ShardQuota,
@@ -195,6 +196,11 @@ impl<'a> ShardInputs<'a> {
     /// Returns the shard.
     fn shard(&self, key: ShardKey) -> Result<ShardView<'a>, ShardMissing> {
         self.shard.ok_or(ShardMissing(key))
+    }
+
+    /// Returns the fence floor of the run; zero if there is none.
+    fn fence_floor(&self) -> FenceEpoch {
+        self.run.map_or(FenceEpoch::ZERO, |run| run.fence_floor)
     }
 
     /// Returns the shard and its run. A run has no shards before its registration is complete or
@@ -560,6 +566,11 @@ pub enum RunChange<'c> {
         /// The log entry, for replay.
         entry: RunOpLogEntry,
     },
+    /// Raises the fence floor.
+    RaiseFloor {
+        /// The new floor.
+        floor: FenceEpoch,
+    },
     /// Deletes a terminal run and its shards.
     Delete(Tombstone),
 }
@@ -580,7 +591,8 @@ impl RunChange<'_> {
                 }
             },
             // A second pause commits its log entry, but observers see no change.
-            Self::Pause { changed: false, .. } => return None,
+            // So does a raised floor: the next grants show it.
+            Self::Pause { changed: false, .. } | Self::RaiseFloor { .. } => return None,
             Self::Pause { paused: true, .. } => EventKind::RunPaused,
             Self::Pause { paused: false, .. } => EventKind::RunResumed,
             Self::Delete(_) => EventKind::RunDeleted,
@@ -592,6 +604,16 @@ impl RunChange<'_> {
 /// never bad input.
 fn assert_clock(now: LogicalTime) {
     assert!(now > LogicalTime::ZERO, "time zero means a broken clock");
+}
+
+/// The last lease check: a lease from before a restore is refused, even if the restored record has
+/// its fence.
+fn check_fence_floor(seen: &ShardInputs<'_>, lease: &Lease) -> Result<(), LeaseRefusal> {
+    let (presented, floor) = (lease.fence(), seen.fence_floor());
+    if presented < floor {
+        return Err(LeaseRefusal::StaleFence { presented, current: floor });
+    }
+    Ok(())
 }
 
 /// Check 5, first half: a terminal run accepts no new work.

@@ -10,7 +10,7 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId, WorkerId
 use gossip_stdx::SlabFull;
 
 use super::{
-    Decision, ShardChange, ShardInputs, ShardTransition, attempts_after_advance,
+    Decision, ShardChange, ShardInputs, ShardTransition, attempts_after_advance, check_fence_floor,
     check_run_not_over, stored_time,
 };
 use crate::error::OfferError;
@@ -66,8 +66,6 @@ impl ShardTransition for OfferShard<'_> {
     type Output = ();
     type Error = OfferError;
 
-    const CONSULTS_RUN: bool = true;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.lease.key())
     }
@@ -84,6 +82,7 @@ impl ShardTransition for OfferShard<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_run_not_over(&run)?;
         // One offer at a time: with two, both destinations could accept.

@@ -2,7 +2,10 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, stored_time};
+use super::{
+    Decision, ShardChange, ShardInputs, ShardTransition, check_fence_floor, check_no_offer,
+    stored_time,
+};
 use crate::error::ParkError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::record::ParkReason;
@@ -26,8 +29,6 @@ impl ShardTransition for Park<'_> {
     type Output = ();
     type Error = ParkError;
 
-    const CONSULTS_RUN: bool = false;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.lease.key())
     }
@@ -43,6 +44,7 @@ impl ShardTransition for Park<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, shard.record())?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_no_offer(shard.record())?;
 

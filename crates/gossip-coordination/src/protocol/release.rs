@@ -2,7 +2,10 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, stored_time};
+use super::{
+    Decision, ShardChange, ShardInputs, ShardTransition, check_fence_floor, check_no_offer,
+    stored_time,
+};
 use crate::error::ReleaseError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
 use crate::split_execution::hash_release;
@@ -41,8 +44,6 @@ impl ShardTransition for Release<'_> {
     type Output = ();
     type Error = ReleaseError;
 
-    const CONSULTS_RUN: bool = false;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.lease.key())
     }
@@ -59,6 +60,7 @@ impl ShardTransition for Release<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         // The destination may be accepting concurrently; the source must withdraw first.
         check_no_offer(record)?;

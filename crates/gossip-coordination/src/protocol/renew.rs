@@ -6,8 +6,8 @@
 use gossip_contracts::identity::{LogicalTime, ShardKey, TenantId};
 
 use super::{
-    Decision, ShardChange, ShardInputs, ShardTransition, check_run_not_over, request_expired,
-    shown_request,
+    Decision, ShardChange, ShardInputs, ShardTransition, check_fence_floor, check_run_not_over,
+    request_expired, shown_request,
 };
 use crate::error::RenewError;
 use crate::handoff::OfferNotice;
@@ -43,8 +43,6 @@ impl ShardTransition for Renew<'_> {
     type Output = Renewed;
     type Error = RenewError;
 
-    const CONSULTS_RUN: bool = true;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.lease.key())
     }
@@ -60,6 +58,7 @@ impl ShardTransition for Renew<'_> {
         let record = shard.record();
         // No operation id is needed: applying a renewal twice is harmless.
         check_lease(now, self.tenant, self.lease, record)?;
+        check_fence_floor(seen, self.lease)?;
         check_run_not_over(&run)?;
 
         let holder = record.lease().expect("a checked lease has a holder");

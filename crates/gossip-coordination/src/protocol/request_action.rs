@@ -31,8 +31,6 @@ impl ShardTransition for RequestAction {
     type Output = ();
     type Error = RequestActionError;
 
-    const CONSULTS_RUN: bool = true;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.key)
     }

@@ -25,9 +25,6 @@ impl ShardTransition for RevokeLease {
     type Output = ();
     type Error = RevokeLeaseError;
 
-    // Only to check that registration is complete; leases of a terminal run may be revoked.
-    const CONSULTS_RUN: bool = true;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.key)
     }

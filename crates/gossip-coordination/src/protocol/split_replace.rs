@@ -13,8 +13,8 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardId, ShardKe
 use gossip_stdx::{InlineVec, SlabFull};
 
 use super::{
-    Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, check_run_not_over,
-    inherited_attempts, stored_time,
+    Decision, ShardChange, ShardInputs, ShardTransition, check_fence_floor, check_no_offer,
+    check_run_not_over, inherited_attempts, stored_time,
 };
 use crate::error::SplitReplaceError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -43,7 +43,6 @@ impl ShardTransition for SplitReplace<'_> {
     type Output = SplitReplaceResult;
     type Error = SplitReplaceError;
 
-    const CONSULTS_RUN: bool = true;
     const MAKES_SHARDS: bool = true;
 
     fn subject(&self) -> (TenantId, ShardKey) {
@@ -63,6 +62,7 @@ impl ShardTransition for SplitReplace<'_> {
             return Ok(Decision::Replay(self.replayed(shard)));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         // A run that is over must not grow new work; a paused one may, because the parent's lease
         // is still live.

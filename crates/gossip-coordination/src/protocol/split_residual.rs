@@ -13,8 +13,8 @@ use gossip_stdx::SlabFull;
 
 use super::split_replace::{check_ids_free, check_spawn_cap};
 use super::{
-    Decision, ShardChange, ShardInputs, ShardTransition, check_no_offer, check_run_not_over,
-    inherited_attempts, stored_time,
+    Decision, ShardChange, ShardInputs, ShardTransition, check_fence_floor, check_no_offer,
+    check_run_not_over, inherited_attempts, stored_time,
 };
 use crate::error::SplitResidualError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -45,7 +45,6 @@ impl ShardTransition for SplitResidual<'_> {
     type Output = SplitResidualResult;
     type Error = SplitResidualError;
 
-    const CONSULTS_RUN: bool = true;
     const MAKES_SHARDS: bool = true;
 
     fn subject(&self) -> (TenantId, ShardKey) {
@@ -67,6 +66,7 @@ impl ShardTransition for SplitResidual<'_> {
             return Ok(Decision::Replay(result));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         check_run_not_over(&run)?;
         check_no_offer(record)?;

@@ -29,8 +29,6 @@ impl ShardTransition for Unpark {
     type Output = ();
     type Error = UnparkError;
 
-    const CONSULTS_RUN: bool = true;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.key)
     }

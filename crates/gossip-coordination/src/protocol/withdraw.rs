@@ -5,7 +5,7 @@
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, TenantId};
 
-use super::{Decision, ShardChange, ShardInputs, ShardTransition, stored_time};
+use super::{Decision, ShardChange, ShardInputs, ShardTransition, check_fence_floor, stored_time};
 use crate::error::WithdrawError;
 use crate::handoff::HandoffId;
 use crate::lease::{Lease, OpKind, OpLogEntry};
@@ -30,8 +30,6 @@ impl ShardTransition for Withdraw<'_> {
     type Output = ();
     type Error = WithdrawError;
 
-    const CONSULTS_RUN: bool = false;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         (self.tenant, self.lease.key())
     }
@@ -48,6 +46,7 @@ impl ShardTransition for Withdraw<'_> {
             return Ok(Decision::Replay(()));
         }
         check_lease(now, self.tenant, self.lease, record)?;
+        check_fence_floor(seen, self.lease)?;
         check_sequence(shard.op_log(), self.lease, self.op_id)?;
         // Another handoff's offer stays: its destination may be accepting it concurrently.
         if record.offer().is_some_and(|offer| offer.handoff != self.handoff) {

@@ -109,7 +109,7 @@ impl Cache {
     /// Returns the head of a run, if cached.
     pub(super) fn head(&self, tenant: TenantId, run: RunId) -> Option<Head> {
         let (young, old) = (&self.young.heads, &self.old.heads);
-        young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).copied()
+        young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).cloned()
     }
 
     /// Removes the head of a run.

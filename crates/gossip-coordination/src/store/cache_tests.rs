@@ -1,9 +1,13 @@
 //! The record cache saves reads and never changes a result.
 
+use std::sync::Arc;
+
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitResidualPlan,
 };
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
 
 use super::cache::{Cache, CachedShard, GENERATION_BYTES_MAX, GENERATION_SHARDS_MAX};
 use super::loaded::Head;
@@ -298,8 +302,10 @@ fn put_at(memory: &mut Cache, number: u64, revision: u64, len: usize) {
     let key = ShardKey::new(RunId::from_raw(number), ShardId::from_raw(0));
     let remembered = CachedShard { hot: value(len), cold: value(0), bound: None };
     let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
-    let run = RunHead { status: RunStatus::Active, paused: false, config };
-    memory.put(TENANT, key, remembered, Head { revision, run, has_roots: true });
+    let (status, fence_floor) = (RunStatus::Active, FenceEpoch::ZERO);
+    let run = RunHead { status, paused: false, config, fence_floor };
+    let value = Arc::default();
+    memory.put(TENANT, key, remembered, Head { revision, value, run, has_roots: true });
 }
 
 fn take(memory: &mut Cache, number: u64) -> Option<u64> {

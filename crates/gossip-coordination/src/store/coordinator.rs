@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use gossip_contracts::identity::FenceEpoch;
+
 use super::cache::RecordCache;
 use super::core::{Core, StoreConfig};
 use super::engine::{AsyncStore, Store};
@@ -14,9 +16,9 @@ use crate::events::{CollectEvents, EventCollector};
 use crate::facade::{AsyncShardClaiming, ShardClaiming};
 use crate::operations::*;
 use crate::protocol::{
-    Accept, Acquire, Checkpoint, Complete, CreateRun, DeleteRun, OfferShard, Park, RegisterShards,
-    Release, RequestAction, RevokeLease, RunTransition, RunTransitionKind, SplitReplace,
-    SplitResidual, Unpark, Withdraw,
+    Accept, Acquire, Checkpoint, Complete, CreateRun, DeleteRun, OfferShard, Park, RaiseFenceFloor,
+    RegisterShards, Release, RequestAction, RevokeLease, RunTransition, RunTransitionKind,
+    SplitReplace, SplitResidual, Unpark, Withdraw,
 };
 use crate::run_management::{AsyncRunManagement, RunManagement};
 use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
@@ -207,7 +209,7 @@ macro_rules! claiming {
 claiming!(StoreCoordinator over Store as ShardClaiming; fly);
 claiming!(AsyncStoreCoordinator over AsyncStore as AsyncShardClaiming; fly_async.await; async);
 
-/// Defines the operation on damaged records, which exist only in a store.
+/// Defines the operations on damaged and restored stores.
 macro_rules! repair {
     ($name:ident over $engine:ident; $fly:ident $(.$await:tt)? $(; $async:tt)?) => {
         impl<S: $engine> $name<S> {
@@ -229,6 +231,25 @@ macro_rules! repair {
             ) -> Result<IdempotentOutcome<()>, DeleteRunError> {
                 let operation = DeleteRun { tenant, run, op_id };
                 $fly(&mut self.store, self.core.delete_damaged(now, operation))$(.$await)?
+            }
+
+            /// Raises the fence floor of a run to `at_least` or beyond, after the store was
+            /// restored from a backup, and returns the new floor. See
+            /// [`fence_floor_at`](crate::protocol::fence_floor_at).
+            ///
+            /// # Errors
+            ///
+            /// As `get_run`.
+            pub $($async)? fn raise_fence_floor(
+                &mut self,
+                now: LogicalTime,
+                tenant: TenantId,
+                run: RunId,
+                at_least: FenceEpoch,
+            ) -> Result<FenceEpoch, GetRunError> {
+                let operation = RaiseFenceFloor { tenant, run, at_least };
+                let raised = $fly(&mut self.store, self.core.on_run(now, operation))$(.$await)?;
+                raised.map(IdempotentOutcome::into_inner)
             }
         }
     };

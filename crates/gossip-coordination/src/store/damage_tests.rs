@@ -283,9 +283,11 @@ fn a_root_with_a_parent_is_refused() {
 }
 
 #[rstest]
-#[case::reserved_name("full", "flags", &[0x10], "flags: unknown flags 0x10")]
-#[case::reserved_job_mac("full", "flags", &[0x20], "flags: unknown flags 0x20")]
-#[case::unknown_flag("full", "flags", &[0x40], "flags: unknown flags 0x40")]
+#[case::reserved_name("full", "flags", &[0x20], "flags: unknown flags 0x20")]
+#[case::reserved_job_mac("full", "flags", &[0x40], "flags: unknown flags 0x40")]
+#[case::unknown_flag("full", "flags", &[0x80], "flags: unknown flags 0x80")]
+#[case::floor_of_zero("full", "fence_floor", &[0; 8], "fence_floor: zero")]
+#[case::floor_too_high("full", "fence_floor", &[0xFF; 8], "a fence floor is bounded")]
 #[case::unknown_status("full", "status", &[5], "status: unknown number 5")]
 #[case::unknown_semantics("full", "cursor_semantics", &[9], "cursor_semantics: unknown")]
 #[case::too_many_operations("full", "op_log_count", &[9], "op_log_count: 9 is above")]

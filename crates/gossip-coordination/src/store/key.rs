@@ -25,7 +25,7 @@
 //! | handoff | `handoff/<handoff>` | record of `gossip-handoff` | from Lock until it is forgotten, once it is over |
 //! | tombstone | `tombstone/<run>` | the deletion | from deletion of the run, for ever |
 //! | handoff index | `mover/<party>/<handoff>` | nothing | from Lock until the move is over, one for each side |
-//! | fence floor | `floor/<run>` | reserved: lowest fence of the next grant | |
+//! | fence floor | `floor/<run>` | reserved and not used | |
 //! | failure | `failure/<run>/<shard>/<number>` | reserved: a failed or unread item | |
 //! | event | `event/<run>/<writer>/<slot>` | reserved: ring of lifecycle events per writing process | |
 //! | key ledger | `ledger/<run>/<shard>/<block>` | reserved: block of keys and versions | |
@@ -123,7 +123,7 @@ pub enum KeyKind {
     Tombstone = 12,
     /// An unfinished handoff, by party.
     HandoffIndex = 13,
-    /// Reserved (DESIGN Q32): the lowest fence that a grant of a run may use.
+    /// Reserved and not used: the fence floor of a run is in its head (ADR 41).
     FenceFloor = 14,
     /// Reserved (DESIGN Q36): a failed or unread item.
     Failure = 15,

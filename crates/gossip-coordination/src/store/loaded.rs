@@ -35,19 +35,23 @@ pub(super) struct Loaded {
 }
 
 /// The fields of a run's head that its shards need.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Head {
     pub(super) revision: u64,
+    /// The stored value. Commits compare it by value: it has the run's fence floor, and after a
+    /// restore from a backup revisions repeat.
+    pub(super) value: Arc<Vec<u8>>,
     pub(super) run: RunHead,
     /// Whether all shards of the run are registered.
     pub(super) has_roots: bool,
 }
 
 impl Head {
-    fn decode(tenant: TenantId, run: RunId, value: &Versioned) -> Result<Self, InfraError> {
-        let part = decode_run_head(tenant, run, &value.bytes)?;
+    fn decode(tenant: TenantId, run: RunId, stored: Versioned) -> Result<Self, InfraError> {
+        let part = decode_run_head(tenant, run, &stored.bytes)?;
         let (run, has_roots) = (part.head(), part.has_roots());
-        Ok(Self { revision: value.revision, run, has_roots })
+        let Versioned { revision, bytes } = stored;
+        Ok(Self { revision, value: Arc::new(bytes), run, has_roots })
     }
 }
 
@@ -78,7 +82,7 @@ impl RevisionFloor {
     /// Returns [`InfraError::Corruption`] if a revision is below the floor.
     pub(super) fn note(&mut self, loaded: &Loaded) -> Result<(), InfraError> {
         let hot = loaded.hot.as_ref().map_or(self.hot, |hot| hot.revision);
-        let head = loaded.head.map_or(self.head, |head| head.revision);
+        let head = loaded.head.as_ref().map_or(self.head, |head| head.revision);
         // Both are checked before either is raised, so a stale read leaves the floor unchanged.
         for (known, shown) in [(self.hot, hot), (self.head, head)] {
             if shown < known {
@@ -146,7 +150,7 @@ impl Loaded {
             true => Quota::take([answers.value(), answers.value()]),
             false => Quota::default(),
         };
-        let head = head.map(|head| Head::decode(tenant, shard.run(), &head)).transpose()?;
+        let head = head.map(|head| Head::decode(tenant, shard.run(), head)).transpose()?;
         Ok(Self { hot, cold, head, owner, quota, origin: Origin::Store })
     }
 
@@ -184,7 +188,7 @@ impl Loaded {
                 // A deleted head cannot be merged: `value?` leads to a load, which finds the run
                 // gone.
                 Key::RunHead { .. } => {
-                    self.head = Some(Head::decode(tenant, shard.run(), &value?).ok()?);
+                    self.head = Some(Head::decode(tenant, shard.run(), value?).ok()?);
                 }
                 Key::TenantCounter { .. } => self.quota.count = value,
                 Key::Allotment { .. } => self.quota.allotment = value,
@@ -246,7 +250,7 @@ impl Loaded {
         core: &mut Core,
     ) -> Result<Option<(ShardRecord, Option<LogicalTime>)>, InfraError> {
         // Shards of an incomplete registration exist in the store but must not be visible.
-        if !self.head.is_some_and(|head| head.has_roots) {
+        if !self.head.as_ref().is_some_and(|head| head.has_roots) {
             return Ok(None);
         }
         let (hot, cold) = match (&self.hot, &self.cold) {

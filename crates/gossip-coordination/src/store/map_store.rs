@@ -63,8 +63,12 @@ struct Process {
     binding: u64,
 }
 
+/// A copy of everything that a [`MapStore`] holds.
+#[derive(Clone, Debug)]
+pub struct MapBackup(Map);
+
 /// The state that handles share.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Map {
     /// Values by key bytes.
     values: BTreeMap<Vec<u8>, Versioned>,
@@ -158,6 +162,18 @@ impl MapStore {
         self.waited
     }
 
+    /// Returns a copy of the store.
+    #[must_use]
+    pub fn backup(&self) -> MapBackup {
+        MapBackup(self.lock().clone())
+    }
+
+    /// Replaces everything by a copy made earlier. Revisions continue from those of the copy, so
+    /// they repeat, as those of a server that is restored from a snapshot.
+    pub fn restore(&mut self, backup: &MapBackup) {
+        *self.lock() = backup.0.clone();
+    }
+
     /// Returns every key and value.
     #[must_use]
     pub fn dump(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -222,6 +238,11 @@ impl Map {
             Compare::At { key, revision } => {
                 let found = self.get(key);
                 let same = found.is_some_and(|value| value.revision == *revision);
+                (!same).then(|| (*key, found.cloned()))
+            }
+            Compare::Value { key, value } => {
+                let found = self.get(key);
+                let same = found.is_some_and(|found| found.bytes == **value);
                 (!same).then(|| (*key, found.cloned()))
             }
             Compare::Absent(key) => self.get(key).map(|value| (*key, Some(value.clone()))),

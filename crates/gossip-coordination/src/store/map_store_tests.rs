@@ -1,5 +1,7 @@
 //! The model store keeps the contract of an engine, and a transaction its own.
 
+use std::sync::Arc;
+
 use gossip_contracts::identity::{RunId, TenantId};
 
 use super::{
@@ -206,4 +208,35 @@ fn values_are_shown_by_their_length_only() {
     let shown =
         format!("{:?} {:?}", put(1, b"secret"), Versioned { revision: 1, bytes: vec![7; 3] });
     assert!(!shown.contains("115") && shown.contains("6 bytes"), "{shown}");
+}
+
+#[test]
+fn value_compare_holds_at_any_revision_and_for_that_value_only() {
+    let mut store = MapStore::new();
+    let expecting = |value: &[u8]| {
+        let mut txn = put(2, b"two");
+        txn.expect_value(key(1), Arc::new(value.to_vec()));
+        txn
+    };
+    assert_eq!(conflict(commit(&mut store, expecting(b"one"))), (key(1), None), "it is absent");
+    assert!(applied(commit(&mut store, put(1, b"one"))));
+    assert!(applied(commit(&mut store, put(1, b"one"))));
+    assert!(applied(commit(&mut store, expecting(b"one"))));
+    let lost = conflict(commit(&mut store, expecting(b"on")));
+    assert_eq!(lost, (key(1), Some(b"one".to_vec())));
+}
+
+#[test]
+fn restored_store_has_the_values_and_the_revisions_of_its_backup() {
+    let mut store = MapStore::new();
+    assert!(applied(commit(&mut store, put(1, b"one"))));
+    let (backup, before) = (store.backup(), stored(&mut store, 1));
+    assert!(applied(commit(&mut store, put(1, b"two"))));
+    let later = stored(&mut store, 1);
+    store.restore(&backup);
+    assert_eq!(stored(&mut store, 1), before);
+    assert!(applied(commit(&mut store, put(1, b"three"))));
+    let repeated = stored(&mut store, 1);
+    let revision = |value: Option<Versioned>| value.map(|value| value.revision);
+    assert_eq!(revision(repeated), revision(later));
 }

@@ -111,7 +111,7 @@ pub use self::handoffs::{
 pub(crate) use self::key::is_about_record;
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::loaded::OLDER;
-pub use self::map_store::{Fault, MapStore};
+pub use self::map_store::{Fault, MapBackup, MapStore};
 pub use self::nonce::fresh_nonce;
 pub use self::quota::{Allotment, load_allotment, set_allotment};
 pub use self::range::KeyRange;

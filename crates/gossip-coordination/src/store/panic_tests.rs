@@ -20,8 +20,6 @@ impl ShardTransition for LoggedTwice<'_> {
     type Output = CheckpointResult;
     type Error = CheckpointError;
 
-    const CONSULTS_RUN: bool = Checkpoint::CONSULTS_RUN;
-
     fn subject(&self) -> (TenantId, ShardKey) {
         self.0.subject()
     }

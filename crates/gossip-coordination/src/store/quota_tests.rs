@@ -199,7 +199,9 @@ impl Store for Watched {
             txn.writes().iter().for_each(|write| self.note_key(true, write.key()));
             for compare in txn.compares() {
                 match compare {
-                    Compare::At { key, .. } | Compare::Absent(key) => self.note_key(false, key),
+                    Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => {
+                        self.note_key(false, key);
+                    }
                     Compare::Empty(range) => self.note(false, *range),
                 }
             }

@@ -349,7 +349,9 @@ fn write(
             }
             (evolved(loaded, change), loaded.roots, true)
         }
-        RunChange::Pause { .. } => (evolved(loaded, change), loaded.roots, true),
+        RunChange::Pause { .. } | RunChange::RaiseFloor { .. } => {
+            (evolved(loaded, change), loaded.roots, true)
+        }
     };
     assert!((record.tenant(), record.run()) == (tenant, run), "the record is that of the key");
     assert!(roots.registered >= loaded.roots.registered, "stored roots are never lost");
@@ -360,6 +362,7 @@ fn write(
         RunChange::Activate { .. }
         | RunChange::End { .. }
         | RunChange::Pause { .. }
+        | RunChange::RaiseFloor { .. }
         | RunChange::Delete(_) => Mark::Head(head),
     };
     Ok(Written { txn, mark, last })

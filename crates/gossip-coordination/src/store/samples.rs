@@ -358,6 +358,8 @@ fn run_samples() -> Vec<Sample> {
         paused.expect("an active run");
     }
     coordinator.cancel_run(at(20), TENANT, RUN, op(30)).expect("an active run");
+    let floor = coordinator.raise_fence_floor(at(21), TENANT, RUN, FenceEpoch::ZERO);
+    floor.expect("a run");
     let over = coordinator.get_run(TENANT, RUN).expect("a run");
     begun.registration = over.registration();
     let half = RootProgress { total: 9, registered: 4, chunks: 2, last_chunk_at: at(3) };

@@ -19,8 +19,10 @@
 //!
 //! A decision is a function of the command, its time, and its input values. The commit compares
 //! each value at its cached revision, and a key never has the same revision twice: a commit that is
-//! applied was decided on the values stored at that instant, however old the cache entry was. This
-//! includes the run's head, even for operations that do not read the run: a run that is being
+//! applied was decided on the values stored at that instant, however old the cache entry was. After
+//! a restore from a backup revisions do repeat. The run's head is therefore compared by value: its
+//! fence floor is raised after a restore, so every commit decided before it conflicts (DESIGN Q32).
+//! The head is compared even for operations that do not read the run: a run that is being
 //! deleted has no head, and from then on its shards are not found and cannot be changed, although
 //! their keys may still exist. The cold part is not compared: every change of it rewrites the hot
 //! part in the same commit, so the hot revision covers it.
@@ -632,7 +634,7 @@ fn plan_commit<T: ShardTransition>(
     };
     let seen = ShardInputs {
         shard: subject.as_ref().map(|(record, _)| ShardView::new(record, &core.pool)),
-        run: loaded.head.filter(|_| T::CONSULTS_RUN).map(|head| head.run),
+        run: loaded.head.as_ref().map(|head| head.run),
         quota,
         owner: subject.as_ref().map_or(OwnerEvidence::Gone, |(record, _)| {
             owner_key.evidence(record, core.config.max_clock_skew)
@@ -699,8 +701,11 @@ fn prepare<T: ShardTransition>(
     }
     // The head is compared even if the rules do not read the run: it fences out a deletion.
     txn.expect(Key::ShardHot { tenant, shard }, loaded.hot.as_ref());
-    let head = loaded.head.map(|head| head.revision);
-    txn.expect_revision(Key::RunHead { tenant, run: shard.run() }, head);
+    let head = Key::RunHead { tenant, run: shard.run() };
+    match &loaded.head {
+        Some(stored) => txn.expect_value(head, Arc::clone(&stored.value)),
+        None => txn.expect_revision(head, None),
+    }
     let at = indexed_time(record);
     let view = ShardView::new(record, &core.pool);
     // Usually as long as before plus one log entry.

@@ -8,6 +8,7 @@
 //!   order of writes that the contract does not define.
 
 use std::fmt;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -16,7 +17,7 @@ use super::key::Key;
 use super::range::KeyRange;
 
 /// A condition of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an engine must check every kind")]
 pub enum Compare {
     /// The key is unchanged since it was loaded.
@@ -25,6 +26,14 @@ pub enum Compare {
         key: Key,
         /// Its revision at the load.
         revision: u64,
+    },
+    /// The key has this value, at whatever revision. For values that must not be mistaken after a
+    /// restore from a backup, when revisions repeat.
+    Value {
+        /// The key.
+        key: Key,
+        /// Its value.
+        value: Arc<Vec<u8>>,
     },
     /// The key does not exist.
     Absent(Key),
@@ -37,8 +46,20 @@ impl Compare {
     #[must_use]
     pub const fn key(&self) -> Option<Key> {
         match self {
-            Self::At { key, .. } | Self::Absent(key) => Some(*key),
+            Self::At { key, .. } | Self::Value { key, .. } | Self::Absent(key) => Some(*key),
             Self::Empty(_) => None,
+        }
+    }
+}
+
+/// Shows lengths of values only.
+impl fmt::Debug for Compare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At { key, revision } => write!(f, "At({key:?}, {revision})"),
+            Self::Value { key, value } => write!(f, "Value({key:?}, {} bytes)", value.len()),
+            Self::Absent(key) => write!(f, "Absent({key:?})"),
+            Self::Empty(range) => write!(f, "Empty({range:?})"),
         }
     }
 }
@@ -88,7 +109,7 @@ pub struct Txn {
     writes: Vec<Write>,
     /// The keys of `writes`, once there are more than [`WRITES_COMPARED`]; empty before.
     written: HashSet<Key, FixedState>,
-    /// Bytes of written keys and values.
+    /// Bytes of written keys and values, and of compared values.
     byte_count: usize,
     /// Whether a conflict need not return the current values.
     without_read_back: bool,
@@ -123,6 +144,13 @@ impl Txn {
             Some(revision) => Compare::At { key, revision },
             None => Compare::Absent(key),
         });
+    }
+
+    /// Requires that `key` has `value`, at whatever revision.
+    pub fn expect_value(&mut self, key: Key, value: Arc<Vec<u8>>) {
+        // Engines limit the size of the request, which contains the value.
+        self.byte_count += value.len();
+        self.compares.push(Compare::Value { key, value });
     }
 
     /// Requires that no key lies in `range`.
@@ -194,7 +222,7 @@ impl Txn {
         }
     }
 
-    /// Returns the bytes of written keys and values.
+    /// Returns the bytes of written keys and values, and of compared values.
     #[must_use]
     pub const fn byte_count(&self) -> usize {
         self.byte_count

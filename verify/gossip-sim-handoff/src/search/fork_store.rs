@@ -61,6 +61,11 @@ impl ForkStore {
                 let holds = value.as_ref().is_some_and(|value| value.revision == *revision);
                 (!holds).then_some((*key, value))
             }
+            Compare::Value { key, value: expected } => {
+                let value = self.get(key);
+                let holds = value.as_ref().is_some_and(|value| value.bytes == **expected);
+                (!holds).then_some((*key, value))
+            }
             Compare::Absent(key) => self.get(key).map(|value| (*key, Some(value))),
             Compare::Empty(range) => {
                 self.page(range, 1).pop().map(|(key, value)| (key, Some(value)))

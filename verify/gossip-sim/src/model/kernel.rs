@@ -400,7 +400,7 @@ impl Kernel {
         };
         let seen = ShardInputs {
             shard: record.as_ref().map(|record| ShardView::new(record, &self.pool)),
-            run: run.filter(|_| T::CONSULTS_RUN),
+            run,
             quota: self.quota(q.shard_count),
             owner: evidence(command, record.as_ref()),
             split_hash_of: &split_hash_of,

@@ -6,7 +6,7 @@
 //! roots before the registration is complete.
 
 use gossip_contracts::coordination::{CursorSemantics, MAX_INITIAL_SHARDS};
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId};
 use gossip_stdx::RingBuffer;
 
 use super::fields::{Fields, Put, corrupt, flag_if};
@@ -29,7 +29,8 @@ const PAUSED: u8 = 1;
 const RETRIES_BOUNDED: u8 = 1 << 1;
 const ENDED: u8 = 1 << 2;
 const REGISTERED: u8 = 1 << 3;
-const HEAD_FLAGS: u8 = PAUSED | RETRIES_BOUNDED | ENDED | REGISTERED;
+const FLOORED: u8 = 1 << 4;
+const HEAD_FLAGS: u8 = PAUSED | RETRIES_BOUNDED | ENDED | REGISTERED | FLOORED;
 
 /// Replaces `out` by the head of `run`, with the progress `roots` of its registration.
 ///
@@ -245,7 +246,8 @@ pub(in crate::store) fn write_run_head(out: &mut impl Put, run: &RunRecord, root
     let flags = flag_if(run.is_paused(), PAUSED)
         | flag_if(config.max_shard_retries().is_some(), RETRIES_BOUNDED)
         | flag_if(run.completed_at().is_some(), ENDED)
-        | flag_if(run.registration().is_some(), REGISTERED);
+        | flag_if(run.registration().is_some(), REGISTERED)
+        | flag_if(run.fence_floor() > FenceEpoch::ZERO, FLOORED);
     out.put_u8("flags", flags);
     out.put_u8("status", run.status() as u8);
     out.put_u8("cursor_semantics", config.cursor_semantics().as_u8());
@@ -266,6 +268,9 @@ pub(in crate::store) fn write_run_head(out: &mut impl Put, run: &RunRecord, root
         out.put_u64("registration.op_id", registration.op_id.as_raw());
         out.put_u64("registration.payload_hash", registration.payload_hash);
         out.put_u64("roots.last_chunk_at", roots.last_chunk_at.as_raw());
+    }
+    if run.fence_floor() > FenceEpoch::ZERO {
+        out.put_u64("fence_floor", run.fence_floor().as_raw());
     }
     run.op_log().for_each(|entry| write_op(out, entry));
 }
@@ -298,7 +303,9 @@ fn read_run_head(
         roots.last_chunk_at = last_chunk_at;
         registration
     });
+    let fence_floor = flags.optional(FLOORED, || fields.nonzero_u64("fence_floor"))?;
     let mut record = RunRecord::new(tenant, run, config, created_at);
+    record.fence_floor = fence_floor.map_or(FenceEpoch::ZERO, FenceEpoch::from_raw);
     record.status = status;
     record.paused = flags.has(PAUSED);
     record.completed_at = completed_at.map(LogicalTime::from_raw);
