@@ -11,7 +11,7 @@ use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, two_shar
 use crate::{
     AcceptError, AcquireError, AcquireScratch, AsyncRunManagement, AsyncWorkerSession,
     CapacityHint, CheckpointError, CompleteError, CoordinationBackend, HandoffId,
-    IdempotentOutcome, InMemoryCoordinator, InfraError, OpSequence, ParkReason, RenewResult,
+    IdempotentOutcome, InMemoryCoordinator, InfraError, Lease, OpSequence, ParkReason, RenewResult,
     SessionState, ShardClaiming, ShardFilter, ShardStatus, WorkerSession, block_on,
 };
 
@@ -368,4 +368,33 @@ fn lost() -> InfraError {
 fn too_old() -> CheckpointError {
     let (presented, executed) = (OpSequence::NONE.next(), OpSequence::NONE.next());
     CheckpointError::OperationTooOld { op_id: op(1), presented, executed }
+}
+
+/// Every checkpoint repeats one key, so only the log and the sequence recognize a duplicate.
+#[rstest]
+#[case::next(1, true)]
+#[case::last_in_the_log(15, true)]
+#[case::first_that_was_dropped(16, false)]
+#[case::hundred(100, false)]
+#[case::ten_thousand(10_000, false)]
+fn delayed_duplicate_is_replayed_or_too_old(#[case] delay: u64, #[case] in_log: bool) {
+    let mut backend = two_shards();
+    let mut held = held_by(&mut backend);
+    let first = held.issue(op(1));
+    let send = |backend: &mut InMemoryCoordinator, lease: &Lease, id| {
+        backend.checkpoint(at(11), TENANT, lease, until(b"c"), op(id))
+    };
+    send(&mut backend, &first, 1).unwrap();
+    for id in 2..2 + delay {
+        let lease = held.issue(op(id));
+        let answer = send(&mut backend, &lease, id);
+        assert!(held.settle(op(id), answer).unwrap().is_executed());
+    }
+    let late = send(&mut backend, &first, 1);
+    match in_log {
+        true => assert!(late.unwrap().is_replay()),
+        false => {
+            assert!(matches!(late, Err(CheckpointError::OperationTooOld { .. })), "{late:?}");
+        }
+    }
 }
