@@ -66,9 +66,9 @@ impl Control<'_> {
     }
 
     fn show(&mut self, global: &Global, key: ShardKey) -> Result<(), Failure> {
-        let filter = ShardFilter::all();
+        let filter = ShardFilter::one(key.shard());
         let rows = runs::rows(&mut self.coordinator, self.tenant, key.run(), filter)?;
-        let row = rows.iter().find(|row| row.shard == key.shard()).ok_or_else(no_shard)?;
+        let row = rows.first().ok_or_else(no_shard)?;
         output::one(global.output, &describe(row, runs::key_format(&rows)))
     }
 
@@ -205,6 +205,7 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
         .with("shard", format!("{:016x}", row.shard.as_raw()))
         .with("status", status_word(row))
         .with("reason", row.park_reason.map(reason_word))
+        .with("error", row.park_context.as_deref())
         .with("owner", row.owner.map(|owner| format!("{:016x}", owner.as_raw())))
         .with("lease_until", row.lease_deadline.map(|deadline| deadline.as_raw()))
         .with("fence", row.fence_epoch.as_raw())

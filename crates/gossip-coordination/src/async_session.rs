@@ -21,6 +21,7 @@ use crate::error::{
 use crate::handoff::HandoffId;
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
+use crate::park_context::ParkContext;
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
@@ -175,6 +176,20 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
         let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
         let answer = self.backend.park_shard(now, tenant, &lease, reason, op_id).await;
         self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
+    }
+
+    /// See [`WorkerSession::park_with_context`].
+    pub async fn park_with_context(
+        self,
+        now: LogicalTime,
+        reason: ParkReason,
+        context: ParkContext<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
+        let answer =
+            self.backend.park_shard_with_context(now, tenant, lease, reason, context, op_id).await;
+        answer.map_err(|error| SessionError::new(self, error))
     }
 
     /// See [`WorkerSession::split_replace`].

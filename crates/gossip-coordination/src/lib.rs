@@ -22,6 +22,7 @@ mod in_memory;
 mod lease;
 pub mod operations;
 mod outcome;
+mod park_context;
 mod pool;
 pub mod protocol;
 mod record;
@@ -68,6 +69,7 @@ pub use self::lease::{
 pub use self::outcome::{
     CAPACITY_COUNT_MAX, CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult,
 };
+pub use self::park_context::{PARK_CONTEXT_MAX, ParkContext};
 pub use self::pool::RecordPool;
 pub use self::record::{Lineage, NewShard, ParkReason, ShardRecord, ShardStatus, ShardView};
 pub use self::request::{PendingRequest, ShardAction, SplitKey};

@@ -75,6 +75,7 @@ pub use crate::error::{
 pub use crate::handoff::HandoffId;
 pub use crate::lease::Lease;
 pub use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
+pub use crate::park_context::ParkContext;
 pub use crate::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
 pub use crate::record::ParkReason;
 pub use crate::request::ShardAction;
@@ -125,7 +126,18 @@ macro_rules! for_each_shard_operation {
             fn park_shard(
                 now: LogicalTime, tenant: TenantId, lease: &Lease, reason: ParkReason, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, ParkError>
-                = under_lease(now, lease, Park { tenant, lease, reason, op_id });
+                = under_lease(now, lease, Park {
+                    tenant, lease, reason, context: ParkContext::NONE, op_id
+                });
+
+            /// Added: as [`park_shard`](Self::park_shard), and stores a text for people with the
+            /// shard until it is unparked. The text is no parameter of the operation: a retry with
+            /// another one is a replay.
+            fn park_shard_with_context(
+                now: LogicalTime, tenant: TenantId, lease: &Lease, reason: ParkReason,
+                context: ParkContext<'_>, op_id: OpId
+            ) -> Result<IdempotentOutcome<()>, ParkError>
+                = under_lease(now, lease, Park { tenant, lease, reason, context, op_id });
 
             /// Replaces a shard by children that cover its range.
             fn split_replace(

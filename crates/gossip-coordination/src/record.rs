@@ -180,6 +180,9 @@ pub(crate) struct Rare {
     pub(crate) request: Option<PendingRequest>,
     /// The handoff behind the last bump of the fence, if it was one.
     pub(crate) last_handoff: Option<HandoffId>,
+    /// Only while parked. A record that a store loaded has none: it is stored apart and never read
+    /// by a decision.
+    pub(crate) park_context: Option<Box<str>>,
 }
 
 impl Default for Rare {
@@ -190,6 +193,7 @@ impl Default for Rare {
             offer: None,
             request: None,
             last_handoff: None,
+            park_context: None,
         }
     }
 }
@@ -366,6 +370,12 @@ impl ShardRecord {
         self.rare.as_ref()?.request.as_ref()
     }
 
+    /// Returns the text with which the shard was parked, if it is known.
+    #[must_use]
+    pub fn park_context(&self) -> Option<&str> {
+        self.rare.as_ref()?.park_context.as_deref()
+    }
+
     /// The handoff behind the last bump of the fence, if it was one.
     #[must_use]
     pub fn last_handoff(&self) -> Option<HandoffId> {
@@ -482,6 +492,8 @@ impl ShardFacts {
     /// The same of a record that has rare parts. Out of line, because most have none.
     #[inline(never)]
     fn check_with(self, rare: &Rare) -> Result<(), &'static str> {
+        let explained = rare.park_context.is_some();
+        holds(!explained || self.status == ShardStatus::Parked, "only a parked shard has a text")?;
         let offered = rare.offer.is_some();
         let requested = rare.request.is_some();
         let has_parent = rare.lineage.is_some();

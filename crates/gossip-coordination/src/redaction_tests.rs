@@ -29,9 +29,9 @@ use crate::{
     AcquireScratch, AsyncWorkerSession, CheckpointResult, CoordinationBackend,
     CoordinatorRuntimeConfig, EventCollector, EventKind, FixedBuf, GrantToken, HandoffId,
     InMemoryCoordinator, Lease, LeaseHolder, Lineage, NewShard, Offer, OpKind, OpLog, OpLogEntry,
-    ParkReason, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry, RunProgress,
-    RunRecord, SessionError, ShardAction, ShardFilter, ShardQuota, ShardView, SplitKey,
-    StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
+    ParkContext, ParkReason, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry,
+    RunProgress, RunRecord, SessionError, ShardAction, ShardFilter, ShardQuota, ShardView,
+    SplitKey, StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
 };
 
 const SECRET_GRANT: u64 = 5_515_515_515_515_515_515;
@@ -298,7 +298,8 @@ fn commands_and_changes_show_no_secret() {
     show_decision(&Renew { tenant, lease }, shard, &run);
     show_decision(&Checkpoint { tenant, lease, cursor, op_id }, shard, &run);
     show_decision(&Complete { tenant, lease, cursor, op_id }, shard, &run);
-    show_decision(&Park { tenant, lease, reason: ParkReason::Other, op_id }, shard, &run);
+    let context = ParkContext::new("SECRET-text");
+    show_decision(&Park { tenant, lease, reason: ParkReason::Other, context, op_id }, shard, &run);
     show_decision(&Release { tenant, lease, mode: ReleaseMode::Clean, op_id }, shard, &run);
     show_decision(&OfferShard { tenant, lease, terms: TERMS, cursor, op_id }, shard, &run);
     show_decision(&Withdraw { tenant, lease, handoff: MOVE, op_id }, shard, &run);

@@ -605,6 +605,11 @@ impl ShardFilter {
         Self { root_only: true, ..self }
     }
 
+    /// Returns whether the rows have the texts of parked shards.
+    pub(crate) fn has_contexts(&self) -> bool {
+        self.only.is_some() || self.status == Some(ShardStatus::Parked)
+    }
+
     /// Whether a shard with these properties is shown.
     #[must_use]
     pub fn admits(&self, status: ShardStatus, leased: bool, shard: ShardId) -> bool {
@@ -626,6 +631,9 @@ pub struct ShardSummary {
     pub status: ShardStatus,
     /// Why it is parked, if it is.
     pub park_reason: Option<ParkReason>,
+    /// Added: the text with which the shard was parked, for people of the tenant. Only a listing of
+    /// one shard or of parked shards has it; others need not read it.
+    pub park_context: Option<Box<str>>,
     /// Whether a lease was live at the time of the listing.
     pub leased: bool,
     /// When that lease ends; absent if none is live.

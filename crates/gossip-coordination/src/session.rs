@@ -27,6 +27,7 @@ use crate::lease::Lease;
 #[cfg(doc)]
 use crate::lease::OpSequence;
 use crate::outcome::{CapacityHint, CheckpointResult, IdempotentOutcome, RenewResult};
+use crate::park_context::ParkContext;
 use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
@@ -256,6 +257,20 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
         let answer = self.backend.park_shard(now, tenant, &lease, reason, op_id);
         self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
+    }
+
+    /// Added: as [`park`](Self::park), and stores a text for people with the shard.
+    pub fn park_with_context(
+        self,
+        now: LogicalTime,
+        reason: ParkReason,
+        context: ParkContext<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
+        let (tenant, lease) = (self.state.tenant(), self.state.lease());
+        let answer =
+            self.backend.park_shard_with_context(now, tenant, lease, reason, context, op_id);
+        answer.map_err(|error| SessionError::new(self, error))
     }
 
     /// Replaces the shard by children that cover its range.

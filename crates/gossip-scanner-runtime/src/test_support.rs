@@ -198,9 +198,18 @@ impl World {
 
     /// All shards, as an operator sees them.
     pub(crate) fn rows(&mut self) -> Vec<ShardSummary> {
+        self.list(ShardFilter::all())
+    }
+
+    /// The texts of the parked shards.
+    pub(crate) fn park_texts(&mut self) -> Vec<Option<Box<str>>> {
+        self.list(ShardFilter::parked()).into_iter().map(|row| row.park_context).collect()
+    }
+
+    fn list(&mut self, filter: ShardFilter) -> Vec<ShardSummary> {
         let (mut rows, now) = (Vec::new(), at(self.now));
         let mut admin = self.handle();
-        admin.list_shards_into(now, TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
+        admin.list_shards_into(now, TENANT, RUN, filter, &mut rows).unwrap();
         rows
     }
 

@@ -1,9 +1,9 @@
 //! Parking by the owner and unparking by an administrator.
 
 use gossip_coordination::{
-    AcquireError, CheckpointError, CoordinationBackend, IdempotentOutcome, ParkReason,
-    RunManagement, RunStatus, RunTerminalEvaluation, RunTransitionError, ShardFilter, ShardStatus,
-    UnparkError, evaluate_run_terminal,
+    AcquireError, CheckpointError, CoordinationBackend, IdempotentOutcome, Lease, ParkContext,
+    ParkError, ParkReason, RunManagement, RunStatus, RunTerminalEvaluation, RunTransitionError,
+    ShardFilter, ShardStatus, UnparkError, evaluate_run_terminal,
 };
 
 use super::world::{RUN, World, at, key, op, shard};
@@ -12,6 +12,8 @@ use super::{ConformanceTarget, refused, topic};
 topic!("parking":
     a_parked_shard_keeps_its_reason_and_its_progress,
     every_reason_is_kept,
+    the_text_of_a_parked_shard_is_kept_until_it_is_unparked,
+    a_retried_park_with_another_text_keeps_the_first,
     an_unparked_shard_is_active_again_under_a_new_fence,
     only_a_parked_shard_can_be_unparked,
     a_shard_that_is_not_there_cannot_be_unparked,
@@ -45,6 +47,49 @@ pub fn every_reason_is_kept<T: ConformanceTarget>(target: &T) {
         parked.expect("live");
         assert_eq!(world.row(12, shard(0)).park_reason, Some(reason));
     }
+}
+
+/// Listings of one shard and of parked shards return the text, each shard its own.
+pub fn the_text_of_a_parked_shard_is_kept_until_it_is_unparked<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    for (index, text) in ["exit status 1", "täglich"].into_iter().enumerate() {
+        let held = world.acquire(10, key(index as u64), 1);
+        park_with(&mut world, &held.lease, text, 1).expect("live");
+    }
+    let texts = |world: &mut World<'_, T>, filter| {
+        world.list(12, filter).into_iter().map(|row| row.park_context).collect::<Vec<_>>()
+    };
+    let (first, second) = (Some("exit status 1".into()), Some("täglich".into()));
+    assert_eq!(texts(&mut world, ShardFilter::parked()), [first, second.clone()]);
+    assert_eq!(texts(&mut world, ShardFilter::one(shard(1))), [second]);
+    assert_eq!(texts(&mut world, ShardFilter::all()), [None, None], "not asked for");
+
+    world.backend.unpark_shard(at(13), world.tenant, key(0), op(2)).expect("parked");
+    assert_eq!(texts(&mut world, ShardFilter::one(shard(0))), [None]);
+    let held = world.acquire(14, key(0), 1);
+    world.park(15, &held.lease, 3).expect("live");
+    assert_eq!(texts(&mut world, ShardFilter::one(shard(0))), [None], "the old text is gone");
+}
+
+/// The text is no parameter of the operation, so it cannot cause a conflict.
+pub fn a_retried_park_with_another_text_keeps_the_first<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    let held = world.acquire(10, key(0), 1);
+    park_with(&mut world, &held.lease, "first", 1).expect("live");
+    let again = park_with(&mut world, &held.lease, "second", 1);
+    assert_eq!(again, Ok(IdempotentOutcome::Replayed(())));
+    let rows = world.list(12, ShardFilter::one(shard(0)));
+    assert_eq!(rows[0].park_context.as_deref(), Some("first"));
+}
+
+fn park_with<T: ConformanceTarget>(
+    world: &mut World<'_, T>,
+    lease: &Lease,
+    text: &str,
+    op_id: u64,
+) -> Result<IdempotentOutcome<()>, ParkError> {
+    let (reason, text) = (ParkReason::Other, ParkContext::new(text));
+    world.backend.park_shard_with_context(at(11), world.tenant, lease, reason, text, op(op_id))
 }
 
 /// The owner from before the park is fenced out, and progress is kept.

@@ -642,6 +642,7 @@ fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
         shard: id,
         status: shard.status,
         park_reason: shard.reason,
+        park_context: None,
         leased,
         fence_epoch: FenceEpoch::from_raw(shard.fence),
         last_handoff: shard.moved_by.map(HandoffId::from_raw),

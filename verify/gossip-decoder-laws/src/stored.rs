@@ -47,7 +47,7 @@ pub(crate) fn index_entry(data: &[u8]) -> bool {
         }),
         1 => same_again(Key::ParkedIndex { tenant, shard }, data, |value, again| {
             let read = decode_parked_entry(tenant, shard, value);
-            read.map(|()| encode_parked_entry(tenant, shard, again)).is_ok()
+            read.map(|context| encode_parked_entry(tenant, shard, context, again)).is_ok()
         }),
         _ => same_again(Key::HandoffIndex { tenant, party, handoff }, data, |value, again| {
             let read = decode_mover_entry(tenant, party, handoff, value);

@@ -193,6 +193,10 @@ macro_rules! notice {
     (park_shard($now:ident, $tenant:ident, $lease:ident, $reason:ident, $op_id:ident)) => {
         Notice::under(Verb::Park, $now, $lease, $op_id)
     };
+    (park_shard_with_context($now:ident, $tenant:ident, $lease:ident, $reason:ident,
+        $context:ident, $op_id:ident)) => {
+        Notice::under(Verb::Park, $now, $lease, $op_id)
+    };
     (split_replace($now:ident, $tenant:ident, $lease:ident, $plan:ident, $op_id:ident)) => {{
         let starts = $plan.children().iter().skip(1).map(|child| child.spec.start.to_vec());
         let cuts = starts.collect();

@@ -93,6 +93,7 @@ fn rows_of_three(history: &mut History) -> Vec<ShardSummary> {
         ShardSummary {
             shard,
             status,
+            park_context: None,
             park_reason: None,
             leased: owner.is_some(),
             lease_deadline,

@@ -56,7 +56,7 @@ impl InMemoryCoordinator {
             let key = ShardKey::new(run.record.run(), shard);
             let home = self.tenants.get(run.record.tenant());
             let slot = home.and_then(|home| home.find(key, &self.records, &self.pool));
-            out.extend(slot.filter(admitted).map(|slot| summary(now, self.view(slot))));
+            out.extend(slot.filter(admitted).map(|slot| summary(now, filter, self.view(slot))));
             return;
         }
         let mut shown: Vec<Slot> = run.shards.iter().copied().filter(admitted).collect();
@@ -65,7 +65,7 @@ impl InMemoryCoordinator {
             (shard.spec().start, shard.record().key().shard())
         };
         shown.sort_unstable_by(|one, other| position(one).cmp(&position(other)));
-        out.extend(shown.into_iter().map(|slot| summary(now, self.view(slot))));
+        out.extend(shown.into_iter().map(|slot| summary(now, filter, self.view(slot))));
     }
 
     /// Free shards from the worker's own offset on, then shards whose lease ran out. Those `limit`
@@ -95,13 +95,14 @@ impl InMemoryCoordinator {
     }
 }
 
-fn summary(now: LogicalTime, shard: ShardView<'_>) -> ShardSummary {
+fn summary(now: LogicalTime, filter: ShardFilter, shard: ShardView<'_>) -> ShardSummary {
     let record = shard.record();
     let leased = record.is_leased_at(now);
     ShardSummary {
         shard: record.key().shard(),
         status: record.status(),
         park_reason: record.park_reason(),
+        park_context: record.park_context().filter(|_| filter.has_contexts()).map(Into::into),
         leased,
         lease_deadline: record.lease_deadline().filter(|_| leased),
         owner: record.lease().map(|holder| holder.owner()).filter(|_| leased),

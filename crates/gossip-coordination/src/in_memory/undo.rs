@@ -127,6 +127,7 @@ impl Saved<'_> {
         rare.offer = saved.offer;
         rare.request = saved.request;
         rare.last_handoff = saved.last_handoff;
+        rare.park_context = saved.park_context;
         let ids: Vec<ShardId> = rare.spawned.iter(&pool.bytes).take(saved.spawned_count).collect();
         std::mem::replace(&mut rare.spawned, PooledSpawned::empty()).free(&mut pool.bytes);
         if let Ok(spawned) = PooledSpawned::from_ids(&ids, &mut pool.bytes) {
@@ -160,6 +161,7 @@ struct SavedRare {
     offer: Option<Offer>,
     request: Option<PendingRequest>,
     last_handoff: Option<HandoffId>,
+    park_context: Option<Box<str>>,
     spawned_count: usize,
 }
 
@@ -169,6 +171,7 @@ impl SavedRare {
             offer: rare.offer,
             request: rare.request.clone(),
             last_handoff: rare.last_handoff,
+            park_context: rare.park_context.clone(),
             spawned_count: rare.spawned.len(),
         }
     }

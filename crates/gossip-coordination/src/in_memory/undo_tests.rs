@@ -18,7 +18,8 @@ use crate::test_fixtures::{
     RUN, TENANT, acquire, at, halves, key, op, residual, two_shards, worker,
 };
 use crate::{
-    CoordinationBackend as _, HandoffId, Lease, ParkReason, RunManagement as _, ShardAction,
+    CoordinationBackend as _, HandoffId, Lease, ParkContext, ParkReason, RunManagement as _,
+    ShardAction,
 };
 
 /// The operation id of every change under test.
@@ -69,7 +70,10 @@ fn start(start: Start) -> (InMemoryCoordinator, Lease) {
         coordinator.offer(at(4), TENANT, &lease, terms(3), keep, op(102)).unwrap();
     }
     if start == Start::Parked {
-        coordinator.park_shard(at(4), TENANT, &lease, ParkReason::Other, op(100)).unwrap();
+        let (reason, context) = (ParkReason::Other, ParkContext::new("text"));
+        let parked =
+            coordinator.park_shard_with_context(at(4), TENANT, &lease, reason, context, op(100));
+        parked.unwrap();
     }
     (coordinator, lease)
 }
@@ -99,9 +103,10 @@ impl Image {
         let (cursor, spec) = (shard.packed_cursor(), shard.packed_spec());
         Self {
             shown: format!(
-                "{:?} {:?} {:?} {:?} {} {} {:?} {:?}",
+                "{:?} {:?} {:?} {:?} {:?} {} {} {:?} {:?}",
                 record.status(),
                 record.park_reason(),
+                record.park_context(),
                 record.fence_epoch(),
                 record.lease().map(|holder| (holder.token(), holder.deadline())),
                 record.attempts(),
@@ -222,7 +227,8 @@ fn work_that_panics_leaves_the_shard_as_it_was() {
         }
         let cursor = CursorUpdate::initial();
         check(begin, &OfferShard { tenant, lease, terms: terms(5), cursor, op_id });
-        check(begin, &Park { tenant, lease, reason: ParkReason::Poisoned, op_id });
+        let context = ParkContext::new("no good");
+        check(begin, &Park { tenant, lease, reason: ParkReason::Poisoned, context, op_id });
         check(begin, &Release { tenant, lease, mode: ReleaseMode::Clean, op_id });
         check(begin, &RevokeLease { tenant, key: key(0), op_id });
     }

@@ -13,6 +13,7 @@ use super::{
 use crate::error::AcquireError;
 use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, LeaseHolder, OpSequence};
+use crate::park_context::ParkContext;
 use crate::record::{ParkReason, ShardRecord, ShardStatus};
 use crate::run::RunHead;
 
@@ -150,6 +151,7 @@ impl Acquire {
             change: ShardChange::Park {
                 reason: ParkReason::TooManyErrors,
                 sequence: OpSequence::NONE,
+                context: ParkContext::NONE,
                 entry: None,
             },
             answer: Err(terminal(self.key, ShardStatus::Parked)),

@@ -15,6 +15,7 @@ use super::guard::{Before, assert_after, assert_before};
 use super::{Children, RunChange, ShardChange};
 use crate::handoff::HandoffId;
 use crate::lease::{LeaseHolder, OpLogEntry, OpSequence};
+use crate::park_context::ParkContext;
 use crate::pool::RecordPool;
 use crate::record::{ParkReason, Rare, ShardRecord, ShardStatus};
 use crate::request::{PendingRequest, ShardAction};
@@ -67,8 +68,8 @@ fn apply(
             end(record, ShardStatus::Done);
             remember(record, pool, *sequence, *entry);
         }
-        ShardChange::Park { reason, sequence, entry } => {
-            park(record, *reason);
+        ShardChange::Park { reason, context, sequence, entry } => {
+            park(record, *reason, *context);
             entry.iter().for_each(|entry| remember(record, pool, *sequence, *entry));
         }
         ShardChange::Replace { children, sequence, entry } => {
@@ -214,15 +215,22 @@ fn revoke(record: &mut ShardRecord, fence: FenceEpoch) {
     bump(record, fence, None);
 }
 
-fn park(record: &mut ShardRecord, reason: ParkReason) {
+fn park(record: &mut ShardRecord, reason: ParkReason, context: ParkContext<'_>) {
     end(record, ShardStatus::Parked);
     record.park_reason = Some(reason);
+    // Most records have no rare part, and a missing text must not create one.
+    if !context.as_str().is_empty() {
+        rare(record).park_context = Some(context.as_str().into());
+    }
 }
 
 /// Leaves the terminal status `Parked`, the only terminal status that can be left.
 fn unpark(record: &mut ShardRecord, fence: FenceEpoch) {
     record.status = ShardStatus::Active;
     record.park_reason = None;
+    if let Some(rare) = &mut record.rare {
+        rare.park_context = None;
+    }
     // The administrator vouches for the shard: earlier attempts must not park it again.
     record.attempts = 0;
     bump(record, fence, None);

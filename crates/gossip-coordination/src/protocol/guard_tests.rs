@@ -11,6 +11,7 @@ use rstest::rstest;
 use super::{ShardChange, evolve};
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{GrantToken, LeaseHolder, OpKind, OpLogEntry, OpSequence};
+use crate::park_context::ParkContext;
 use crate::pool::RecordPool;
 use crate::record::{Lineage, NewShard, ParkReason, ShardRecord};
 use crate::test_fixtures::{RUN, TENANT, at, fence, op};
@@ -87,8 +88,9 @@ fn shard(start: Start, pool: &mut RecordPool) -> ShardRecord {
         });
     }
     if start == Start::Parked {
+        let (reason, context) = (ParkReason::Other, ParkContext::NONE);
         let sequence = OpSequence::NONE;
-        change(ShardChange::Park { reason: ParkReason::Other, sequence, entry: None });
+        change(ShardChange::Park { reason, context, sequence, entry: None });
     }
     record
 }

@@ -102,6 +102,7 @@ pub use self::withdraw::Withdraw;
 use crate::events::{EventKind, RedactedKey};
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{Lease, LeaseHolder, OpLogEntry, OpSequence};
+use crate::park_context::ParkContext;
 use crate::record::{NewShard, ParkReason, ShardRecord, ShardView};
 use crate::refusal::{LeaseRefusal, OfferStands, RunOnPause, RunOver, ShardMissing};
 use crate::request::{PendingRequest, ShardAction};
@@ -345,6 +346,8 @@ pub enum ShardChange<'c> {
     Park {
         /// The park reason.
         reason: ParkReason,
+        /// The text for people; stored until the shard is unparked.
+        context: ParkContext<'c>,
         /// The operation's sequence in its lease; none when an acquire parks.
         sequence: OpSequence,
         /// The log entry, for replay; absent when an acquire parks.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::error::ParkError;
 use crate::lease::{Lease, OpKind, OpLogEntry};
+use crate::park_context::ParkContext;
 use crate::record::ParkReason;
 use crate::split_execution::hash_park;
 use crate::validation::{check_lease, check_sequence, find_replay};
@@ -21,6 +22,9 @@ pub struct Park<'a> {
     pub lease: &'a Lease,
     /// The park reason.
     pub reason: ParkReason,
+    /// The text for people. Not part of the payload hash: it has no effect on the protocol, and a
+    /// worker that retries may describe the error in other words.
+    pub context: ParkContext<'a>,
     /// The idempotency key.
     pub op_id: OpId,
 }
@@ -53,8 +57,8 @@ impl ShardTransition for Park<'_> {
         assert!(shard.record().is_leased_at(now), "only a live lease can park a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);
-        let (reason, sequence) = (self.reason, self.lease.sequence());
-        let change = ShardChange::Park { reason, sequence, entry: Some(entry) };
+        let (reason, context, sequence) = (self.reason, self.context, self.lease.sequence());
+        let change = ShardChange::Park { reason, context, sequence, entry: Some(entry) };
         Ok(Decision::commit(change, ()))
     }
 }

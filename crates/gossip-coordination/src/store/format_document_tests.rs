@@ -14,6 +14,7 @@ use super::key::{KEY_LEN_MAX, Key, KeyKind};
 use super::samples::{Sample, decode, reserved_keys, sample_of, samples};
 use super::scatter::{scatter, unscatter};
 use crate::lease::{OP_LOG_CAP, OpKind, OpResult};
+use crate::park_context::PARK_CONTEXT_MAX;
 use crate::record::{ParkReason, ShardStatus};
 use crate::run::{RUN_OP_LOG_CAP, RunOpKind, RunStatus};
 use crate::workers::WorkerState;
@@ -263,6 +264,7 @@ fn limits_are_as_listed() {
         ("OP_LOG_CAP", OP_LOG_CAP),
         ("RUN_OP_LOG_CAP", RUN_OP_LOG_CAP),
         ("HANDOFF_PAYLOAD_MAX", HANDOFF_PAYLOAD_MAX),
+        ("PARK_CONTEXT_MAX", PARK_CONTEXT_MAX),
         ("KEY_LEN_MAX", KEY_LEN_MAX),
     ];
     assert_eq!(listed, real.map(|(name, value)| (name, value.to_string())));

@@ -9,6 +9,7 @@ use super::codec::{encode_claim_entry, encode_parked_entry};
 use super::core::encoded;
 use super::key::Key;
 use super::txn::Txn;
+use crate::park_context::ParkContext;
 use crate::record::{ShardRecord, ShardStatus};
 
 /// Returns the time at which `record` is indexed for claims; `None` if it is not active.
@@ -39,15 +40,18 @@ pub(super) fn move_claim(
 pub(super) fn move_parked(
     txn: &mut Txn,
     tenant: TenantId,
-    shard: ShardKey,
     before: ShardStatus,
-    after: ShardStatus,
+    record: &ShardRecord,
 ) {
+    let (shard, after) = (record.key(), record.status());
+    let context = ParkContext::new(record.park_context().unwrap_or_default());
     // Written in the commit that parks or unparks, so `parked_of` is empty exactly if none is
     // parked.
     let entry = Key::ParkedIndex { tenant, shard };
     match (before == ShardStatus::Parked, after == ShardStatus::Parked) {
-        (false, true) => txn.put(entry, encoded(|out| encode_parked_entry(tenant, shard, out))),
+        (false, true) => {
+            txn.put(entry, encoded(|out| encode_parked_entry(tenant, shard, context, out)));
+        }
         (true, false) => txn.delete(entry),
         (true, true) | (false, false) => {}
     }

@@ -64,7 +64,7 @@ fn change_that_panics_commits_nothing_and_the_shard_can_be_parked() {
     assert_eq!(listed(&mut admin), before);
 
     let (reason, op_id) = (ParkReason::Poisoned, op(3));
-    let park = Park { tenant: TENANT, lease, reason, op_id };
+    let park = Park { tenant: TENANT, lease, reason, context: ParkContext::NONE, op_id };
     fly(&mut store, core.on_shard(at(6), park)).unwrap();
     assert_eq!(listed(&mut admin)[0].park_reason, Some(reason));
     // The decoded record of the panicked change is still in the pool of the handle, and a debug

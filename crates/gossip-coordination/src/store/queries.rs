@@ -7,7 +7,9 @@
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
 use super::claim_stats::{Probe, SCANS_MAX, ScanPlan, ScanResult};
-use super::codec::{ColdPart, HotPart, decode_cold, decode_hot, decode_run_head};
+use super::codec::{
+    ColdPart, HotPart, decode_cold, decode_hot, decode_parked_entry, decode_run_head,
+};
 use super::core::Core;
 use super::engine::{Page, Read};
 use super::flight::Io;
@@ -142,9 +144,38 @@ pub(super) async fn list(
             break;
         }
     }
+    if filter.has_contexts() {
+        add_contexts(core, io, (tenant, run), &mut rows).await?;
+    }
     // Pages come in id order; a listing is in range order, with ids to break ties.
     rows.sort_unstable_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
     out.extend(rows);
+    Ok(())
+}
+
+/// Adds the texts of the parked shards to `rows`, which are in id order.
+///
+/// The entries are read after the rows: a shard that was unparked meanwhile has no text.
+async fn add_contexts(
+    core: &Core,
+    io: &Io,
+    (tenant, run): (TenantId, RunId),
+    rows: &mut [ShardSummary],
+) -> Result<(), InfraError> {
+    let parked = rows.iter_mut().filter(|row| row.status == ShardStatus::Parked);
+    let mut parked: Vec<&mut ShardSummary> = parked.collect();
+    // Point reads, because a listing of one shard must not read the entries of all.
+    for batch in parked.chunks_mut(core.limits.page.min(core.limits.txn_ops)) {
+        let shards = batch.iter().map(|row| ShardKey::new(run, row.shard));
+        let keys = shards.map(|shard| Key::ParkedIndex { tenant, shard }).collect();
+        for (row, value) in batch.iter_mut().zip(io.load(keys).await?) {
+            let Some(value) = value else { continue };
+            let shard = ShardKey::new(run, row.shard);
+            let context = decode_parked_entry(tenant, shard, &value.bytes)?;
+            let text = Some(context.as_str()).filter(|text| !text.is_empty());
+            row.park_context = text.map(Into::into);
+        }
+    }
     Ok(())
 }
 
@@ -169,6 +200,7 @@ fn summary(
         shard,
         status: hot.status,
         park_reason: hot.park_reason,
+        park_context: None,
         leased,
         lease_deadline: hot.lease.map(|holder| holder.deadline()).filter(|_| leased),
         owner: hot.lease.map(|holder| holder.owner()).filter(|_| leased),

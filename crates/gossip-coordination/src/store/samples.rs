@@ -22,7 +22,7 @@ use crate::test_fixtures::{RUN, TENANT, acquire, at, key, op, run_config, two_sh
 use crate::workers::{WorkerEntry, WorkerState};
 use crate::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, InfraError,
-    ParkReason, RecordPool, RunManagement,
+    ParkContext, ParkReason, RecordPool, RunManagement,
 };
 
 /// Bytes for one decoded sample; small, because the tests of damage make tens of thousands.
@@ -138,8 +138,8 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
             codec::encode_claim_entry(tenant, shard, at, again);
         }
         Key::ParkedIndex { tenant, shard } => {
-            codec::decode_parked_entry(tenant, shard, value)?;
-            codec::encode_parked_entry(tenant, shard, again);
+            let context = codec::decode_parked_entry(tenant, shard, value)?;
+            codec::encode_parked_entry(tenant, shard, context, again);
         }
         Key::TenantCounter { tenant } => {
             codec::encode_tenant_count(tenant, codec::decode_count(tenant, value)?, again);
@@ -394,6 +394,7 @@ fn small_samples() -> Vec<Sample> {
         token: GrantToken::from_raw(0xFEED),
     };
     let entry = WorkerEntry { worker: worker(3), state: WorkerState::Draining, expires_at: at(99) };
+    let context = ParkContext::new("exit status 1");
     let (handoff, allotment) = (HandoffId::from_raw(6), Allotment::of_shards(67_890));
     vec![
         sample(
@@ -409,10 +410,16 @@ fn small_samples() -> Vec<Sample> {
             |_| {},
         ),
         sample(
+            "empty",
+            Key::ParkedIndex { tenant, shard },
+            |out| codec::encode_parked_entry(tenant, shard, ParkContext::NONE, out),
+            |fields| codec::write_parked_entry(fields, ParkContext::NONE),
+        ),
+        sample(
             "full",
             Key::ParkedIndex { tenant, shard },
-            |out| codec::encode_parked_entry(tenant, shard, out),
-            |_| {},
+            |out| codec::encode_parked_entry(tenant, shard, context, out),
+            |fields| codec::write_parked_entry(fields, context),
         ),
         sample(
             "full",

@@ -713,7 +713,7 @@ fn prepare<T: ShardTransition>(
     encode_hot(view, at, &mut hot);
     txn.put(Key::ShardHot { tenant, shard }, hot.clone());
     move_claim(&mut txn, tenant, shard, indexed_at, at);
-    move_parked(&mut txn, tenant, shard, before, record.status());
+    move_parked(&mut txn, tenant, before, record);
     owner_key_state.write(&mut txn, record, OwnershipChange::after(change));
     let mut cold = None;
     if T::MAKES_SHARDS {

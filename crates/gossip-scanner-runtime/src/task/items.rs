@@ -5,7 +5,7 @@ use std::time::Duration;
 use gossip_contracts::connector::{OpenError, Reaction};
 use gossip_contracts::coordination::{MAX_KEY_SIZE, key_successor_into};
 use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::ParkReason;
+use gossip_coordination::{ParkContext, ParkReason};
 
 use super::result_cache::CachedResult;
 use super::{Decision, Operation, Retrying, ShardTask, TaskContext, TaskStep, park_reason};
@@ -84,8 +84,9 @@ impl ShardTask {
                 self.settle_item(index, settled);
                 true
             }
-            CachedResult::Failed(failures) => {
-                self.retrying.entry(index).or_insert(Retrying::NEW).failures = failures;
+            CachedResult::Failed { failures, error } => {
+                let item = self.retrying.entry(index).or_default();
+                (item.failures, item.error) = (failures, error);
                 let hopeless = failures >= self.config.item_tries;
                 if hopeless {
                     self.mark.start();
@@ -101,11 +102,13 @@ impl ShardTask {
         let Some(result_cache) = &self.result_cache else { return };
         let is_split_off = |index: &usize| self.key_at(*index) >= point;
         for index in (self.mark.mark()..self.page.len()).filter(is_split_off) {
-            let failures = self.retrying.get(&index).map_or(0, |item| item.failures);
-            let result = match self.mark.settled(index) {
-                Some(settled) => CachedResult::Settled(settled),
-                None if failures > 0 => CachedResult::Failed(failures),
-                None => continue,
+            let failed = self.retrying.get(&index).filter(|item| item.failures > 0);
+            let result = match (self.mark.settled(index), failed) {
+                (Some(settled), _) => CachedResult::Settled(settled),
+                (None, Some(Retrying { failures, error, .. })) => {
+                    CachedResult::Failed { failures: *failures, error: error.clone() }
+                }
+                (None, None) => continue,
             };
             result_cache.insert(now, self.key_at(index), result);
         }
@@ -206,7 +209,10 @@ impl ShardTask {
             Reaction::Park(cause) => {
                 // The whole shard is parked: the cause (such as a missing permission) concerns all
                 // of its items. The item stays unsettled, so the cursor stops before it.
-                self.decision.get_or_insert_with(|| Decision::Park(park_reason(cause)));
+                if self.decision.is_none() {
+                    self.decision = Some(Decision::Park(park_reason(cause)));
+                    self.park_text = error.to_string();
+                }
                 self.put_off(index);
             }
             // The contract's enum may grow. A retry is safe and bounded.
@@ -217,7 +223,7 @@ impl ShardTask {
     /// Schedules an item that was returned untried. After [`MAX_UNDONE`] times it fails for good.
     fn undone<B>(&mut self, now: LogicalTime, index: usize, context: &TaskContext<'_, B>) {
         let settles = self.settles;
-        let item = self.retrying.entry(index).or_insert(Retrying::NEW);
+        let item = self.retrying.entry(index).or_default();
         // Another item was settled since, so the handler makes progress: count from the start.
         if item.settles != settles {
             (item.settles, item.undone) = (settles, 0);
@@ -237,8 +243,9 @@ impl ShardTask {
         context: &TaskContext<'_, B>,
     ) {
         let retry_at = Some(now.saturating_add(self.backoff.wait()));
-        let item = self.retrying.entry(index).or_insert(Retrying::NEW);
+        let item = self.retrying.entry(index).or_default();
         item.failures += 1;
+        item.error = ParkContext::new(message).as_str().into();
         item.retry_at = retry_at;
         if item.failures >= self.config.item_tries {
             return self.hopeless(index, message, context);
@@ -250,6 +257,7 @@ impl ShardTask {
     fn hopeless<B>(&mut self, index: usize, message: &str, context: &TaskContext<'_, B>) {
         let key = self.key_at(index);
         context.observer.observe(Event::Failed { key, message, again: false });
+        self.retrying.entry(index).or_default().error = ParkContext::new(message).as_str().into();
         self.park_item(index);
     }
 
@@ -269,7 +277,7 @@ impl ShardTask {
 
     /// Keeps an item unsettled without another try, so that the cursor stops before it.
     fn put_off(&mut self, index: usize) {
-        let item = self.retrying.entry(index).or_insert(Retrying::NEW);
+        let item = self.retrying.entry(index).or_default();
         item.retry_at = Some(NEVER);
     }
 
@@ -337,6 +345,8 @@ impl ShardTask {
         let reason = ParkReason::Poisoned;
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
         self.decision = Some(Decision::Park(reason));
+        self.park_text =
+            self.retrying.get(&index).map(|item| item.error.to_string()).unwrap_or_default();
         self.begin(match self.point_behind(index).filter(|_| !is_last) {
             Some(point) => Operation::Split(point),
             None => Operation::Park(reason),
@@ -350,8 +360,4 @@ impl ShardTask {
         let point = split_specs::aligned(self.spec().as_spec_ref(), &point[..len])?;
         self.spec().contains_key(&point).then(|| (*point).into())
     }
-}
-
-impl Retrying {
-    const NEW: Self = Self { failures: 0, undone: 0, settles: 0, retry_at: None };
 }

@@ -223,6 +223,8 @@ pub struct ShardTask {
     wait_until: Option<LogicalTime>,
     /// The decision about the shard as a whole; the first one is kept.
     decision: Option<Decision>,
+    /// The error behind a decision to park, stored with the shard for people.
+    park_text: String,
     /// How many items are still to be processed one by one, each checkpointed before the next
     /// starts.
     cautious: u64,
@@ -239,10 +241,12 @@ pub struct ShardTask {
 }
 
 /// An item that failed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Retrying {
     /// How often it failed.
     failures: u32,
+    /// The last error; empty if it did not fail. Cut to the length that a parked shard stores.
+    error: Box<str>,
     /// How often it was returned untried since another item was settled.
     undone: u32,
     /// How many items were settled when it was last returned untried.
@@ -302,6 +306,7 @@ impl ShardTask {
         // `Completed` requires and `Dispatched` permits.
         let restored = CoveredKeys::restore(session.restored().cursor.as_update());
         let decision = restored.is_err().then_some(Decision::Park(ParkReason::Poisoned));
+        let restored_error = restored.as_ref().err().map(ToString::to_string).unwrap_or_default();
         let covered = restored.or_else(|_| CoveredKeys::restore(CursorUpdate::initial()));
         let attempts = session.attempts();
         Self {
@@ -326,6 +331,7 @@ impl ShardTask {
             listing_failures: 0,
             wait_until: None,
             decision,
+            park_text: restored_error,
             cautious: if attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
             last_chance: config.is_last_chance(attempts),
             split: None,
@@ -492,11 +498,15 @@ impl ShardTask {
         self.forget_page();
         let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
-            Reaction::Park(cause) => self.park_in_front_of(behind, park_reason(cause)),
+            Reaction::Park(cause) => {
+                self.park_text = error.to_string();
+                self.park_in_front_of(behind, park_reason(cause))
+            }
             // Skipping applies to items. A source that returns it for a whole listing is retried.
             Reaction::Retry | Reaction::SkipGone | Reaction::SkipUnread | _ => {
                 self.listing_failures += 1;
                 if self.listing_failures >= self.config.listing_tries {
+                    self.park_text = error.to_string();
                     return self.park_in_front_of(behind, ParkReason::TooManyErrors);
                 }
                 self.wait(now)

@@ -12,7 +12,8 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CoordinationFacade, InfraError, ParkReason, PendingRequest, SessionError, WorkerSession,
+    CoordinationFacade, InfraError, ParkContext, ParkReason, PendingRequest, SessionError,
+    WorkerSession,
 };
 
 use super::refusal::Refusal;
@@ -123,7 +124,9 @@ impl ShardTask {
         op_id: OpId,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
-        let ended = self.attach(context)?.park(now, reason, op_id);
+        let session = self.attach(context)?;
+        let text = ParkContext::new(&self.park_text);
+        let ended = session.park_with_context(now, reason, text, op_id);
         ended.map_err(|failed| self.keep(failed))?;
         Ok(Answered::Over(TaskOutcome::Parked(reason)))
     }
@@ -214,6 +217,7 @@ impl ShardTask {
             Refusal::Store(error) => self.store_failed(now, operation, error, context.observer),
             Refusal::Invalid(error) => {
                 context.observer.observe(Event::Refused { shard: self.shard, error: &error });
+                self.park_text = error;
                 self.park_after_bug(context)
             }
         }

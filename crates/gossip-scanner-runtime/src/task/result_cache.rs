@@ -29,11 +29,15 @@ const CACHED_MAX: usize = 8_192;
 const CACHED_TICKS: u64 = 60_000;
 
 /// The result of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CachedResult {
     Settled(Settled),
-    /// It failed this many times.
-    Failed(u32),
+    Failed {
+        /// How often it failed.
+        failures: u32,
+        /// The last error, at most as long as a shard that is parked stores.
+        error: Box<str>,
+    },
 }
 
 /// Results that the threads of a worker leave for each other.
@@ -87,12 +91,16 @@ mod tests {
         LogicalTime::from_raw(ticks)
     }
 
+    fn failed(failures: u32) -> CachedResult {
+        CachedResult::Failed { failures, error: "exit status 1".into() }
+    }
+
     #[test]
     fn a_result_is_used_once_and_expires() {
         let result_cache = ResultCache::default();
         assert_eq!(result_cache.take(at(1), b"a"), None);
         result_cache.insert(at(1), b"a", CachedResult::Settled(Settled::Done));
-        result_cache.insert(at(1), b"b", CachedResult::Failed(3));
+        result_cache.insert(at(1), b"b", failed(3));
         assert_eq!(result_cache.take(at(2), b"a"), Some(CachedResult::Settled(Settled::Done)));
         assert_eq!(result_cache.take(at(2), b"a"), None);
         assert_eq!(result_cache.take(at(1 + CACHED_TICKS), b"b"), None, "it was unparked, perhaps");
@@ -102,11 +110,11 @@ mod tests {
     fn the_cache_is_bounded_and_evicts_expired_results() {
         let result_cache = ResultCache::default();
         for number in 0..=CACHED_MAX {
-            result_cache.insert(at(1), &number.to_be_bytes(), CachedResult::Failed(1));
+            result_cache.insert(at(1), &number.to_be_bytes(), failed(1));
         }
         assert_eq!(result_cache.take(at(1), &CACHED_MAX.to_be_bytes()), None);
         let later = at(2 + CACHED_TICKS);
-        result_cache.insert(later, b"new", CachedResult::Failed(1));
-        assert_eq!(result_cache.take(later, b"new"), Some(CachedResult::Failed(1)));
+        result_cache.insert(later, b"new", failed(1));
+        assert_eq!(result_cache.take(later, b"new"), Some(failed(1)));
     }
 }

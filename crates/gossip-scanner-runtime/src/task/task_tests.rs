@@ -135,6 +135,7 @@ fn a_key_that_fails_is_parked_alone(#[case] bad: &'static [usize], #[case] parke
         rows.iter()
             .all(|row| !is_parked(row.status) || row.park_reason == Some(ParkReason::Poisoned))
     );
+    assert_eq!(world.park_texts(), vec![Some("no good".into()); parked], "the item's error");
     let covered: u64 = rows.iter().map(|row| counted(row).0).sum();
     assert_eq!(covered, 100 - bad.len() as u64, "all other keys are done");
 }
@@ -259,6 +260,7 @@ fn a_source_that_fails_parks_its_shard(
     assert_eq!(world.work_everything(&Bad(error)), [TaskOutcome::Parked(reason)]);
     let row = &world.rows()[0];
     assert_eq!((row.status, row.park_reason), (ShardStatus::Parked, Some(reason)));
+    assert!(world.park_texts()[0].is_some(), "the source's error");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{
-    AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, ParkReason,
-    RunTerminalEvaluation, RunTransitionError, SessionState, evaluate_run_terminal,
+    AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, ParkContext,
+    ParkReason, RunTerminalEvaluation, RunTransitionError, SessionState, evaluate_run_terminal,
 };
 
 use super::quarantine::{Entry, Suspicion};
@@ -17,6 +17,10 @@ use crate::observer::Event;
 use crate::op_ids::{self, OpIds};
 use crate::processor::Processor;
 use crate::task::{ShardTask, TaskContext, TaskOutcome, TaskStep};
+
+/// The text of a shard that was parked because its task panicked. The message of the panic is not
+/// stored: it describes a bug of this program, and the log has it.
+const PANICKED: &str = "the task of this shard panicked";
 
 /// The first and the longest wait of an idle runner, in ticks: short enough that a shard that was
 /// split off starts promptly, long enough that a hundred idle workers do not load the store.
@@ -360,7 +364,9 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         let reason = ParkReason::Poisoned;
         let Some(lease) = shared.slots[self.number].lease() else { return TaskOutcome::Lost };
         let op_id = OpIds::after_panic(&lease);
-        match self.coordinator.park_shard(now, shared.config.tenant, &lease, reason, op_id) {
+        let (tenant, text) = (shared.config.tenant, ParkContext::new(PANICKED));
+        let coordinator = &mut self.coordinator;
+        match coordinator.park_shard_with_context(now, tenant, &lease, reason, text, op_id) {
             Ok(_) => TaskOutcome::Parked(reason),
             Err(_) => TaskOutcome::Lost,
         }

@@ -399,6 +399,7 @@ fn a_panic_parks_its_shard_and_the_others_continue() {
     let parked: Vec<_> = rows.iter().filter(|row| row.status == ShardStatus::Parked).collect();
     assert_eq!((parked.len(), &*parked[0].start), (1, b"k020".as_slice()));
     assert_eq!(parked[0].park_reason, Some(ParkReason::Poisoned));
+    assert_eq!(world.park_texts(), [Some("the task of this shard panicked".into())]);
 }
 
 struct NoProgram;

@@ -27,9 +27,9 @@ use gossip_coordination::protocol::{
 };
 use gossip_coordination::store::{decode_shard, encode_cold, encode_hot};
 use gossip_coordination::{
-    CheckpointResult, GrantToken, HandoffId, Lease, NewShard, OpSequence, PendingRequest,
-    RecordPool, RunConfig, ShardAction, ShardQuota, ShardRecord, ShardStatus, ShardView,
-    SplitReplaceResult, SplitResidualResult,
+    CheckpointResult, GrantToken, HandoffId, Lease, NewShard, OpSequence, ParkContext,
+    PendingRequest, RecordPool, RunConfig, ShardAction, ShardQuota, ShardRecord, ShardStatus,
+    ShardView, SplitReplaceResult, SplitResidualResult,
 };
 use hashbrown::HashMap;
 
@@ -295,7 +295,10 @@ impl Kernel {
             Act::Complete(at) => {
                 self.shard_step(q, by, &Complete { tenant, lease, cursor: cursor(at), op_id })
             }
-            Act::Park(reason) => self.shard_step(q, by, &Park { tenant, lease, reason, op_id }),
+            Act::Park(reason) => {
+                let context = ParkContext::NONE;
+                self.shard_step(q, by, &Park { tenant, lease, reason, context, op_id })
+            }
             Act::Replace { start, cut, end, carried, hole } => {
                 let carried = cursor(carried);
                 let plan = &replace_plan((start, cut, end), carried, hole);

@@ -50,7 +50,9 @@ pub(super) use self::{
     frame::{CHECKSUM_LEN, HEAD_LEN, of_next_format, reseal},
     run::{write_roots, write_run_head, write_tombstone},
     shard::{write_cold, write_hot},
-    small::{write_allotment, write_count, write_handoff, write_owner, write_worker},
+    small::{
+        write_allotment, write_count, write_handoff, write_owner, write_parked_entry, write_worker,
+    },
 };
 
 #[cfg(test)]

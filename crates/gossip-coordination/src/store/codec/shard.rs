@@ -457,6 +457,7 @@ fn make_rare(
         offer: hot.offer,
         request: hot.request.clone(),
         last_handoff: hot.last_handoff,
+        park_context: None,
     })))
 }
 

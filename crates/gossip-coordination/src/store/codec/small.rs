@@ -1,8 +1,9 @@
 //! Small values: owners, index entries, counts, allotments, workers, handoffs.
 //!
 //! An index entry holds all information in its key. Its empty payload is framed nevertheless, so
-//! that a check of a whole store detects a damaged or foreign one. Scans of an index read keys
-//! only, and an operation on a found shard reads the shard itself. The payload of a handoff belongs
+//! that a check of a whole store detects a damaged or foreign one; only the entry of a parked shard
+//! has a payload, the text with which it was parked. Scans of an index read keys only, and an
+//! operation on a found shard reads the shard itself. The payload of a handoff belongs
 //! to
 //! `gossip-handoff` and is opaque here.
 
@@ -16,6 +17,7 @@ use super::frame::{open, seal};
 use crate::error::InfraError;
 use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
+use crate::park_context::{PARK_CONTEXT_MAX, ParkContext};
 use crate::record::holds;
 use crate::store::key::Key;
 use crate::store::quota::Allotment;
@@ -111,11 +113,16 @@ pub fn decode_claim_entry(
 }
 
 /// Replaces `out` by the parked index entry of `shard`.
-pub fn encode_parked_entry(tenant: TenantId, shard: ShardKey, out: &mut Vec<u8>) {
-    seal(&Key::ParkedIndex { tenant, shard }, out, |_| {});
+pub fn encode_parked_entry(
+    tenant: TenantId,
+    shard: ShardKey,
+    context: ParkContext<'_>,
+    out: &mut Vec<u8>,
+) {
+    seal(&Key::ParkedIndex { tenant, shard }, out, |out| write_parked_entry(out, context));
 }
 
-/// Checks the parked index entry that is stored for `shard`.
+/// Returns the text of the parked index entry that is stored for `shard`.
 ///
 /// # Errors
 ///
@@ -124,8 +131,12 @@ pub fn decode_parked_entry(
     tenant: TenantId,
     shard: ShardKey,
     value: &[u8],
-) -> Result<(), InfraError> {
-    open(&Key::ParkedIndex { tenant, shard }, value)?.finish()
+) -> Result<ParkContext<'_>, InfraError> {
+    let mut fields = open(&Key::ParkedIndex { tenant, shard }, value)?;
+    let text = str::from_utf8(fields.remaining("context", PARK_CONTEXT_MAX)?)
+        .map_err(|error| fields.refuse("context", error))?;
+    fields.finish()?;
+    Ok(ParkContext::new(text))
 }
 
 /// Replaces `out` by the number of shards of a tenant.
@@ -244,6 +255,10 @@ pub(in crate::store) fn write_owner(out: &mut impl Put, owner: &OwnerBinding) {
     out.put_u64("owner", owner.owner.as_raw());
     out.put_u64("fence", owner.fence.as_raw());
     out.put_u64("token", owner.token.as_raw());
+}
+
+pub(in crate::store) fn write_parked_entry(out: &mut impl Put, context: ParkContext<'_>) {
+    out.put("context", context.as_str().as_bytes());
 }
 
 pub(in crate::store) fn write_count(out: &mut impl Put, count: u64) {
