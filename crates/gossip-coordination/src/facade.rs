@@ -57,7 +57,7 @@ impl From<GetRunError> for ClaimError {
 /// Claiming, blocking.
 pub trait ShardClaiming: CoordinationBackend + RunManagement {
     /// Candidates per query: more where a query is expensive and other workers race.
-    const CANDIDATES_PER_LOOK: usize = CLAIM_CANDIDATES_MAX;
+    const CANDIDATES_PER_SCAN: usize = CLAIM_CANDIDATES_MAX;
 
     /// Returns when the cooldown of `worker` ends, if it has not ended.
     fn claim_throttled_until(
@@ -105,11 +105,11 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         if let Some(retry_after) = self.claim_throttled_until(now, tenant, worker) {
             return Err(ClaimError::Throttled { retry_after });
         }
-        let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK, now);
+        let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
         loop {
             match claim.step() {
-                ClaimStep::Look { limit, glance, found } => {
-                    claim.outlook = Some(match glance {
+                ClaimStep::Scan { limit, partial, found } => {
+                    claim.outlook = Some(match partial {
                         true => {
                             self.probe_candidates_into(now, tenant, run, worker, limit, found)?
                         }
@@ -129,7 +129,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
                         Err(refusal) => claim.refused(refusal)?,
                     }
                 }
-                ClaimStep::GiveUp(error) => return Err(error),
+                ClaimStep::End(error) => return Err(error),
             }
         }
     }
@@ -137,8 +137,8 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
 
 /// Claiming, asynchronous. See [`ShardClaiming`].
 pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
-    /// See [`ShardClaiming::CANDIDATES_PER_LOOK`].
-    const CANDIDATES_PER_LOOK: usize = CLAIM_CANDIDATES_MAX;
+    /// See [`ShardClaiming::CANDIDATES_PER_SCAN`].
+    const CANDIDATES_PER_SCAN: usize = CLAIM_CANDIDATES_MAX;
 
     /// See [`ShardClaiming::claim_throttled_until`].
     fn claim_throttled_until(
@@ -177,11 +177,11 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
             if let Some(retry_after) = self.claim_throttled_until(now, tenant, worker) {
                 return Err(ClaimError::Throttled { retry_after });
             }
-            let mut claim = Claim::new(Self::CANDIDATES_PER_LOOK, now);
+            let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
             loop {
                 match claim.step() {
-                    ClaimStep::Look { limit, glance, found } => {
-                        claim.outlook = Some(match glance {
+                    ClaimStep::Scan { limit, partial, found } => {
+                        claim.outlook = Some(match partial {
                             true => {
                                 self.probe_candidates_into(now, tenant, run, worker, limit, found)
                                     .await?
@@ -207,7 +207,7 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
                             Err(refusal) => claim.refused(refusal)?,
                         }
                     }
-                    ClaimStep::GiveUp(error) => return Err(error),
+                    ClaimStep::End(error) => return Err(error),
                 }
             }
         }

@@ -80,7 +80,7 @@ impl<B: RunManagement + CollectEvents> RunManagement for Observed<'_, B> {
 }
 
 impl<B: ShardClaiming + CollectEvents> ShardClaiming for Observed<'_, B> {
-    const CANDIDATES_PER_LOOK: usize = B::CANDIDATES_PER_LOOK;
+    const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
 
     fn claim_throttled_until(
         &mut self,

@@ -81,7 +81,7 @@ impl<A: AsyncRunManagement> RunManagement for Blocking<A> {
 }
 
 impl<A: AsyncShardClaiming> ShardClaiming for Blocking<A> {
-    const CANDIDATES_PER_LOOK: usize = A::CANDIDATES_PER_LOOK;
+    const CANDIDATES_PER_SCAN: usize = A::CANDIDATES_PER_SCAN;
 
     fn claim_throttled_until(
         &mut self,

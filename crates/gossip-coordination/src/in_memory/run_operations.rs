@@ -160,7 +160,7 @@ impl RunManagement for InMemoryCoordinator {
 
 impl ShardClaiming for InMemoryCoordinator {
     // `&mut self` excludes races, so the first candidate can almost always be acquired.
-    const CANDIDATES_PER_LOOK: usize = 1;
+    const CANDIDATES_PER_SCAN: usize = 1;
 
     fn claim_throttled_until(
         &mut self,

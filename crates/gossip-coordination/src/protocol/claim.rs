@@ -31,7 +31,7 @@ pub struct Claim {
     found_new: bool,
     /// Earliest time until which an expired lease is honoured because its holder is alive.
     honoured_until: Option<LogicalTime>,
-    per_look: usize,
+    per_scan: usize,
     /// Start time of the claim.
     now: LogicalTime,
     /// Result of the last scan, set by the driver.
@@ -43,33 +43,33 @@ pub struct Claim {
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
 pub enum ClaimStep<'c> {
     /// Find up to `limit` candidates, put them into `found`, and set the claim's outlook.
-    Look {
+    Scan {
         /// Maximum number of candidates.
         limit: usize,
         /// Whether a partial scan suffices: some candidates, and no deadline unless there are none.
         /// Only the first scan may be partial, so a claim ends only after a full scan.
-        glance: bool,
+        partial: bool,
         /// The list to fill.
         found: &'c mut ClaimCandidates,
     },
     /// Acquire this shard; pass a refusal to [`Claim::refused`].
     Try(ShardId),
     /// End the claim: no shard is available to this worker.
-    GiveUp(ClaimError),
+    End(ClaimError),
 }
 
 impl Claim {
-    /// Creates a claim that requests `per_look` candidates per scan.
+    /// Creates a claim that requests `per_scan` candidates per scan.
     #[must_use]
-    pub fn new(per_look: usize, now: LogicalTime) -> Self {
-        assert!(per_look > 0, "a claim requests at least one candidate");
+    pub fn new(per_scan: usize, now: LogicalTime) -> Self {
+        assert!(per_scan > 0, "a claim requests at least one candidate");
         Self {
             candidates: ClaimCandidates::new(),
             passed: 0,
             tried: ClaimCandidates::new(),
             found_new: false,
             honoured_until: None,
-            per_look,
+            per_scan,
             now,
             outlook: None,
         }
@@ -79,7 +79,7 @@ impl Claim {
     pub fn step(&mut self) -> ClaimStep<'_> {
         // Candidates of the last scan first: another scan costs a round trip.
         if let Some(shard) = self.next_candidate() {
-            return self.run_refusal().map_or(ClaimStep::Try(shard), ClaimStep::GiveUp);
+            return self.run_refusal().map_or(ClaimStep::Try(shard), ClaimStep::End);
         }
         assert!(
             self.passed == self.candidates.len() || self.tried_all(),
@@ -89,12 +89,12 @@ impl Claim {
         // A scan without new candidates cannot make progress: end the claim instead of looping.
         if self.outlook.is_some() && (!self.found_new || left == 0) {
             let nothing = ClaimError::NoneAvailable { earliest_deadline: self.come_back_at() };
-            return ClaimStep::GiveUp(self.run_refusal().unwrap_or(nothing));
+            return ClaimStep::End(self.run_refusal().unwrap_or(nothing));
         }
         (self.passed, self.found_new) = (0, false);
         self.candidates.clear();
-        let (limit, glance) = (self.per_look.min(left), self.outlook.is_none());
-        ClaimStep::Look { limit, glance, found: &mut self.candidates }
+        let (limit, partial) = (self.per_scan.min(left), self.outlook.is_none());
+        ClaimStep::Scan { limit, partial, found: &mut self.candidates }
     }
 
     /// Handles a refused acquire: the claim tries another candidate or ends.

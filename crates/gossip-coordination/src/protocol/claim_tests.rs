@@ -1,4 +1,4 @@
-//! Claims: when to look, what to try, which refusals end it, and where workers start.
+//! Claims: when to scan, what to try, which refusals end it, and where workers start.
 
 use gossip_contracts::identity::{FenceEpoch, Redacted, ShardId, TenantId};
 use proptest::prelude::*;
@@ -17,9 +17,9 @@ fn outlook(status: RunStatus, paused: bool) -> Option<ClaimOutlook> {
     Some(ClaimOutlook { run, earliest_deadline: Some(at(50)) })
 }
 
-/// Answers the next look with `found` and the state of the run.
-fn look(claim: &mut Claim, ids: &[u64], seen: Option<ClaimOutlook>) {
-    let ClaimStep::Look { found, .. } = claim.step() else { panic!("a look is due") };
+/// Answers the next scan with `found` and the state of the run.
+fn scan(claim: &mut Claim, ids: &[u64], seen: Option<ClaimOutlook>) {
+    let ClaimStep::Scan { found, .. } = claim.step() else { panic!("a scan is due") };
     found.extend(ids.iter().copied().map(ShardId::from_raw));
     claim.outlook = seen;
 }
@@ -27,8 +27,8 @@ fn look(claim: &mut Claim, ids: &[u64], seen: Option<ClaimOutlook>) {
 fn next(claim: &mut Claim) -> Result<u64, ClaimError> {
     match claim.step() {
         ClaimStep::Try(shard) => Ok(shard.as_raw()),
-        ClaimStep::GiveUp(error) => Err(error),
-        ClaimStep::Look { .. } => panic!("no look is due"),
+        ClaimStep::End(error) => Err(error),
+        ClaimStep::Scan { .. } => panic!("no scan is due"),
     }
 }
 
@@ -40,19 +40,19 @@ fn lost_race() -> AcquireError {
 #[test]
 fn claim_tries_each_candidate_once_and_then_scans_again() {
     let mut claim = Claim::new(2, at(5));
-    look(&mut claim, &[4, 5], outlook(RunStatus::Active, false));
+    scan(&mut claim, &[4, 5], outlook(RunStatus::Active, false));
     assert_eq!(next(&mut claim), Ok(4));
     claim.refused(lost_race()).unwrap();
     assert_eq!(next(&mut claim), Ok(5));
     claim.refused(lost_race()).unwrap();
-    look(&mut claim, &[6], outlook(RunStatus::Active, false));
+    scan(&mut claim, &[6], outlook(RunStatus::Active, false));
     assert_eq!(next(&mut claim), Ok(6));
 }
 
 #[test]
 fn scan_without_candidates_ends_the_claim_with_a_deadline() {
     let mut claim = Claim::new(2, at(5));
-    look(&mut claim, &[], outlook(RunStatus::Active, false));
+    scan(&mut claim, &[], outlook(RunStatus::Active, false));
     let none = ClaimError::NoneAvailable { earliest_deadline: Some(at(50)) };
     assert_eq!(next(&mut claim), Err(none));
 }
@@ -63,7 +63,7 @@ fn claim_ends_after_the_maximum_of_lost_races() {
     let mut tried = 0;
     loop {
         match claim.step() {
-            ClaimStep::Look { limit, found, .. } => {
+            ClaimStep::Scan { limit, found, .. } => {
                 assert!((1..=5).contains(&limit));
                 found.extend((0..limit as u64).map(|id| ShardId::from_raw(tried as u64 + id)));
                 claim.outlook = outlook(RunStatus::Active, false);
@@ -73,7 +73,7 @@ fn claim_ends_after_the_maximum_of_lost_races() {
                 assert!(tried <= CLAIM_CANDIDATES_MAX, "it should have given up");
                 claim.refused(lost_race()).unwrap();
             }
-            ClaimStep::GiveUp(error) => {
+            ClaimStep::End(error) => {
                 // Candidates are left, so it is worth coming back at once.
                 let at_once = ClaimError::NoneAvailable { earliest_deadline: Some(at(5)) };
                 assert_eq!(error, at_once);
@@ -91,13 +91,13 @@ fn tried_shard_is_not_tried_again() {
     let lease = run_config().lease_duration();
     for (until, back) in [(at(5 + lease), at(5)), (at(7), at(7))] {
         let mut claim = Claim::new(2, at(5));
-        look(&mut claim, &[4], outlook(RunStatus::Active, false));
+        scan(&mut claim, &[4], outlook(RunStatus::Active, false));
         assert_eq!(next(&mut claim), Ok(4));
         let current_owner = Redacted::new(worker(2));
         claim
             .refused(AcquireError::AlreadyLeased { current_owner, lease_deadline: until })
             .unwrap();
-        look(&mut claim, &[4], outlook(RunStatus::Active, false));
+        scan(&mut claim, &[4], outlook(RunStatus::Active, false));
         let none = ClaimError::NoneAvailable { earliest_deadline: Some(back) };
         assert_eq!(next(&mut claim), Err(none));
     }
@@ -108,11 +108,11 @@ fn terminal_or_paused_run_ends_the_claim() {
     for ids in [&[][..], &[4][..]] {
         for status in [RunStatus::Done, RunStatus::Failed, RunStatus::Cancelled] {
             let mut claim = Claim::new(2, at(5));
-            look(&mut claim, ids, outlook(status, true));
+            scan(&mut claim, ids, outlook(status, true));
             assert_eq!(next(&mut claim), Err(ClaimError::RunTerminal { status }));
         }
         let mut claim = Claim::new(2, at(5));
-        look(&mut claim, ids, outlook(RunStatus::Active, true));
+        scan(&mut claim, ids, outlook(RunStatus::Active, true));
         assert_eq!(next(&mut claim), Err(ClaimError::RunPaused));
     }
 }

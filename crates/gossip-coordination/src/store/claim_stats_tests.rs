@@ -401,7 +401,7 @@ fn capacity(core: &mut Core, store: &mut MapStore, now: LogicalTime, by: WorkerI
     });
     loop {
         match flight.step() {
-            Step::Read(reads) => flight.tell(Reply::Read(store.read(reads))),
+            Step::Read(reads) => flight.answer(Reply::Read(store.read(reads))),
             Step::Done(hint) => return hint,
             step @ (Step::Commit(_) | Step::Wait(_)) => panic!("a hint only reads: {step:?}"),
         }

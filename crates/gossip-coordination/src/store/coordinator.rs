@@ -28,7 +28,7 @@ use crate::{for_each_run_operation, for_each_shard_operation};
 pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     loop {
         // Before every step: the store may lose its bindings during a request.
-        flight.tell_binding(store.binding());
+        flight.set_binding(store.binding());
         let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Commit(txns) => Reply::Committed(store.commit(txns)),
@@ -38,7 +38,7 @@ pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     }
 }
 
@@ -46,7 +46,7 @@ pub fn fly<S: Store, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
 pub async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A>) -> A {
     // Dropping this future during a commit is like a lost reply: the transaction may be applied.
     loop {
-        flight.tell_binding(store.binding());
+        flight.set_binding(store.binding());
         let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads).await),
             Step::Commit(txns) => Reply::Committed(store.commit(txns).await),
@@ -56,7 +56,7 @@ pub async fn fly_async<S: AsyncStore, A>(store: &mut S, mut flight: Flight<'_, A
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     }
 }
 

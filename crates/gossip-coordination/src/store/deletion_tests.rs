@@ -255,7 +255,7 @@ fn intact_run_survives_one_damaged_answer(#[values(0, 1, 2)] place: usize) {
         let mut deletion = core.delete_damaged(at(5), operation);
         let mut reads = 0;
         let result = loop {
-            deletion.tell_binding(store.binding());
+            deletion.set_binding(store.binding());
             let reply = match deletion.step() {
                 Step::Read(asked) => {
                     let mut answers = store.read(asked).unwrap();
@@ -269,7 +269,7 @@ fn intact_run_survives_one_damaged_answer(#[values(0, 1, 2)] place: usize) {
                 Step::Wait(_) => Reply::Waited,
                 Step::Done(result) => break result,
             };
-            deletion.tell(reply);
+            deletion.answer(reply);
         };
         drop(deletion);
         assert!(result.is_err(), "read {spoilt}: {result:?}");
@@ -360,7 +360,7 @@ fn step<A, E: std::fmt::Debug>(
     flight: &mut Flight<'_, Result<A, E>>,
     store: &mut MapStore,
 ) -> bool {
-    flight.tell_binding(store.binding());
+    flight.set_binding(store.binding());
     let reply = match flight.step() {
         Step::Read(reads) => Reply::Read(store.read(reads)),
         Step::Commit(txns) => Reply::Committed(store.commit(txns)),
@@ -370,7 +370,7 @@ fn step<A, E: std::fmt::Debug>(
             return true;
         }
     };
-    flight.tell(reply);
+    flight.answer(reply);
     false
 }
 

@@ -75,7 +75,7 @@ impl<'f, A> Flight<'f, A> {
     ///
     /// # Panics
     ///
-    /// Panics if the last step was not answered by [`Flight::tell`], or if the flight is done.
+    /// Panics if the last step was not answered by [`Flight::answer`], or if the flight is done.
     pub fn step(&mut self) -> Step<A> {
         // A no-op waker: the driver polls again exactly when it has passed the reply.
         let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -96,7 +96,7 @@ impl<'f, A> Flight<'f, A> {
 
     /// Sets the store's [`binding`](super::Store::binding), before each step. By default the store
     /// binds no keys.
-    pub fn tell_binding(&mut self, binding: Option<u64>) {
+    pub fn set_binding(&mut self, binding: Option<u64>) {
         self.io.channel().binding = binding;
     }
 
@@ -106,7 +106,7 @@ impl<'f, A> Flight<'f, A> {
     ///
     /// Panics if the flight has no open request: the reply would be taken for that of the next
     /// request.
-    pub fn tell(&mut self, reply: Reply) {
+    pub fn answer(&mut self, reply: Reply) {
         let slot = &mut self.io.channel().slot;
         assert!(matches!(slot, Slot::Asked), "each request has one reply");
         *slot = Slot::Reply(reply);

@@ -376,7 +376,7 @@ impl Sweeper<'_> {
 }
 
 fn step<A>(flight: &mut Flight<'_, A>, store: &mut MapStore, done: impl FnOnce(A)) -> bool {
-    flight.tell_binding(store.binding());
+    flight.set_binding(store.binding());
     let reply = match flight.step() {
         Step::Read(reads) => Reply::Read(store.read(reads)),
         Step::Commit(txns) => Reply::Committed(store.commit(txns)),
@@ -386,7 +386,7 @@ fn step<A>(flight: &mut Flight<'_, A>, store: &mut MapStore, done: impl FnOnce(A
             return true;
         }
     };
-    flight.tell(reply);
+    flight.answer(reply);
     false
 }
 
@@ -458,16 +458,16 @@ fn only_shards_are_read_while_many_are_left() {
             Step::Read(reads) => {
                 let asks_all = reads.iter().any(|read| matches!(read, Read::ScanFirst { .. }));
                 assert!(!asks_all || shards_left < SMALL.page as u64, "{shards_left} are left");
-                flight.tell(Reply::Read(store.read(reads)));
+                flight.answer(Reply::Read(store.read(reads)));
             }
             Step::Commit(txns) => {
-                flight.tell(Reply::Committed(store.commit(txns)));
+                flight.answer(Reply::Committed(store.commit(txns)));
                 let hot = KeyRange::hot_shards_of(TENANT, RUN);
                 let found = store.read(vec![Read::Count(hot)]).unwrap().remove(0);
                 let Answer::Count(found) = found else { panic!("{found:?}") };
                 shards_left = found;
             }
-            Step::Wait(_) => flight.tell(Reply::Waited),
+            Step::Wait(_) => flight.answer(Reply::Waited),
             Step::Done(result) => {
                 assert!(result.unwrap().is_executed());
                 return;

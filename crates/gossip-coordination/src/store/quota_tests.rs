@@ -112,7 +112,7 @@ fn an_allotment_lowered_before_the_commit_refuses_the_split() {
     let mut flight = core.on_shard(at(3), split);
     let mut commits = 0;
     let refused = loop {
-        flight.tell_binding(None);
+        flight.set_binding(None);
         let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
             Step::Commit(txns) => {
@@ -123,7 +123,7 @@ fn an_allotment_lowered_before_the_commit_refuses_the_split() {
             Step::Wait(_) => Reply::Waited,
             Step::Done(answer) => break answer,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     };
     assert_eq!(commits, 1, "the second decision refuses");
     let Err(SplitError::SplitInvalid(refusal)) = refused else { panic!("{refused:?}") };

@@ -417,7 +417,7 @@ impl<'f> Actor<'f> {
     }
 
     fn step(&mut self) {
-        self.flight.tell_binding(self.store.binding());
+        self.flight.set_binding(self.store.binding());
         self.asked = self.flight.step();
     }
 
@@ -452,7 +452,7 @@ impl<'f> Actor<'f> {
             }
             Step::Done(()) => return false,
         };
-        self.flight.tell(reply);
+        self.flight.answer(reply);
         self.step();
         true
     }

@@ -155,7 +155,7 @@ impl Actor<'_> {
                 return;
             }
         };
-        self.flight.tell(reply);
+        self.flight.answer(reply);
     }
 }
 

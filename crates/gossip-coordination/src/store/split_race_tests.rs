@@ -95,7 +95,7 @@ fn fly<A>(
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     }
 }
 
@@ -156,7 +156,7 @@ fn fly_after_load<A>(
             Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Done(answer) => return answer,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     }
 }
 
@@ -249,7 +249,7 @@ fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u
         for mut flight in flying {
             match flight.step() {
                 Step::Read(reads) => {
-                    flight.tell(Reply::Read(store.read(reads)));
+                    flight.answer(Reply::Read(store.read(reads)));
                     next.push(flight);
                 }
                 Step::Commit(txns) => {
@@ -263,7 +263,7 @@ fn fly_together<A>(store: &mut MapStore, flights: Vec<Flight<'_, A>>) -> (u64, u
         trips += u64::from(!next.is_empty() || !batch.is_empty());
         txn_count += batch.len() as u64;
         for (mut flight, outcome) in waiting.into_iter().zip(store.commit(batch)) {
-            flight.tell(Reply::Committed(vec![outcome]));
+            flight.answer(Reply::Committed(vec![outcome]));
             next.push(flight);
         }
         flying = next;

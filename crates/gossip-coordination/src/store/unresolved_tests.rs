@@ -74,7 +74,7 @@ fn fly<A>(
             }
             Step::Done(answer) => return answer,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     }
 }
 
@@ -88,7 +88,7 @@ fn fly_without_faults<A>(admin: &mut StoreCoordinator<MapStore>, mut flight: Fli
             Step::Commit(txns) => Reply::Committed(store.commit(txns)),
             Step::Done(answer) => return answer,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     }
 }
 
@@ -140,7 +140,7 @@ fn second_try_does_not_deny_an_applied_renewal() {
             }
             Step::Done(result) => break result,
         };
-        flight.tell(answer);
+        flight.answer(answer);
     };
     let Err(RenewError::BackendError(error)) = result else { panic!("{result:?}") };
     assert!(commits == 2 && error.is_unresolved() && error.is_retryable(), "{error}");
@@ -183,7 +183,7 @@ fn grant_has_the_fence_of_the_applied_try() {
             }
             Step::Done(result) => break result,
         };
-        flight.tell(answer);
+        flight.answer(answer);
     };
     let stored = row(&mut admin).fence_epoch;
     assert_eq!((commits, reads), (1, 3), "the old version was rejected");
@@ -232,7 +232,7 @@ fn lost_grant_is_recognized_by_its_fence_too() {
             }
             Step::Done(result) => break result,
         };
-        flight.tell(answer);
+        flight.answer(answer);
     };
     assert_eq!((reads, sent.len()), (3, 2), "the lost version was read and not detected later");
     assert_eq!(row(&mut admin).fence_epoch, lease.fence(), "the first try was applied");
@@ -330,7 +330,7 @@ fn delayed_commit_is_excluded_by_the_run_deletion() {
             }
             Step::Done(result) => break result,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     };
     assert!(matches!(result, Err(CheckpointError::ShardNotFound { .. })), "{result:?}");
     let outcome = store.commit(late.unwrap()).remove(0);
@@ -361,7 +361,7 @@ fn checkpoint_late(
             Step::Commit(_) => Reply::Committed(vec![then(&mut admin)]),
             Step::Done(result) => break result,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     };
     let Err(CheckpointError::BackendError(error)) = result else { panic!("{result:?}") };
     (error, store.commit(late.unwrap()).remove(0).unwrap())
@@ -399,7 +399,7 @@ fn store_refusal_does_not_deny_a_delayed_worker_registration() {
             }
             Step::Done(result) => break result,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     };
     let Err(WorkerError::BackendError(error)) = result else { panic!("{result:?}") };
     assert!(error.is_unresolved(), "{error}");
@@ -447,7 +447,7 @@ fn damage_does_not_deny_a_commit_whose_reply_was_lost() {
             Step::Wait(_) => Reply::Waited,
             Step::Done(result) => break result,
         };
-        flight.tell(reply);
+        flight.answer(reply);
     };
     let Err(CheckpointError::BackendError(error)) = result else { panic!("{result:?}") };
     assert!(matches!(error.cause(), InfraError::Corruption { .. }), "{error}");

@@ -48,13 +48,13 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
         if let Some(until) = self.coordinator.claim_throttled_until(now, tenant, worker) {
             return Err(ClaimError::Throttled { retry_after: until });
         }
-        let mut claim = Claim::new(B::CANDIDATES_PER_LOOK, now);
+        let mut claim = Claim::new(B::CANDIDATES_PER_SCAN, now);
         // `Claim` bounds the number of candidates, so the loop ends.
         loop {
             match claim.step() {
-                ClaimStep::Look { limit, glance, found } => {
+                ClaimStep::Scan { limit, partial, found } => {
                     let seeker = &mut *self.coordinator;
-                    let outlook = match glance {
+                    let outlook = match partial {
                         true => {
                             seeker.probe_candidates_into(now, tenant, run, worker, limit, found)
                         }
@@ -79,7 +79,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
                         Err(refusal) => claim.refused(refusal)?,
                     }
                 }
-                ClaimStep::GiveUp(error) => return Err(error),
+                ClaimStep::End(error) => return Err(error),
             }
         }
     }
