@@ -25,8 +25,7 @@ use crate::error::InfraError;
 
 /// The next request of a flight.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
-pub enum Step<A> {
+pub(crate) enum Step<A> {
     /// Perform these reads; answer with [`Reply::Read`].
     Read(Vec<Read>),
     /// Commit these transactions, each independently; answer with [`Reply::Committed`].
@@ -39,8 +38,7 @@ pub enum Step<A> {
 
 /// The result of a step.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "one variant per request")]
-pub enum Reply {
+pub(crate) enum Reply {
     /// Answers, in the order of the reads.
     Read(Result<Vec<Answer>, InfraError>),
     /// Outcomes, in the order of the transactions.
@@ -76,7 +74,7 @@ impl<'f, A> Flight<'f, A> {
     /// # Panics
     ///
     /// Panics if the last step was not answered by [`Flight::answer`], or if the flight is done.
-    pub fn step(&mut self) -> Step<A> {
+    pub(crate) fn step(&mut self) -> Step<A> {
         // A no-op waker: the driver polls again exactly when it has passed the reply.
         let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match polled {
@@ -96,7 +94,7 @@ impl<'f, A> Flight<'f, A> {
 
     /// Sets the store's [`binding`](super::Store::binding), before each step. By default the store
     /// binds no keys.
-    pub fn set_binding(&mut self, binding: Option<u64>) {
+    pub(crate) fn set_binding(&mut self, binding: Option<u64>) {
         self.io.channel().binding = binding;
     }
 
@@ -106,7 +104,7 @@ impl<'f, A> Flight<'f, A> {
     ///
     /// Panics if the flight has no open request: the reply would be taken for that of the next
     /// request.
-    pub fn answer(&mut self, reply: Reply) {
+    pub(crate) fn answer(&mut self, reply: Reply) {
         let slot = &mut self.io.channel().slot;
         assert!(matches!(slot, Slot::Asked), "each request has one reply");
         *slot = Slot::Reply(reply);

@@ -143,7 +143,7 @@ pub enum KeyKind {
 
 impl KeyKind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::RunHead,
         Self::RunRoots,
         Self::ShardHot,
@@ -169,13 +169,13 @@ impl KeyKind {
 
     /// The kind stored under `number`, if there is one.
     #[must_use]
-    pub fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
     /// Whether only the operator writes keys of this kind. All others lie below their tenant.
     #[must_use]
-    pub const fn is_of_operator(self) -> bool {
+    pub(crate) const fn is_of_operator(self) -> bool {
         matches!(self, Self::Allotment | Self::TenantEntry | Self::SchemaVersion)
     }
 
@@ -187,7 +187,7 @@ impl KeyKind {
 
     /// The part of a key that names its kind.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::RunHead => "run",
             Self::RunRoots => "roots",

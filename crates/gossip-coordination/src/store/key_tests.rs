@@ -1,7 +1,8 @@
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use proptest::prelude::*;
 
-use super::{ClaimSpot, KEY_LEN_MAX, Key, KeyBytes, KeyKind, KeyRange, scatter};
+use super::scatter::scatter;
+use super::{ClaimSpot, KEY_LEN_MAX, Key, KeyBytes, KeyKind, KeyRange};
 use crate::handoff::HandoffId;
 
 /// Numbers that collide often and reach both ends.

@@ -103,7 +103,9 @@ pub use self::codec::{
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::StoreConfig;
 pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
-pub use self::flight::{Flight, Reply, Step};
+pub use self::flight::Flight;
+#[cfg(test)]
+pub(crate) use self::flight::{Reply, Step};
 pub use self::handoffs::{
     HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
     list_moves, load_handoff, save_handoff,
@@ -115,7 +117,7 @@ pub use self::map_store::{Fault, MapBackup, MapStore};
 pub use self::nonce::fresh_nonce;
 pub use self::quota::{Allotment, load_allotment, set_allotment};
 pub use self::range::KeyRange;
-pub use self::scatter::{ClaimSpot, scatter, unscatter};
+pub use self::scatter::ClaimSpot;
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 #[cfg(test)]
 mod cache_tests;

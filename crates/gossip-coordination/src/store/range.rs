@@ -62,13 +62,13 @@ impl KeyRange {
 
     /// A tenant's handoff records.
     #[must_use]
-    pub fn handoffs_of(tenant: TenantId) -> Self {
+    pub(crate) fn handoffs_of(tenant: TenantId) -> Self {
         Self::below(&of_tenant(KeyKind::Handoff, tenant))
     }
 
     /// The unfinished handoffs of a tenant that concern a party.
     #[must_use]
-    pub fn moves_of(tenant: TenantId, party: u64) -> Self {
+    pub(crate) fn moves_of(tenant: TenantId, party: u64) -> Self {
         Self::below(&KeyBytes::of_tenant(tenant, KeyKind::HandoffIndex, |path| {
             path.number(party);
         }))
@@ -76,13 +76,13 @@ impl KeyRange {
 
     /// The chunks of the roots of all runs of a tenant, run by run.
     #[must_use]
-    pub fn all_roots_of(tenant: TenantId) -> Self {
+    pub(crate) fn all_roots_of(tenant: TenantId) -> Self {
         Self::below(&of_tenant(KeyKind::RunRoots, tenant))
     }
 
     /// The chunks of a run's roots.
     #[must_use]
-    pub fn roots_of(tenant: TenantId, run: RunId) -> Self {
+    pub(crate) fn roots_of(tenant: TenantId, run: RunId) -> Self {
         Self::below(&of_run(KeyKind::RunRoots, tenant, run))
     }
 
@@ -100,19 +100,19 @@ impl KeyRange {
 
     /// The hot part of one shard of a run, as a range of one key.
     #[must_use]
-    pub fn hot_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
+    pub(crate) fn hot_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
         Self::only(&Key::ShardHot { tenant, shard: ShardKey::new(run, shard) })
     }
 
     /// The cold parts of a run's shards, in the order of their ids.
     #[must_use]
-    pub fn cold_shards_of(tenant: TenantId, run: RunId) -> Self {
+    pub(crate) fn cold_shards_of(tenant: TenantId, run: RunId) -> Self {
         Self::below(&of_run(KeyKind::ShardCold, tenant, run))
     }
 
     /// The cold part of one shard of a run, as a range of one key.
     #[must_use]
-    pub fn cold_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
+    pub(crate) fn cold_shard(tenant: TenantId, run: RunId, shard: ShardId) -> Self {
         Self::only(&Key::ShardCold { tenant, shard: ShardKey::new(run, shard) })
     }
 
@@ -124,7 +124,7 @@ impl KeyRange {
 
     /// A run's parked shards. Empty exactly when none is parked.
     #[must_use]
-    pub fn parked_of(tenant: TenantId, run: RunId) -> Self {
+    pub(crate) fn parked_of(tenant: TenantId, run: RunId) -> Self {
         Self::below(&of_run(KeyKind::ParkedIndex, tenant, run))
     }
 

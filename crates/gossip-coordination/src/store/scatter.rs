@@ -25,13 +25,13 @@ const _: () = assert!(SPREAD.wrapping_mul(UNSPREAD) == 1 && MIX.wrapping_mul(UNM
 
 /// Returns the place of a shard among those of equal time.
 #[must_use]
-pub const fn scatter(shard: ShardId) -> u64 {
+pub(super) const fn scatter(shard: ShardId) -> u64 {
     mixed(shard.as_raw())
 }
 
 /// Returns the shard at `place`; the inverse of [`scatter`].
 #[must_use]
-pub const fn unscatter(place: u64) -> ShardId {
+pub(super) const fn unscatter(place: u64) -> ShardId {
     let low = place.wrapping_mul(UNMIX);
     ShardId::from_raw((low ^ (low >> FOLD)).wrapping_mul(UNSPREAD))
 }
@@ -62,11 +62,11 @@ pub struct ClaimSpot(u128);
 
 impl ClaimSpot {
     /// A position after every entry.
-    pub const LAST: Self = Self(u128::MAX);
+    pub(crate) const LAST: Self = Self(u128::MAX);
 
     /// Creates the position of `place` at time `at`.
     #[must_use]
-    pub const fn new(at: LogicalTime, place: u64) -> Self {
+    pub(crate) const fn new(at: LogicalTime, place: u64) -> Self {
         Self((at.as_raw() as u128) << u64::BITS | place as u128)
     }
 
@@ -78,31 +78,31 @@ impl ClaimSpot {
 
     /// Returns the last position of a time.
     #[must_use]
-    pub const fn last_at(at: LogicalTime) -> Self {
+    pub(crate) const fn last_at(at: LogicalTime) -> Self {
         Self::new(at, u64::MAX)
     }
 
     /// Returns the time.
     #[must_use]
-    pub const fn at(self) -> LogicalTime {
+    pub(crate) const fn at(self) -> LogicalTime {
         LogicalTime::from_raw((self.0 >> u64::BITS) as u64)
     }
 
     /// Returns the place among entries of equal time.
     #[must_use]
-    pub const fn place(self) -> u64 {
+    pub(crate) const fn place(self) -> u64 {
         self.0 as u64
     }
 
     /// Returns the distance from `earlier`, or zero.
     #[must_use]
-    pub const fn behind(self, earlier: Self) -> u128 {
+    pub(crate) const fn behind(self, earlier: Self) -> u128 {
         self.0.saturating_sub(earlier.0)
     }
 
     /// Returns the position `distance` later, at most the last.
     #[must_use]
-    pub const fn plus(self, distance: u128) -> Self {
+    pub(crate) const fn plus(self, distance: u128) -> Self {
         Self(self.0.saturating_add(distance))
     }
 }

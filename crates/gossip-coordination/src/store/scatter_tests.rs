@@ -3,7 +3,7 @@
 use gossip_contracts::identity::{LogicalTime, ShardId};
 use proptest::prelude::*;
 
-use super::{ClaimSpot, scatter, unscatter};
+use super::scatter::{ClaimSpot, scatter, unscatter};
 
 /// Ids as they come: small consecutive ones, derived ones, any.
 fn id() -> impl Strategy<Value = u64> {

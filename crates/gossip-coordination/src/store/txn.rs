@@ -124,7 +124,7 @@ impl Txn {
 
     /// Creates an empty transaction with capacity for so many compares and writes.
     #[must_use]
-    pub fn with_room(compares: usize, writes: usize) -> Self {
+    pub(crate) fn with_room(compares: usize, writes: usize) -> Self {
         Self {
             compares: Vec::with_capacity(compares),
             writes: Vec::with_capacity(writes),
@@ -317,7 +317,7 @@ impl Conflict {
 
     /// Consumes the conflict and returns [`Conflict::found`].
     #[must_use]
-    pub fn into_found(self) -> Vec<(Key, Option<Versioned>)> {
+    pub(crate) fn into_found(self) -> Vec<(Key, Option<Versioned>)> {
         self.found
     }
 }

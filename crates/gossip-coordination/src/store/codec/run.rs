@@ -144,7 +144,7 @@ impl RootProgress {
 
     /// Returns whether every root is stored.
     #[must_use]
-    pub const fn is_complete(&self) -> bool {
+    pub(crate) const fn is_complete(&self) -> bool {
         self.total > 0 && self.registered == self.total
     }
 

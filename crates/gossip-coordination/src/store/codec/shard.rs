@@ -307,7 +307,7 @@ impl<'a> StoredOps<'a> {
 
     /// Returns the entry of `op_id`.
     #[must_use]
-    pub fn find(&self, op_id: OpId) -> Option<OpLogEntry> {
+    pub(crate) fn find(&self, op_id: OpId) -> Option<OpLogEntry> {
         self.iter().find(|entry| entry.op_id() == op_id)
     }
 }
@@ -347,13 +347,13 @@ impl<'a> SpawnedIds<'a> {
 
     /// Returns the number of ids; at most [`MAX_SPAWNED_PER_SHARD`].
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns whether the list is empty.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
