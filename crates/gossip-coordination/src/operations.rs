@@ -63,31 +63,26 @@
 //! }
 //! ```
 
+// Shown as re-exports: the documented path of each type is the one where it is imported from here.
+#[doc(no_inline)]
 pub use gossip_contracts::coordination::{
     CursorUpdate, InitialShardInput, SplitReplacePlan, SplitResidualPlan,
 };
+#[doc(no_inline)]
 pub use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
 
-pub use crate::error::{
-    AcceptError, AcquireError, CheckpointError, CompleteError, InfraError, OfferError, ParkError,
-    ReleaseError, RenewError, SplitError, WithdrawError,
-};
-pub use crate::handoff::HandoffId;
-pub use crate::lease::Lease;
-pub use crate::outcome::{CheckpointResult, IdempotentOutcome, RenewResult};
-pub use crate::park_context::ParkContext;
+#[doc(no_inline)]
 pub use crate::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
-pub use crate::record::ParkReason;
-pub use crate::request::ShardAction;
-pub use crate::run::{RunConfig, RunOpResult, RunProgress, RunRecord, ShardFilter, ShardSummary};
-pub use crate::run_errors::{
-    CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RequestActionError,
-    RevokeLeaseError, RunTransitionError, UnparkError,
+#[doc(no_inline)]
+pub use crate::{
+    AcceptError, AcquireError, AcquireResultView, AcquireScratch, CheckpointError,
+    CheckpointResult, ClaimOutlook, CompleteError, CreateRunError, DeleteRunError, GetRunError,
+    HandoffId, IdempotentOutcome, InfraError, Lease, OfferError, ParkContext, ParkError,
+    ParkReason, RegisterShardsError, ReleaseError, RenewError, RenewResult, RequestActionError,
+    RevokeLeaseError, RunConfig, RunOpResult, RunProgress, RunRecord, RunTransitionError,
+    ShardAction, ShardFilter, ShardSummary, SplitError, SplitReplaceResult, SplitResidualResult,
+    UnparkError, WithdrawError, WorkerEntry, WorkerError, WorkerState,
 };
-pub use crate::run_management::ClaimOutlook;
-pub use crate::scratch::{AcquireResultView, AcquireScratch};
-pub use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
-pub use crate::workers::{WorkerEntry, WorkerError, WorkerState};
 
 /// The operations of [`CoordinationBackend`](crate::CoordinationBackend). See
 /// [`operations`](crate::operations).
