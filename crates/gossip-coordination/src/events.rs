@@ -299,7 +299,7 @@ impl EventCollector {
     /// # Panics
     ///
     /// If the collector has stored an event of another tenant.
-    pub fn assert_serves(&self, tenant: TenantId) {
+    pub(crate) fn assert_serves(&self, tenant: TenantId) {
         assert!(self.tenant.is_none_or(|served| served == tenant), "a collector serves one tenant");
     }
 

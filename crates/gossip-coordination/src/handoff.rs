@@ -48,7 +48,7 @@ pub struct Offer {
 impl Offer {
     /// Returns the part of the offer that the source may see.
     #[must_use]
-    pub const fn notice(&self) -> OfferNotice {
+    pub(crate) const fn notice(&self) -> OfferNotice {
         OfferNotice { handoff: self.handoff, deadline: self.deadline }
     }
 }

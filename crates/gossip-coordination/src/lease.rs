@@ -310,7 +310,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Checkpoint,
         Self::Complete,
         Self::Park,
@@ -325,7 +325,7 @@ impl OpKind {
 
     /// The kind stored under `number`, if there is one.
     #[must_use]
-    pub fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 }
@@ -345,7 +345,7 @@ pub enum OpResult {
 impl OpResult {
     /// The result stored under `number`, if there is one.
     #[must_use]
-    pub const fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) const fn from_u8(number: u8) -> Option<Self> {
         match number {
             0 => Some(Self::Completed),
             _ => None,
@@ -393,7 +393,12 @@ impl OpLogEntry {
     ///
     /// If `payload_hash` or `executed_at` is zero.
     #[must_use]
-    pub fn new(op_id: OpId, kind: OpKind, payload_hash: u64, executed_at: LogicalTime) -> Self {
+    pub(crate) fn new(
+        op_id: OpId,
+        kind: OpKind,
+        payload_hash: u64,
+        executed_at: LogicalTime,
+    ) -> Self {
         assert!(payload_hash != 0, "a payload hash is never zero");
         assert!(executed_at > LogicalTime::ZERO, "an operation has a time");
         Self { op_id, payload_hash, executed_at, kind, result: OpResult::Completed }
@@ -407,25 +412,25 @@ impl OpLogEntry {
 
     /// Which operation it was.
     #[must_use]
-    pub const fn kind(&self) -> OpKind {
+    pub(crate) const fn kind(&self) -> OpKind {
         self.kind
     }
 
     /// What became of it.
     #[must_use]
-    pub const fn result(&self) -> OpResult {
+    pub(crate) const fn result(&self) -> OpResult {
         self.result
     }
 
     /// Fingerprint of its parameters.
     #[must_use]
-    pub const fn payload_hash(&self) -> u64 {
+    pub(crate) const fn payload_hash(&self) -> u64 {
         self.payload_hash
     }
 
     /// When it was first executed.
     #[must_use]
-    pub const fn executed_at(&self) -> LogicalTime {
+    pub(crate) const fn executed_at(&self) -> LogicalTime {
         self.executed_at
     }
 }
@@ -486,7 +491,7 @@ const _: () = assert!(size_of::<OpLog>() == 576);
 impl OpLog {
     /// An empty log.
     #[must_use]
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             tags: [0; OP_LOG_CAP],
             last_time: LogicalTime::ZERO,
@@ -502,7 +507,7 @@ impl OpLog {
     /// # Panics
     ///
     /// If the id is already there or the time falls: the caller looks before it pushes.
-    pub fn push(&mut self, entry: OpLogEntry) {
+    pub(crate) fn push(&mut self, entry: OpLogEntry) {
         assert!(self.find(entry.op_id).is_none(), "an operation is logged once");
         assert!(entry.executed_at >= self.last_time, "times in the log never decrease");
         self.push_unchecked(entry);
@@ -544,7 +549,7 @@ impl OpLog {
     }
 
     /// Clears the log, for reuse of the storage.
-    pub const fn clear(&mut self) {
+    pub(crate) const fn clear(&mut self) {
         (self.len, self.next, self.last_time) = (0, 0, LogicalTime::ZERO);
         self.restart_sequence();
     }
@@ -561,7 +566,7 @@ impl OpLog {
     /// # Panics
     ///
     /// Panics if an operation at or above `sequence` was executed: it should have been refused.
-    pub fn advance_sequence(&mut self, sequence: OpSequence) {
+    pub(crate) fn advance_sequence(&mut self, sequence: OpSequence) {
         if sequence == OpSequence::NONE {
             return;
         }
@@ -582,7 +587,7 @@ impl OpLog {
 
     /// The entry of `op_id`.
     #[must_use]
-    pub fn find(&self, op_id: OpId) -> Option<&OpLogEntry> {
+    pub(crate) fn find(&self, op_id: OpId) -> Option<&OpLogEntry> {
         let wanted = tag(op_id);
         let mut candidates = 0_u32;
         // No early end and no branch: sixteen comparisons are one instruction for the processor.
@@ -602,24 +607,24 @@ impl OpLog {
 
     /// The time of the newest entry, or zero.
     #[must_use]
-    pub const fn last_time(&self) -> LogicalTime {
+    pub(crate) const fn last_time(&self) -> LogicalTime {
         self.last_time
     }
 
     /// How many operations are remembered.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Whether nothing is remembered.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The entries, oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &OpLogEntry> + ExactSizeIterator {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &OpLogEntry> + ExactSizeIterator {
         let oldest = if self.len() < OP_LOG_CAP { 0 } else { usize::from(self.next) };
         (0..self.len()).map(move |age| &self.entries[(oldest + age) % OP_LOG_CAP])
     }

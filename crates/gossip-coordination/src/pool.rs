@@ -54,7 +54,7 @@ impl RecordPool {
 
     /// Bytes of heap held by the pool, the slab included.
     #[must_use]
-    pub fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.logs.chunks.len() * LOGS_PER_CHUNK * size_of::<OpLog>()
     }
 }

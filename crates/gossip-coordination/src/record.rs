@@ -46,7 +46,7 @@ impl ShardStatus {
 
     /// The status stored under `number`, if there is one.
     #[must_use]
-    pub fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
@@ -84,7 +84,7 @@ impl ParkReason {
 
     /// The reason stored under `number`, if there is one.
     #[must_use]
-    pub fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 }
@@ -294,7 +294,7 @@ impl ShardRecord {
 
     /// Why it is parked, if it is.
     #[must_use]
-    pub const fn park_reason(&self) -> Option<ParkReason> {
+    pub(crate) const fn park_reason(&self) -> Option<ParkReason> {
         self.park_reason
     }
 
@@ -306,7 +306,7 @@ impl ShardRecord {
 
     /// What an advance of the cursor promises.
     #[must_use]
-    pub const fn cursor_semantics(&self) -> CursorSemantics {
+    pub(crate) const fn cursor_semantics(&self) -> CursorSemantics {
         self.cursor_semantics
     }
 
@@ -336,19 +336,19 @@ impl ShardRecord {
 
     /// Grants since the last progress.
     #[must_use]
-    pub const fn attempts(&self) -> u32 {
+    pub(crate) const fn attempts(&self) -> u32 {
         self.attempts
     }
 
     /// Grants in all.
     #[must_use]
-    pub const fn acquire_count(&self) -> u32 {
+    pub(crate) const fn acquire_count(&self) -> u32 {
         self.acquire_count
     }
 
     /// The shard this one was cut from, if any.
     #[must_use]
-    pub fn parent(&self) -> Option<ShardId> {
+    pub(crate) fn parent(&self) -> Option<ShardId> {
         self.lineage().map(|lineage| lineage.parent)
     }
 
@@ -378,13 +378,13 @@ impl ShardRecord {
 
     /// The handoff behind the last bump of the fence, if it was one.
     #[must_use]
-    pub fn last_handoff(&self) -> Option<HandoffId> {
+    pub(crate) fn last_handoff(&self) -> Option<HandoffId> {
         self.rare.as_ref()?.last_handoff
     }
 
     /// How many shards were cut from this one.
     #[must_use]
-    pub fn spawned_count(&self) -> usize {
+    pub(crate) fn spawned_count(&self) -> usize {
         self.rare.as_ref().map_or(0, |rare| rare.spawned.len())
     }
 

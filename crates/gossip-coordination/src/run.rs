@@ -50,12 +50,12 @@ pub enum RunStatus {
 
 impl RunStatus {
     /// Every status, in the order of its number.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::Initializing, Self::Active, Self::Done, Self::Failed, Self::Cancelled];
 
     /// The status stored under `number`, if there is one.
     #[must_use]
-    pub fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
@@ -70,7 +70,7 @@ impl RunStatus {
 
     /// Whether a run may go from this status to `next` (the picture above).
     #[must_use]
-    pub const fn may_become(self, next: Self) -> bool {
+    pub(crate) const fn may_become(self, next: Self) -> bool {
         match self {
             Self::Initializing => matches!(next, Self::Active | Self::Cancelled),
             Self::Active => matches!(next, Self::Done | Self::Failed | Self::Cancelled),
@@ -100,7 +100,7 @@ pub enum RunOpKind {
 
 impl RunOpKind {
     /// Every kind, in the order of its number.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::RegisterShards,
         Self::CompleteRun,
         Self::FailRun,
@@ -111,7 +111,7 @@ impl RunOpKind {
 
     /// The kind stored under `number`, if there is one.
     #[must_use]
-    pub fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 }
@@ -212,7 +212,12 @@ impl RunOpLogEntry {
     ///
     /// If `payload_hash` or `executed_at` is zero.
     #[must_use]
-    pub fn new(op_id: OpId, kind: RunOpKind, payload_hash: u64, executed_at: LogicalTime) -> Self {
+    pub(crate) fn new(
+        op_id: OpId,
+        kind: RunOpKind,
+        payload_hash: u64,
+        executed_at: LogicalTime,
+    ) -> Self {
         assert!(payload_hash != 0, "a payload hash is never zero");
         assert!(executed_at > LogicalTime::ZERO, "an operation has a time");
         Self { op_id, kind, payload_hash, executed_at }
@@ -226,19 +231,19 @@ impl RunOpLogEntry {
 
     /// Which operation it was.
     #[must_use]
-    pub const fn kind(&self) -> RunOpKind {
+    pub(crate) const fn kind(&self) -> RunOpKind {
         self.kind
     }
 
     /// Fingerprint of its parameters.
     #[must_use]
-    pub const fn payload_hash(&self) -> u64 {
+    pub(crate) const fn payload_hash(&self) -> u64 {
         self.payload_hash
     }
 
     /// When it was first executed.
     #[must_use]
-    pub const fn executed_at(&self) -> LogicalTime {
+    pub(crate) const fn executed_at(&self) -> LogicalTime {
         self.executed_at
     }
 }
@@ -298,7 +303,7 @@ impl RunRecord {
     ///
     /// If `now` is zero, which no clock reports.
     #[must_use]
-    pub fn new(tenant: TenantId, run: RunId, config: RunConfig, now: LogicalTime) -> Self {
+    pub(crate) fn new(tenant: TenantId, run: RunId, config: RunConfig, now: LogicalTime) -> Self {
         assert!(now > LogicalTime::ZERO, "time zero means a broken clock");
         Self {
             tenant,
@@ -365,7 +370,7 @@ impl RunRecord {
 
     /// Who registered its shards.
     #[must_use]
-    pub const fn registration(&self) -> Option<Registration> {
+    pub(crate) const fn registration(&self) -> Option<Registration> {
         self.registration
     }
 
@@ -383,7 +388,7 @@ impl RunRecord {
 
     /// The lowest fence that a grant may use and a lease may have; zero for none.
     #[must_use]
-    pub const fn fence_floor(&self) -> FenceEpoch {
+    pub(crate) const fn fence_floor(&self) -> FenceEpoch {
         self.fence_floor
     }
 
@@ -612,7 +617,7 @@ impl ShardFilter {
 
     /// Whether a shard with these properties is shown.
     #[must_use]
-    pub fn admits(&self, status: ShardStatus, leased: bool, shard: ShardId) -> bool {
+    pub(crate) fn admits(&self, status: ShardStatus, leased: bool, shard: ShardId) -> bool {
         self.status.is_none_or(|wanted| wanted == status)
             && self.is_leased.is_none_or(|wanted| wanted == leased)
             && !(self.root_only && shard.is_derived())

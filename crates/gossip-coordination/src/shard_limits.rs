@@ -29,7 +29,7 @@ pub struct ShardQuota {
 
 impl ShardQuota {
     /// No limits, for operations that create no shards.
-    pub const UNLIMITED: Self =
+    pub(crate) const UNLIMITED: Self =
         Self { tenant_count: 0, total_count: 0, max_per_tenant: usize::MAX, max_total: usize::MAX };
 
     /// Whether `additional` more shards fit; the tenant's own limit speaks first.
@@ -37,7 +37,7 @@ impl ShardQuota {
     /// # Errors
     ///
     /// The limit that would be exceeded.
-    pub fn check(&self, additional: usize) -> Result<(), ShardLimitViolation> {
+    pub(crate) fn check(&self, additional: usize) -> Result<(), ShardLimitViolation> {
         if self.tenant_count.saturating_add(additional) > self.max_per_tenant {
             return Err(ShardLimitViolation {
                 current: self.tenant_count,

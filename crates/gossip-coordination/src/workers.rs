@@ -37,7 +37,7 @@ impl WorkerState {
 
     /// The state stored under `number`, if there is one.
     #[must_use]
-    pub fn from_u8(number: u8) -> Option<Self> {
+    pub(crate) fn from_u8(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 }
@@ -67,7 +67,7 @@ impl WorkerEntry {
 
     /// Updates a known entry: a clock that lags never shortens its lifetime.
     #[must_use]
-    pub fn heard_of_again(
+    pub(crate) fn heard_of_again(
         known: Option<Self>,
         worker: WorkerId,
         state: WorkerState,

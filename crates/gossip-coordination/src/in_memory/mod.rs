@@ -146,12 +146,6 @@ impl InMemoryCoordinator {
         })
     }
 
-    /// Limits and sizes.
-    #[must_use]
-    pub const fn config(&self) -> &CoordinatorRuntimeConfig {
-        &self.config
-    }
-
     /// Returns a view of one shard, for tests and simulations.
     #[must_use]
     pub fn shard(&self, tenant: TenantId, key: ShardKey) -> Option<ShardView<'_>> {

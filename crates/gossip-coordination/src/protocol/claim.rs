@@ -176,27 +176,27 @@ impl Claim {
 
 /// Minimum time between a worker's successful claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClaimCooldown {
+pub(crate) struct ClaimCooldown {
     interval: u64,
 }
 
 impl ClaimCooldown {
     /// Creates a cooldown of `interval` ticks; zero disables it.
     #[must_use]
-    pub const fn new(interval: u64) -> Self {
+    pub(crate) const fn new(interval: u64) -> Self {
         Self { interval }
     }
 
     /// Returns when a worker that claimed at `last` may claim again, if that is after `now`.
     #[must_use]
-    pub fn retry_after(self, last: LogicalTime, now: LogicalTime) -> Option<LogicalTime> {
+    pub(crate) fn retry_after(self, last: LogicalTime, now: LogicalTime) -> Option<LogicalTime> {
         let again = last.saturating_add(self.interval);
         (now < again).then_some(again)
     }
 
     /// Returns whether the cooldown is disabled.
     #[must_use]
-    pub const fn is_disabled(self) -> bool {
+    pub(crate) const fn is_disabled(self) -> bool {
         self.interval == 0
     }
 }
@@ -206,7 +206,7 @@ impl ClaimCooldown {
 /// Worker ids are often small consecutive numbers; multiplication by an odd constant spreads those
 /// as well as random ones.
 #[must_use]
-pub fn claim_offset(worker: WorkerId, count: usize) -> usize {
+pub(crate) fn claim_offset(worker: WorkerId, count: usize) -> usize {
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
     let spread = u128::from(worker.as_raw().wrapping_mul(GOLDEN));
     // The high half of the product maps to 0..count without modulo bias and without a division.

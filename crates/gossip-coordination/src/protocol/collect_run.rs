@@ -48,7 +48,12 @@ impl CollectRun {
     /// Returns whether `run` is to be collected at `now`, or has an interrupted collection.
     /// `registered_at` is the time of its last registration chunk.
     #[must_use]
-    pub fn applies(&self, now: LogicalTime, run: &RunRecord, registered_at: LogicalTime) -> bool {
+    pub(crate) fn applies(
+        &self,
+        now: LogicalTime,
+        run: &RunRecord,
+        registered_at: LogicalTime,
+    ) -> bool {
         // A chunk counts as activity, so a slow registration is not collected while it continues.
         let quiet_since = registered_at.max(run.created_at());
         match run.status() {

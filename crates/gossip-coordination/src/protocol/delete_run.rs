@@ -45,7 +45,7 @@ impl DeleteRun {
     /// Decides the deletion of a run whose record cannot be decoded. Status and log are unreadable,
     /// so nothing is refused: the caller has requested this deletion because of the damage.
     #[must_use]
-    pub fn decide_damaged(&self, now: LogicalTime) -> Tombstone {
+    pub(crate) fn decide_damaged(&self, now: LogicalTime) -> Tombstone {
         assert_clock(now);
         Tombstone { op_id: self.op_id, payload_hash: deletion_hash() }
     }

@@ -75,9 +75,8 @@ pub use self::accept::Accept;
 pub(crate) use self::acquire::Verdict;
 pub use self::acquire::{Acquire, Grant};
 pub use self::checkpoint::Checkpoint;
-pub use self::claim::{
-    CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimCooldown, ClaimStep, claim_offset,
-};
+pub use self::claim::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimStep};
+pub(crate) use self::claim::{ClaimCooldown, claim_offset};
 pub use self::collect_run::{COLLECTION_CANCELS, COLLECTION_DELETES, CollectRun, NotCollected};
 pub use self::complete::Complete;
 pub use self::create_run::CreateRun;
@@ -499,7 +498,7 @@ impl<'c> ShardChange<'c> {
 
     /// Returns the event for `shard`, by the mapping table of the seeds.
     #[must_use]
-    pub fn event(&self, shard: ShardId) -> EventKind {
+    pub(crate) fn event(&self, shard: ShardId) -> EventKind {
         match self {
             Self::Grant { holder, fence, .. } => EventKind::ShardAcquired {
                 shard,
@@ -581,7 +580,7 @@ pub enum RunChange<'c> {
 impl RunChange<'_> {
     /// Returns the event for observers, or `None` if no visible state changed.
     #[must_use]
-    pub fn event(&self) -> Option<EventKind> {
+    pub(crate) fn event(&self) -> Option<EventKind> {
         Some(match self {
             Self::Create(_) => EventKind::RunCreated,
             Self::Activate { roots, .. } => EventKind::RunActivated { shard_count: roots.count() },

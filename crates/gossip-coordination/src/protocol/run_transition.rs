@@ -58,7 +58,7 @@ impl RunTransitionKind {
 
     /// Returns the payload hash of the operation, whose only parameter is its name.
     #[must_use]
-    pub fn payload_hash(self) -> u64 {
+    pub(crate) fn payload_hash(self) -> u64 {
         hash_run_operation(match self {
             Self::Complete => b"complete_run",
             Self::Fail => b"fail_run",

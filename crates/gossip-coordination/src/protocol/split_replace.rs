@@ -156,7 +156,7 @@ impl fmt::Debug for Children<'_> {
 
 impl<'c> Children<'c> {
     /// Returns the children in range order, which is the order of their indexes.
-    pub fn new_shards(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
+    pub(crate) fn new_shards(&self) -> impl Iterator<Item = NewShard<'c>> + use<'c> {
         let this = *self;
         let children = self.plan.children();
         let count = children.len();
