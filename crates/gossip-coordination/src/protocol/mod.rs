@@ -459,7 +459,7 @@ impl<'c> ShardChange<'c> {
 
     /// Returns the log entry of the change; `None` for changes without an operation id.
     #[must_use]
-    pub const fn entry(&self) -> Option<&OpLogEntry> {
+    pub(crate) const fn entry(&self) -> Option<&OpLogEntry> {
         match self {
             Self::Advance { entry, .. }
             | Self::Complete { entry, .. }
@@ -478,7 +478,7 @@ impl<'c> ShardChange<'c> {
     /// Returns the sequence of the change in its lease; none for changes without a lease or an
     /// operation id.
     #[must_use]
-    pub const fn sequence(&self) -> OpSequence {
+    pub(crate) const fn sequence(&self) -> OpSequence {
         match self {
             Self::Advance { sequence, .. }
             | Self::Complete { sequence, .. }

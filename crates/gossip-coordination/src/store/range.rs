@@ -44,13 +44,13 @@ impl KeyRange {
 
     /// The head of one run, as a range of one key.
     #[must_use]
-    pub fn run_head(tenant: TenantId, run: RunId) -> Self {
+    pub(crate) fn run_head(tenant: TenantId, run: RunId) -> Self {
         Self::only(&Key::RunHead { tenant, run })
     }
 
     /// The tombstone of one run, as a range of one key.
     #[must_use]
-    pub fn tombstone(tenant: TenantId, run: RunId) -> Self {
+    pub(crate) fn tombstone(tenant: TenantId, run: RunId) -> Self {
         Self::only(&Key::Tombstone { tenant, run })
     }
 
