@@ -590,7 +590,7 @@ impl OpLog {
     pub(crate) fn find(&self, op_id: OpId) -> Option<&OpLogEntry> {
         let wanted = tag(op_id);
         let mut candidates = 0_u32;
-        // No early end and no branch: sixteen comparisons are one instruction for the processor.
+        // No early exit: without a branch the compiler can compare all tags at once.
         for (index, tag) in self.tags.iter().enumerate() {
             candidates |= u32::from(*tag == wanted) << index;
         }

@@ -108,6 +108,8 @@ impl Cache {
 
     /// Returns the head of a run, if cached.
     pub(super) fn head(&self, tenant: TenantId, run: RunId) -> Option<Head> {
+        // The young generation first: it receives every new head, so its head is never the older
+        // one.
         let (young, old) = (&self.young.heads, &self.old.heads);
         young.get(&(tenant, run)).or_else(|| old.get(&(tenant, run))).cloned()
     }
@@ -130,7 +132,7 @@ impl Cache {
         let known = self.take(tenant, shard);
         let newer = known.filter(|known| known.hot.revision > entry.hot.revision);
         let newer_head = self.head(tenant, shard.run()).filter(|it| it.revision > head.revision);
-        // Dropping a whole generation is O(1) amortized and needs no list of uses.
+        // Evicts a whole generation: exact LRU needs a list that every use of an entry updates.
         if self.young.is_full() {
             self.old = std::mem::take(&mut self.young);
         }
@@ -151,6 +153,7 @@ impl fmt::Debug for Cache {
 
 impl Generation {
     fn is_full(&self) -> bool {
+        // A shard that is taken out leaves its head, so there may be more heads than shards.
         self.shards.len().max(self.heads.len()) >= GENERATION_SHARDS_MAX
             || self.byte_count >= GENERATION_BYTES_MAX
     }

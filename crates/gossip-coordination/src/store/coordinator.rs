@@ -140,6 +140,7 @@ impl<S: AsyncStore> AsyncStoreCoordinator<S> {
     /// For simulators, which make many handles.
     #[must_use]
     pub fn anew(self, store: S, config: StoreConfig) -> Self {
+        // Only the allocations: a cached record or a cooldown would survive a simulated restart.
         let core = Core::with_pool(config, store.limits(), self.core.pool);
         Self { store, core }
     }
@@ -150,6 +151,7 @@ impl<S> AsyncStoreCoordinator<S> {
     ///
     /// For simulators and tests.
     pub fn forget(&mut self) {
+        // Replaced and not cleared, because other handles may share the old cache.
         self.core.cache = RecordCache::default();
     }
 }

@@ -170,6 +170,7 @@ impl KeyKind {
     /// The kind stored under `number`, if there is one.
     #[must_use]
     pub(crate) fn from_u8(number: u8) -> Option<Self> {
+        // A search, because the number comes from a stored value and may be one that no kind has.
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
@@ -182,6 +183,7 @@ impl KeyKind {
     /// Whether the kind only has a number and a spelling, and no values yet.
     #[must_use]
     pub const fn is_reserved(self) -> bool {
+        // Numbers never change, and the reserved kinds have the last ones.
         self as u8 >= Self::FenceFloor as u8
     }
 
@@ -219,6 +221,7 @@ impl KeyKind {
         const NUMBER: usize = "/".len() + U64_DIGITS;
         const SMALL: usize = "/".len() + U16_DIGITS;
         const TENANT: usize = "/".len() + TENANT_DIGITS;
+        // Every part is written in full width, so the length of a key follows from its kind.
         let parts = match self {
             Self::TenantCounter | Self::SchemaVersion => 0,
             Self::Allotment | Self::TenantEntry => TENANT,
@@ -430,6 +433,8 @@ impl Key {
                 KeyBytes::of_tenant(*tenant, kind, |path| _ = path.shard(*shard))
             }
             Self::ClaimIndex { tenant, shard, at } => KeyBytes::of_tenant(*tenant, kind, |path| {
+                // The time precedes the place, so the claimable shards of a run are the first of
+                // its entries.
                 path.number(shard.run().as_raw()).number(at.as_raw());
                 path.number(scatter(shard.shard()));
             }),
@@ -538,6 +543,7 @@ impl KeyBytes {
 
     #[inline]
     pub(super) fn number(&mut self, number: u64) -> &mut Self {
+        // Big-endian, so that keys sort as their numbers do: scans return ids in ascending order.
         self.part(&number.to_be_bytes())
     }
 
@@ -578,6 +584,7 @@ impl KeyBytes {
     /// A separator and the digits of `bytes`.
     #[inline]
     fn part<const N: usize>(&mut self, bytes: &[u8; N]) -> &mut Self {
+        // Hexadecimal digits keep the order of the bytes and never contain the separator.
         let room = self.grow(1 + 2 * N);
         room[0] = SEPARATOR;
         for (pair, byte) in room[1..].chunks_exact_mut(2).zip(bytes) {
@@ -641,6 +648,7 @@ fn parse(bytes: &[u8]) -> Option<Key> {
         let kind = parts.kind()?;
         parts.tenant_key(tenant, kind)
     }?;
+    // Trailing bytes would give one key several spellings.
     parts.rest.is_empty().then_some(key)
 }
 
@@ -714,6 +722,7 @@ impl Parts<'_> {
                 Key::ResultBlock { tenant, shard: self.shard()?, block: self.number()? }
             }
             KeyKind::Budget => Key::Budget { tenant, run: self.run()?, number: self.small()? },
+            // Refused here, because a tenant may write every key below its own prefix.
             KeyKind::Allotment | KeyKind::TenantEntry | KeyKind::SchemaVersion => return None,
         })
     }
@@ -721,6 +730,7 @@ impl Parts<'_> {
     /// The kind that the next part names.
     fn kind(&mut self) -> Option<KeyKind> {
         self.strip(&[SEPARATOR])?;
+        // Some keys end with the name of their kind, so a separator may be missing.
         let end = self.rest.iter().position(|byte| *byte == SEPARATOR);
         let (name, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
@@ -756,6 +766,7 @@ impl Parts<'_> {
     fn hex<const N: usize, const DIGITS: usize>(&mut self) -> Option<[u8; N]> {
         const { assert!(DIGITS == 2 * N) };
         self.strip(&[SEPARATOR])?;
+        // Always the full width: fewer digits would be a second spelling of the same number.
         let (digits, rest) = self.rest.split_at_checked(DIGITS)?;
         let mut bytes = [0; N];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {

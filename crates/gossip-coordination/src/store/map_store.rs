@@ -103,6 +103,7 @@ impl MapStore {
     /// Creates another handle of the same store, as a separate process without faults.
     #[must_use]
     pub fn another_handle(&self) -> Self {
+        // A process of its own: the end of one handle must not remove the keys of another.
         let process = self.process.map(|_| self.lock().next_process());
         Self { map: Arc::clone(&self.map), limits: self.limits, process, ..Self::default() }
     }
@@ -196,9 +197,12 @@ impl MapStore {
         match self.faults.pop_front().or(self.usual).unwrap_or(Fault::None) {
             Fault::None => Ok(self.apply(txn)),
             Fault::LoseReply => {
+                // A conflict is lost as well, so the caller cannot conclude that the transaction
+                // was applied.
                 self.apply(txn);
                 Ok(CommitOutcome::Unknown)
             }
+            // The same outcome as above: a caller must not be able to distinguish the two.
             Fault::LoseRequest => Ok(CommitOutcome::Unknown),
             // A transaction without a compare cannot conflict, so it is applied.
             Fault::Conflict => {
@@ -303,6 +307,7 @@ impl Map {
         // An unbound write of a bound key releases it from its process.
         self.bound.remove(&key);
         if let Write::Bind(..) = write {
+            // The core writes owner keys only if `binding` returned a number.
             let process = process.expect("only stores that bind keys receive `Bind`");
             self.bound.insert(key.clone(), process.id);
         }

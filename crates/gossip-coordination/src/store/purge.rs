@@ -38,8 +38,9 @@ pub(super) async fn purge(
     tenant: TenantId,
     run: RunId,
 ) -> Result<(), InfraError> {
-    let (mut tries, mut first) = (core.tries_of_the_rest("sweep.commit"), None);
-    // Shards per transaction: each needs several writes, and the count one.
+    let (mut tries, mut first) = (core.tries_of_the_rest("purge.commit"), None);
+    // A shard and its part of the count are removed in one transaction, so that the count is exact.
+    // The limit on operations therefore bounds the shards per batch.
     let limit = core.limits.txn_ops.saturating_sub(COUNTER_WRITES) / SHARD_WRITES;
     let limit = limit.clamp(1, core.limits.page);
     assert!(limit <= core.limits.page, "a batch is at most a page");
@@ -59,7 +60,7 @@ pub(super) async fn purge(
         is_long &= page.len() >= limit;
         // The retry budget is per batch: a run of many batches must not exhaust one budget.
         if first != next {
-            (first, tries) = (next, core.tries_of_the_rest("sweep.commit"));
+            (first, tries) = (next, core.tries_of_the_rest("purge.commit"));
         }
         let quota = Quota { count: answers.value(), allotment: None };
         answers.assert_used();

@@ -62,6 +62,7 @@ pub fn set_allotment(
             // a later call of the operator.
             let stored = load(&io, key).await.map_err(|error| tries.ended(error))?;
             let wanted = allotment.map(|it| encoded(|out| encode_allotment(tenant, it, out)));
+            // Also after a lost reply: the value is stored, whichever try stored it.
             if stored.as_ref().map(|value| &value.bytes) == wanted.as_ref() {
                 return Ok(());
             }
@@ -159,6 +160,7 @@ impl Quota {
         removed: u64,
     ) -> Result<(), InfraError> {
         let [count, allotment] = Self::keys(tenant);
+        // Without the compare, one of two concurrent changes of the count would be lost.
         txn.expect(count, self.count.as_ref());
         // Deletions do not depend on the allotment, so they do not compare it.
         if added > 0 {

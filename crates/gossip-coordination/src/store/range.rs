@@ -192,6 +192,7 @@ impl KeyRange {
 
     /// Returns the range that holds only `key`.
     fn only(key: &Key) -> Self {
+        // No key lies between a key and the same key followed by a zero byte.
         let start = key.to_bytes();
         Self { start, end: start.with(&[0]) }
     }

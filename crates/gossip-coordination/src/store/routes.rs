@@ -296,6 +296,7 @@ impl Core {
 }
 
 fn renew_result(renewed: Renewed, capacity: CapacityHint) -> RenewResult {
+    // Destructured, so that a new field is not forgotten here.
     let Renewed { new_deadline, offer, request, run_paused } = renewed;
     RenewResult { new_deadline, capacity, offer, request, run_paused }
 }

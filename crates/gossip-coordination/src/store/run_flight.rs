@@ -70,6 +70,7 @@ where
         if loaded.roots.registered > registered {
             (registered, tries) = (loaded.roots.registered, core.tries("run.commit"));
         }
+        // Before the decision, which would refuse a repeated creation because the run exists.
         if let Some(applied) = unresolved.take_if(|unresolved| unresolved.is_applied(&loaded)) {
             core.emit(tenant, run, now, applied.event);
             return applied.answer.map(IdempotentOutcome::Executed);
@@ -79,8 +80,7 @@ where
         let (txn, prepared) = match plan {
             Plan::Refused(error) => return Err(error),
             Plan::Replayed(output) => {
-                // A replay may be this operation's own lost commit, unless another tombstone
-                // excludes it.
+                // May be this operation's own lost commit, unless another tombstone excludes it.
                 let ours = unresolved.filter(|unresolved| !unresolved.is_excluded(&loaded));
                 let Some(unresolved) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
                 core.emit(tenant, run, now, unresolved.event);
@@ -237,16 +237,17 @@ pub(super) async fn load_run(
             let mut answers = io.read(reads.chain(also.iter().cloned()).collect()).await?;
             let head = answers.value();
             let page = if registering { Page::new() } else { answers.page() };
+            // Roots without a head belong to a deletion that is not finished, so there is no run.
             let Some(head) = head else { return Ok((None, answers)) };
             assert!(page.len() <= limit, "a store respects the page limit");
             // The head changed between two pages, so together they are no snapshot: read again.
-            // again.
             if *first.get_or_insert(head.revision) != head.revision {
                 break;
             }
             rest = page.last().filter(|_| page.len() >= limit).map(|(key, _)| range.after(key));
             chunks.extend(page);
             let part = decode_run_head(tenant, run, &head.bytes)?;
+            // Another handle stored the last chunk, so the record now names roots: read them.
             if registering && part.has_roots() {
                 registering = false;
             } else if rest.is_none() {
@@ -278,6 +279,7 @@ fn plan_commit<T: RunTransitionRules>(
     loaded: &Loaded,
 ) -> Result<Plan<T>, InfraError> {
     let (tenant, _) = operation.subject();
+    // The first chunk added all roots to the count, so they must not be counted twice.
     let reserved = loaded.roots.total as usize;
     let seen = RunInputs {
         run: loaded.record.as_ref(),
@@ -325,6 +327,8 @@ fn write(
     let (record, roots, last) = match change {
         RunChange::Create(record) => {
             let key = Key::Tombstone { tenant, run };
+            // A concurrent deletion leaves a tombstone: without the compare its id would be used
+            // again.
             txn.expect(key, loaded.tombstone_value.as_ref());
             (RunRecord::clone(record), RootProgress::NONE, true)
         }

@@ -32,6 +32,7 @@ pub(super) const fn scatter(shard: ShardId) -> u64 {
 /// Returns the shard at `place`; the inverse of [`scatter`].
 #[must_use]
 pub(super) const fn unscatter(place: u64) -> ShardId {
+    // The steps of `mixed` in reverse order; a fold by half of the width undoes itself.
     let low = place.wrapping_mul(UNMIX);
     ShardId::from_raw((low ^ (low >> FOLD)).wrapping_mul(UNSPREAD))
 }

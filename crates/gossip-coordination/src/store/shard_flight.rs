@@ -623,8 +623,8 @@ fn plan_commit<T: ShardTransition>(
         false => ShardQuota::UNLIMITED,
     };
     let owner_key = loaded.owner(tenant, key);
-    // The pool must be empty between decisions: no `?` from here until `record.free`.
     let subject = loaded.record(&owner, key, core)?;
+    // The pool must be empty between decisions: no `?` from here until `record.free`.
     let unknown = RefCell::new(Vec::new());
     let split_hash_of = |shard| {
         sibling_hashes.get(&shard).copied().unwrap_or_else(|| {

@@ -128,6 +128,7 @@ impl Txn {
         Self {
             compares: Vec::with_capacity(compares),
             writes: Vec::with_capacity(writes),
+            // The set of written keys is not allocated here, because few transactions need it.
             ..Self::default()
         }
     }
@@ -215,6 +216,7 @@ impl Txn {
     /// Returns the larger of the numbers of compares and of writes, which engines bound.
     #[must_use]
     pub const fn op_count(&self) -> usize {
+        // `Ord::max` cannot be called in a const function.
         if self.compares.len() > self.writes.len() {
             self.compares.len()
         } else {
@@ -288,6 +290,7 @@ impl Conflict {
         mut broken: impl Iterator<Item = (Key, Option<Versioned>)>,
     ) -> Option<Self> {
         match txn.is_without_read_back() {
+            // One failed compare suffices: without values the other compares need no check.
             true => broken.next().and_then(|_| Self::without_values(txn)),
             false => Self::new(broken.collect()),
         }
@@ -333,6 +336,7 @@ pub struct Versioned {
 
 impl fmt::Debug for Versioned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Only the length of the value: it contains keys and tokens of tenants.
         f.debug_struct("Versioned")
             .field("revision", &self.revision)
             .field("bytes", &self.bytes.len())

@@ -48,6 +48,7 @@ async fn load_with_count(
     let count = answers.count();
     answers.assert_used();
     assert!(stored.is_none() || count > 0, "a registered worker is counted");
+    // `put` compares nothing, so concurrent registrations may exceed the limit by their number.
     let has_space = stored.is_some() || count < MAX_WORKERS_PER_TENANT as u64;
     Ok((stored, has_space))
 }
@@ -63,6 +64,7 @@ pub(super) async fn heartbeat(
 ) -> Result<(), WorkerError> {
     let known = load(io, tenant, worker).await?.filter(|entry| entry.is_live_at(now));
     assert!(known.is_none_or(|entry| entry.worker == worker), "an entry is that of its key");
+    // An expired entry may be deleted at any moment, so it does not count as a registration.
     if known.is_none() {
         return Err(WorkerError::NotRegistered);
     }

@@ -108,6 +108,7 @@ impl<'a> Fields<'a> {
         field: &'static str,
         max: usize,
     ) -> Result<&'a [u8], InfraError> {
+        // No field gives this length, so it is bounded here as the others are.
         let len = self.bounded(field, self.rest.len(), max)?;
         self.bytes(field, len)
     }
@@ -136,6 +137,7 @@ impl<'a> Fields<'a> {
     #[inline]
     pub(super) fn nonzero_u64(&mut self, field: &'static str) -> Result<u64, InfraError> {
         match self.u64(field)? {
+            // No encoder writes zero here, so it is damage and not an absent value.
             0 => Err(self.refuse(field, "zero")),
             number => Ok(number),
         }
@@ -166,6 +168,7 @@ impl<'a> Fields<'a> {
         field: &'static str,
         of: impl FnOnce(u8) -> Option<T>,
     ) -> Result<T, InfraError> {
+        // An unknown number is damage or from a newer program: a default would change its meaning.
         let number = self.u8(field)?;
         of(number).ok_or_else(|| self.refuse(field, format_args!("unknown number {number}")))
     }
@@ -174,6 +177,7 @@ impl<'a> Fields<'a> {
     #[inline]
     pub(super) fn flags(&mut self, field: &'static str, known: u8) -> Result<Flags, InfraError> {
         let flags = self.u8(field)?;
+        // An unknown flag announces a field that would be read as the next one.
         match flags & !known {
             0 => Ok(Flags(flags)),
             unknown => Err(self.refuse(field, format_args!("unknown flags {unknown:#04x}"))),
@@ -182,6 +186,7 @@ impl<'a> Fields<'a> {
 
     /// Checks that no bytes follow the last field.
     pub(super) fn finish(self) -> Result<(), InfraError> {
+        // Trailing bytes mean that encoder and decoder disagree about the fields before them.
         match self.rest.len() {
             0 => Ok(()),
             left => Err(corrupt(self.kind, format_args!("{left} bytes behind the last field"))),
@@ -190,6 +195,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the error for an invalid field.
     pub(super) fn refuse(&self, field: &'static str, what: impl std::fmt::Display) -> InfraError {
+        // The name of the field and not its bytes, which may be a key or a token of a tenant.
         corrupt(self.kind, format_args!("{field}: {what}"))
     }
 
@@ -211,6 +217,7 @@ impl<'a> Fields<'a> {
     }
 
     fn bounded(&self, field: &'static str, len: usize, max: usize) -> Result<usize, InfraError> {
+        // Before the caller allocates or multiplies: a damaged length may be any number.
         if len > max {
             return Err(self.refuse(field, format_args!("{len} is above the limit of {max}")));
         }

@@ -39,6 +39,7 @@ const HEAD_FLAGS: u8 = PAUSED | RETRIES_BOUNDED | ENDED | REGISTERED | FLOORED;
 /// Panics if run and progress are inconsistent: the store layer is wrong then, and nothing may be
 /// stored.
 pub fn encode_run_head(run: &RunRecord, roots: RootProgress, out: &mut Vec<u8>) {
+    // Before the write: every later load would refuse a record that breaks a rule.
     run.assert_invariants();
     let checked = roots.check(run.status(), run.registration().is_some(), run.created_at());
     assert!(checked.is_ok(), "the registration progress matches the run");
@@ -58,6 +59,8 @@ pub fn decode_run_head(
 ) -> Result<RunHeadPart, InfraError> {
     let mut fields = open(&Key::RunHead { tenant, run }, value)?;
     let (record, roots) = read_run_head(&mut fields, tenant, run)?;
+    // The checksum detects damage, but not a wrong record of a faulty program, so the rules are
+    // checked as well.
     let begun = record.registration.is_some();
     fields.require(record.check_head())?;
     fields.require(roots.check(record.status, begun, record.created_at()))?;
@@ -150,6 +153,7 @@ impl RootProgress {
 
     /// Returns the number of roots that are counted but not created.
     pub(in crate::store) fn never_created(&self) -> u64 {
+        // `check` has excluded more stored roots than there are in all.
         u64::from(self.total - self.registered)
     }
 
@@ -160,6 +164,8 @@ impl RootProgress {
         created_at: LogicalTime,
     ) -> Result<(), &'static str> {
         holds(begun == (self.total > 0), "roots exactly when registration began")?;
+        // The time is stored only with a registration; without one it must be the zero that a
+        // decoder fills in.
         let when = if begun { created_at } else { LogicalTime::ZERO };
         holds(self.last_chunk_at >= when, "registration begins after the run")?;
         holds(begun || self.last_chunk_at == when, "no chunk before registration")?;

@@ -84,6 +84,7 @@ pub fn decode_owner(
     let owner = WorkerId::from_raw(fields.u64("owner")?);
     let fence = FenceEpoch::from_raw(fields.u64("fence")?);
     let token = GrantToken::from_raw(fields.u64("token")?);
+    // As the encoder asserts, but without a panic: stored bytes are input.
     fields.require(holds(
         fence >= FenceEpoch::INITIAL,
         "an owner's fence is at least the initial one",
@@ -189,6 +190,7 @@ pub fn decode_worker(
     value: &[u8],
 ) -> Result<WorkerEntry, InfraError> {
     let mut fields = open(&Key::Worker { tenant, worker }, value)?;
+    // No flag is defined yet, so any set bit announces a field of a newer program.
     fields.flags("flags", WORKER_FLAGS)?;
     let state = fields.number("state", WorkerState::from_u8)?;
     let expires_at = LogicalTime::from_raw(fields.u64("expires_at")?);
@@ -227,6 +229,7 @@ pub fn encode_handoff(
     (mark, payload): (u64, &[u8]),
     out: &mut Vec<u8>,
 ) -> Result<(), HandoffTooLarge> {
+    // Before `seal` replaces `out`, which stays as it was on failure.
     if payload.len() > HANDOFF_PAYLOAD_MAX {
         return Err(HandoffTooLarge { len: payload.len() });
     }
@@ -246,6 +249,7 @@ pub fn decode_handoff(
 ) -> Result<(u64, &[u8]), InfraError> {
     let mut fields = open(&Key::Handoff { tenant, handoff }, value)?;
     let mark = fields.u64("mark")?;
+    // The frame stores the length of the whole value, so the payload needs no length of its own.
     let payload = fields.remaining("record", HANDOFF_PAYLOAD_MAX)?;
     fields.finish()?;
     Ok((mark, payload))
