@@ -191,7 +191,9 @@ impl ClaimIndex {
                 records.prefetch(before);
                 records.prefetch(behind);
             }
+            // A new lease usually has the latest deadline, so it is chained behind the last record.
             Link::None => records.prefetch(self.last),
+            // Out of the chain there are no neighbours to prefetch.
             Link::Apart => {}
         }
     }

@@ -247,6 +247,7 @@ impl InMemoryCoordinator {
         let undo = Undo::new(record, &mut self.pool, &mut self.overwritten, change);
         let evolved = evolve(undo.record, undo.pool, change);
         let after = Standing::of(undo.record);
+        // Also on an error: `evolve` then left the record unchanged. Only a panic needs the undo.
         undo.keep();
         evolved?;
         // A checkpoint changes neither status nor deadline, so it leaves the index alone.
@@ -277,7 +278,7 @@ impl InMemoryCoordinator {
     }
 
     /// Emits the event of a change.
-    // By value and out of line, for the same reason.
+    // By value and out of line, so that the enum is built on this path only.
     #[cold]
     #[inline(never)]
     fn emit_event(

@@ -22,6 +22,8 @@ impl InMemoryCoordinator {
     }
 
     pub(super) fn progress(&self, now: LogicalTime, run: &Run) -> RunProgress {
+        // An expired lease stays in the index until the next operation on its shard, so it is
+        // filtered out below.
         let held = run.claims.by_deadline(&self.records);
         let active = |slot: &&Slot| self.view(**slot).record().status() == ShardStatus::Active;
         let reached = run
@@ -52,6 +54,7 @@ impl InMemoryCoordinator {
             let record = self.view(*slot).record();
             filter.admits(record.status(), record.is_leased_at(now), record.key().shard())
         };
+        // One lookup: a scan would cost as much as the run has shards.
         if let Some(shard) = filter.only {
             let key = ShardKey::new(run.record.run(), shard);
             let home = self.tenants.get(run.record.tenant());
@@ -64,6 +67,7 @@ impl InMemoryCoordinator {
             let shard = self.view(*slot);
             (shard.spec().start, shard.record().key().shard())
         };
+        // The id decides between a split parent and its first child, which have the same start.
         shown.sort_unstable_by(|one, other| position(one).cmp(&position(other)));
         out.extend(shown.into_iter().map(|slot| summary(now, filter, self.view(slot))));
     }
@@ -97,6 +101,7 @@ impl InMemoryCoordinator {
 
 fn summary(now: LogicalTime, filter: ShardFilter, shard: ShardView<'_>) -> ShardSummary {
     let record = shard.record();
+    // The record keeps an expired lease until the next operation; a listing must not show it.
     let leased = record.is_leased_at(now);
     ShardSummary {
         shard: record.key().shard(),

@@ -102,6 +102,7 @@ impl SlotTable {
     /// Returns a slot that probably has `hash`: only [`Self::find`] is certain.
     #[inline]
     pub(super) fn guess(&self, hash: u64) -> Option<Slot> {
+        // Only the home bucket: most slots are in it, and `find` searches the others.
         let bucket = self.buckets.get(self.path(hash).next()?)?;
         let tagged = bucket.tagged(tag(hash));
         (tagged != 0).then(|| bucket.slots[first_position(tagged)])
@@ -120,13 +121,14 @@ impl SlotTable {
         if wanted <= room(self.buckets.len()) {
             return;
         }
+        // A power of two, so that `path` needs a mask instead of a division.
         let mut count = self.buckets.len().max(1);
         while wanted > room(count) {
             count *= 2;
         }
         let old = std::mem::replace(&mut self.buckets, vec![Bucket::EMPTY; count]);
         for bucket in &old {
-            // The counter behind the tags is left out, because there are fewer slots.
+            // `zip` ends with the slots, so the counter behind the tags is not taken for tags.
             let taken = bucket.slots.iter().zip(&bucket.tags).filter(|(_, tag)| **tag != VACANT);
             taken.for_each(|(slot, _)| self.place(hash_of(*slot), *slot));
         }
@@ -144,6 +146,7 @@ impl SlotTable {
         let Some((found, position)) = self.locate(hash, same) else { return };
         self.buckets[found].tags[position] = VACANT;
         self.len -= 1;
+        // Exactly these buckets counted the slot when it was stored.
         for bucket in self.path(hash).take_while(|bucket| *bucket != found) {
             let bucket = &mut self.buckets[bucket];
             bucket.set_passed(bucket.passed() - 1);
@@ -164,6 +167,7 @@ impl SlotTable {
             if let Some(position) = bucket.find(tag(hash), &mut same) {
                 return Some((index, position));
             }
+            // Every slot beyond a bucket on its path is counted in it, so there is none.
             if bucket.passed() == 0 {
                 break;
             }
@@ -175,6 +179,7 @@ impl SlotTable {
     fn place(&mut self, hash: u64, slot: Slot) {
         for index in self.path(hash) {
             let bucket = &mut self.buckets[index];
+            // Counter bytes may be zero too, but `tagged` masks them out.
             let vacant = bucket.tagged(VACANT);
             if vacant != 0 {
                 let position = first_position(vacant);
@@ -191,7 +196,7 @@ impl SlotTable {
     #[inline]
     fn path(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let count = self.buckets.len();
-        // The low bits choose the home; the tag is made of the high ones.
+        // The low bits choose the home and the high bits the tag, so tags differ within a bucket.
         (0..count).map(move |step| (hash as usize).wrapping_add(step) & (count - 1))
     }
 }
@@ -211,5 +216,6 @@ const fn room(buckets: usize) -> usize {
 #[inline]
 fn tag(hash: u64) -> u8 {
     let [high, ..] = hash.to_be_bytes();
+    // A hash with the tag of a free position would be overwritten by the next insert.
     high.max(VACANT + 1)
 }

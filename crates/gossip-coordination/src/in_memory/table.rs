@@ -81,6 +81,7 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn insert(&mut self, entry: Entry) -> Slot {
+        // Freed slots first, so that memory follows the largest number of records at one time.
         if let Some(slot) = self.free.pop() {
             *self.place_mut(slot) = Some(entry);
             return slot;
@@ -90,6 +91,7 @@ impl Records {
             self.chunks.push(Chunk::new());
         }
         self.used += 1;
+        // Only for slots that are new: the bytes of a record in a reused slot may be anywhere.
         if slot % RECORDS_PER_CHUNK == 1 {
             self.chunks[slot / RECORDS_PER_CHUNK].note_second(&entry.record);
         }
@@ -101,6 +103,7 @@ impl Records {
 
     pub(super) fn remove(&mut self, slot: Slot) -> Entry {
         let entry = self.place_mut(slot).take().expect("only a slot in use is freed");
+        // A hint in an old lease may still name the slot; `recall` compares keys for that reason.
         self.free.push(slot);
         entry
     }
@@ -164,7 +167,7 @@ impl Records {
 
 impl Chunk {
     fn new() -> Self {
-        // Collected on the heap: it would be large for a stack.
+        // Collected into a box: an array of 256 KiB on the stack could overflow a small one.
         let places: Box<[Option<Entry>]> = (0..RECORDS_PER_CHUNK).map(|_| None).collect();
         let places = places.try_into().expect("a chunk has this many slots");
         Self { places, spacing: SlotSpacing::default() }
@@ -279,6 +282,7 @@ impl Tenants {
     }
 
     pub(super) fn get_or_insert(&mut self, tenant: TenantId) -> &mut Tenant {
+        // A new tenant gets the next position, so an equal position means that it was absent.
         let place = *self.places.entry(tenant).or_insert(self.homes.len());
         if place == self.homes.len() {
             self.homes.push(Tenant::new(tenant));

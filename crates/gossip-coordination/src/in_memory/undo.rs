@@ -103,7 +103,7 @@ impl Saved<'_> {
 
     fn restore_log(&self, record: &mut ShardRecord, pool: &mut RecordPool) {
         if self.op_log == OpLogSlot::NONE {
-            // The change may have taken a log for its entry.
+            // Without a log before, one that the change allocated for its entry must be freed.
             pool.logs.free(std::mem::replace(&mut record.op_log, OpLogSlot::NONE));
             return;
         }
@@ -118,17 +118,21 @@ impl Saved<'_> {
 
     fn restore_rare(&mut self, record: &mut ShardRecord, pool: &mut RecordPool) {
         let Some(saved) = self.rare.take() else {
+            // The record had no rare part before, so the change has allocated this one.
             if let Some(rare) = record.rare.take() {
                 rare.spawned.free(&mut pool.bytes);
             }
             return;
         };
+        // No change removes the rare part, so this never returns; a panic here would abort.
         let Some(rare) = record.rare.as_deref_mut() else { return };
         rare.offer = saved.offer;
         rare.request = saved.request;
         rare.last_handoff = saved.last_handoff;
         rare.park_context = saved.park_context;
+        // A split only appends ids, so the old ones are the first.
         let ids: Vec<ShardId> = rare.spawned.iter(&pool.bytes).take(saved.spawned_count).collect();
+        // Freed first, so that the old ids fit even if the pool was full.
         std::mem::replace(&mut rare.spawned, PooledSpawned::empty()).free(&mut pool.bytes);
         if let Ok(spawned) = PooledSpawned::from_ids(&ids, &mut pool.bytes) {
             rare.spawned = spawned;
@@ -227,6 +231,7 @@ impl<'a> SavedBytes<'a> {
             Self::Cursor(bytes, key_len) => {
                 let (key, token) = bytes.split_at(key_len);
                 let cursor = match key {
+                    // The initial cursor has no key, and `new` would panic on an empty one.
                     [] => CursorUpdate::initial(),
                     key => CursorUpdate::new(key, token),
                 };
@@ -238,6 +243,7 @@ impl<'a> SavedBytes<'a> {
                 record.spec.replace(ShardSpecRef::new(start, end, metadata), &mut pool.bytes)
             }
         };
+        // Not in release builds: a second panic while the first unwinds aborts the process.
         debug_assert!(written.is_ok(), "bytes that were stored before fit again");
     }
 }

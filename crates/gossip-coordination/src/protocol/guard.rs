@@ -189,6 +189,7 @@ fn before_renewal(record: &ShardRecord, renewed: LeaseHolder) {
     let held = record.lease().expect("a renewed shard has a lease");
     assert!(renewed.owner() == held.owner(), "a renewal keeps the lease holder");
     assert!(renewed.token() == held.token(), "a renewal is not a grant");
+    // If the reply is lost, the holder continues to rely on the old deadline.
     assert!(renewed.deadline() >= held.deadline(), "a renewal never shortens a lease");
 }
 
@@ -285,6 +286,7 @@ fn after_step(before: Before, record: &ShardRecord) {
 
 fn after_end(before: Before, record: &ShardRecord, status: ShardStatus) {
     assert!(record.status() == status, "the shard has the decided status");
+    // The last writes of the holder may still be in flight to a sink that compares fences.
     assert!(record.fence_epoch() == before.fence, "a terminal change keeps the fence");
     assert!(record.lease().is_none(), "a terminal shard has no lease");
     assert!(record.offer().is_none(), "a terminal shard has no offer");

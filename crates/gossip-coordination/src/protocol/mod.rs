@@ -471,6 +471,8 @@ impl<'c> ShardChange<'c> {
             | Self::Withdraw { entry, .. }
             | Self::Revoke { entry, .. } => Some(entry),
             Self::Park { entry, .. } => entry.as_ref(),
+            // Not replayed from the log: a repeated grant is a new one, a renewal may be repeated,
+            // and a stored request names its operation.
             Self::Grant { .. } | Self::Renew { .. } | Self::Request { .. } => None,
         }
     }
@@ -488,6 +490,7 @@ impl<'c> ShardChange<'c> {
             | Self::Release { sequence, .. }
             | Self::Offer { sequence, .. }
             | Self::Withdraw { sequence, .. } => *sequence,
+            // Renewals may be applied in any order; the others are not operations under a lease.
             Self::Grant { .. }
             | Self::Renew { .. }
             | Self::Unpark { .. }

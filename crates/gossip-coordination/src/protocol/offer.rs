@@ -78,6 +78,7 @@ impl ShardTransition for OfferShard<'_> {
         let (shard, run) = seen.shard_and_run(self.lease.key())?;
         let record = shard.record();
         let payload_hash = hash_offer(self.terms, self.cursor);
+        // Before the lease checks: a retry may arrive after the offer was accepted.
         if find_replay(shard.op_log(), self.op_id, payload_hash)?.is_some() {
             return Ok(Decision::Replay(()));
         }
@@ -155,6 +156,7 @@ impl OfferShard<'_> {
 
     fn check_deadline(&self, now: LogicalTime, run: &RunHead) -> Result<(), OfferError> {
         let latest = Self::latest_deadline(now, run);
+        // Bounded above, because the source cannot work while its offer is pending.
         if self.terms.deadline <= now || self.terms.deadline > latest {
             return Err(OfferError::InvalidOfferDeadline {
                 deadline: self.terms.deadline,

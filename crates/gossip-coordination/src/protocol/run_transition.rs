@@ -109,6 +109,7 @@ impl RunTransitionRules for RunTransition {
         if status.is_terminal() {
             return Err(RunOver(status).into());
         }
+        // Pause and resume keep the status, so an equal one passes.
         if status != target && !status.may_become(target) {
             return Err(RunTransitionError::WrongStatus { status, target });
         }
@@ -152,6 +153,7 @@ pub(super) fn find_run_replay(
     op_id: OpId,
     payload_hash: u64,
 ) -> Result<bool, OpIdReused> {
+    // Newest first, because a retry usually follows its operation closely.
     let logged = run.op_log().rev().map(|entry| (entry.op_id(), entry.payload_hash()));
     let registered = run.registration().map(|known| (known.op_id, known.payload_hash));
     match logged.chain(registered).find(|(known, _)| *known == op_id) {
