@@ -91,44 +91,44 @@ pub enum EventKind {
     RunFailed,
     /// A run was cancelled.
     RunCancelled,
-    /// Added: the lease holder released the shard.
+    /// The lease holder released the shard.
     ShardReleased {
         /// The shard.
         shard: ShardId,
     },
-    /// Added: the lease holder offered the shard to another worker.
+    /// The lease holder offered the shard to another worker.
     ShardOffered {
         /// The shard.
         shard: ShardId,
         /// The handoff.
         handoff: HandoffId,
     },
-    /// Added: the lease holder withdrew its offer, pending or delayed.
+    /// The lease holder withdrew its offer, pending or delayed.
     ShardOfferWithdrawn {
         /// The shard.
         shard: ShardId,
         /// The handoff.
         handoff: HandoffId,
     },
-    /// Added: an administrator requested an action of the lease holder.
+    /// An administrator requested an action of the lease holder.
     ShardActionRequested {
         /// The shard.
         shard: ShardId,
         /// The requested action.
         action: &'static str,
     },
-    /// Added: an administrator revoked the lease.
+    /// An administrator revoked the lease.
     ShardLeaseRevoked {
         /// The shard.
         shard: ShardId,
         /// Its new fence.
         new_fence_epoch: FenceEpoch,
     },
-    /// Added: the run was paused.
+    /// The run was paused.
     RunPaused,
-    /// Added: the run was resumed.
+    /// The run was resumed.
     RunResumed,
-    /// Added: the run and its shards were deleted.
+    /// The run and its shards were deleted.
     RunDeleted,
 }
 

@@ -150,20 +150,20 @@ macro_rules! for_each_shard_operation {
             ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitError>
                 = under_lease(now, lease, SplitResidual { tenant, lease, plan, op_id });
 
-            /// Added: releases a shard before it is complete.
+            /// Releases a shard before it is complete.
             fn release(
                 now: LogicalTime, tenant: TenantId, lease: &Lease, mode: ReleaseMode, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, ReleaseError>
                 = under_lease(now, lease, Release { tenant, lease, mode, op_id });
 
-            /// Added: offers a shard to another worker; an initial cursor keeps the stored one.
+            /// Offers a shard to another worker; an initial cursor keeps the stored one.
             fn offer(
                 now: LogicalTime, tenant: TenantId, lease: &Lease, terms: OfferTerms,
                 cursor: CursorUpdate<'_>, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, OfferError>
                 = under_lease(now, lease, OfferShard { tenant, lease, terms, cursor, op_id });
 
-            /// Added: accepts an offered shard and copies its state into `scratch`.
+            /// Accepts an offered shard and copies its state into `scratch`.
             fn accept<'a>(
                 now: LogicalTime, tenant: TenantId, key: ShardKey, worker: WorkerId,
                 handoff: HandoffId, scratch: &'a mut AcquireScratch
@@ -172,13 +172,13 @@ macro_rules! for_each_shard_operation {
                     tenant, key, worker, handoff, token
                 });
 
-            /// Added: withdraws an offer, and prevents one that has not arrived yet.
+            /// Withdraws an offer, and prevents one that has not arrived yet.
             fn withdraw(
                 now: LogicalTime, tenant: TenantId, lease: &Lease, handoff: HandoffId, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, WithdrawError>
                 = under_lease(now, lease, Withdraw { tenant, lease, handoff, op_id });
 
-            /// Added: renews many leases. Replaces `results` by one result for each lease, in their
+            /// Renews many leases. Replaces `results` by one result for each lease, in their
             /// order. All leases of a run get the same capacity hint, computed after the last of
             /// them was renewed.
             fn renew_many(
@@ -257,7 +257,7 @@ macro_rules! for_each_run_operation {
                 out: &mut ClaimCandidates
             ) -> Result<ClaimOutlook, GetRunError> = read();
 
-            /// Added: pauses a run. Its shards cannot be claimed until it is resumed.
+            /// Pauses a run. Its shards cannot be claimed until it is resumed.
             fn pause_run(
                 now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, RunTransitionError>
@@ -265,7 +265,7 @@ macro_rules! for_each_run_operation {
                     tenant, run, kind: RunTransitionKind::Pause, op_id
                 });
 
-            /// Added: makes the shards of a paused run claimable again.
+            /// Makes the shards of a paused run claimable again.
             fn resume_run(
                 now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, RunTransitionError>
@@ -273,7 +273,7 @@ macro_rules! for_each_run_operation {
                     tenant, run, kind: RunTransitionKind::Resume, op_id
                 });
 
-            /// Added: stores a request for the lease holder of a shard.
+            /// Stores a request for the lease holder of a shard.
             fn request_action(
                 now: LogicalTime, tenant: TenantId, key: ShardKey, action: &ShardAction,
                 expires_at: LogicalTime, op_id: OpId
@@ -282,46 +282,47 @@ macro_rules! for_each_run_operation {
                     tenant, key, action: action.clone(), expires_at, op_id
                 });
 
-            /// Added: revokes the lease of a shard.
+            /// Revokes the lease of a shard.
             fn revoke_lease(
                 now: LogicalTime, tenant: TenantId, key: ShardKey, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, RevokeLeaseError>
                 = on_shard(now, RevokeLease { tenant, key, op_id });
 
-            /// Added: deletes a terminal run with its shards. Its id is never used again.
+            /// Deletes a terminal run with its shards. Its id is never used again.
             fn delete_run(
                 now: LogicalTime, tenant: TenantId, run: RunId, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, DeleteRunError>
                 = delete(now, DeleteRun { tenant, run, op_id });
 
-            /// Added: enters a worker into the registry. Repeating it is harmless.
+            /// Enters a worker into the registry. Repeating it is harmless.
             fn register_worker(
                 now: LogicalTime, tenant: TenantId, worker: WorkerId
             ) -> Result<(), WorkerError> = update();
 
-            /// Added: reports that a registered worker is alive, and its state.
+            /// Reports that a registered worker is alive, and its state.
             fn heartbeat(
                 now: LogicalTime, tenant: TenantId, worker: WorkerId, state: WorkerState
             ) -> Result<(), WorkerError> = update();
 
-            /// Added: appends the live workers to `out`, in the order of their ids.
+            /// Appends the workers whose registration has not expired at `now` to `out`, in the
+            /// order of their ids.
             fn list_workers_into(
                 now: LogicalTime, tenant: TenantId, out: &mut Vec<WorkerEntry>
             ) -> Result<(), WorkerError> = read();
 
-            /// Added: appends the tenant's runs that are not terminal to `out`, in the order of
+            /// Appends the tenant's runs that are not terminal to `out`, in the order of
             /// their ids: the first `limit` of them after `after`. Fewer than `limit` are the last.
             fn list_active_runs_into(
                 tenant: TenantId, after: Option<RunId>, limit: usize, out: &mut Vec<RunId>
             ) -> Result<(), InfraError> = read();
 
-            /// Added: as [`list_active_runs_into`](Self::list_active_runs_into), with terminal runs
+            /// As [`list_active_runs_into`](Self::list_active_runs_into), with terminal runs
             /// that are not deleted and with runs whose record is damaged.
             fn list_runs_into(
                 tenant: TenantId, after: Option<RunId>, limit: usize, out: &mut Vec<RunId>
             ) -> Result<(), InfraError> = read();
 
-            /// Added: removes up to `limit` of the tenant's runs whose registration was never
+            /// Removes up to `limit` of the tenant's runs whose registration was never
             /// finished and had no activity for `stale_after` ticks. Each is cancelled, then
             /// deleted; its id is never used again. Interrupted deletions are completed first,
             /// because nothing else finds the remaining shards, which count against the quota. The

@@ -74,11 +74,11 @@ pub struct RenewResult {
     pub new_deadline: LogicalTime,
     /// The amount of claimable work.
     pub capacity: CapacityHint,
-    /// Added: the lease holder's own pending offer, so that a restarted one can withdraw it.
+    /// The lease holder's own pending offer, so that a restarted one can withdraw it.
     pub offer: Option<OfferNotice>,
-    /// Added: the administrator's pending request.
+    /// The administrator's pending request.
     pub request: Option<PendingRequest>,
-    /// Added: the run is paused, and the lease holder should release the shard.
+    /// The run is paused, and the lease holder should release the shard.
     pub run_paused: bool,
 }
 

@@ -643,27 +643,27 @@ pub struct ShardSummary {
     pub leased: bool,
     /// When that lease ends; absent if none is live.
     pub lease_deadline: Option<LogicalTime>,
-    /// Added: the lease holder; absent if no lease is live. The first question of an operator.
+    /// The lease holder; absent if no lease is live. The first question of an operator.
     pub owner: Option<WorkerId>,
-    /// Added: the current fence. With `last_handoff` it shows how a handoff ended.
+    /// The current fence. With `last_handoff` it shows how a handoff ended.
     pub fence_epoch: FenceEpoch,
-    /// Added: the handoff of the last grant, if it was one.
+    /// The handoff of the last grant, if it was one.
     pub last_handoff: Option<HandoffId>,
     /// Grants in all.
     pub acquire_count: u32,
-    /// Added: grants since the last progress. The runtime checks it before it claims, because such
+    /// Grants since the last progress. The runtime checks it before it claims, because such
     /// a shard may crash its lease holders.
     pub attempts: u32,
     /// Progress.
     pub last_key: Option<Box<[u8]>>,
-    /// Added: the connector's resume token. The runtime stores certificate data there, and a
+    /// The connector's resume token. The runtime stores certificate data there, and a
     /// completed shard cannot be acquired to read it.
     pub token: Option<Box<[u8]>>,
     /// First key of the range; empty for the beginning of all keys.
     pub start: Box<[u8]>,
     /// First key behind the range; empty for the end of all keys.
     pub end: Box<[u8]>,
-    /// Added: the metadata of the range; a new worker reads its job from it.
+    /// The metadata of the range; a new worker reads its job from it.
     pub metadata: Box<[u8]>,
     /// The shard it was cut from, if any.
     pub parent: Option<ShardId>,

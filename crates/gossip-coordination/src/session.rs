@@ -155,7 +155,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(Self { state: SessionState::new(acquired), backend })
     }
 
-    /// Added: accepts an offered shard.
+    /// Accepts an offered shard.
     pub fn accept(
         backend: &'b mut B,
         now: LogicalTime,
@@ -209,7 +209,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         Ok(split)
     }
 
-    /// Added: offers the shard to another worker. Until the offer is withdrawn the session can only
+    /// Offers the shard to another worker. Until the offer is withdrawn the session can only
     /// renew; once it is accepted this session's fence is stale.
     pub fn offer(
         &mut self,
@@ -223,7 +223,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.state.settle(op_id, answer)
     }
 
-    /// Added: withdraws an offer.
+    /// Withdraws an offer.
     pub fn withdraw(
         &mut self,
         now: LogicalTime,
@@ -285,7 +285,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
-    /// Added: releases the shard before it is complete.
+    /// Releases the shard before it is complete.
     pub fn release(
         mut self,
         now: LogicalTime,
@@ -302,7 +302,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
 macro_rules! session_accessors {
     ($session:ident) => {
         impl<'b, B> $session<'b, B> {
-            /// Added: continues a detached session.
+            /// Continues a detached session.
             ///
             /// The backend must reach the store of the one that the session was detached from; a
             /// store without this lease refuses every operation.
@@ -311,13 +311,13 @@ macro_rules! session_accessors {
                 Self { backend, state }
             }
 
-            /// Added: ends the borrow of the backend and keeps the session.
+            /// Ends the borrow of the backend and keeps the session.
             #[must_use]
             pub fn detach(self) -> SessionState {
                 self.state
             }
 
-            /// Added: returns range, cursor and cursor semantics in owned form. The same values as
+            /// Returns range, cursor and cursor semantics in owned form. The same values as
             /// [`spec`](Self::spec) and [`cursor`](Self::cursor).
             #[must_use]
             pub const fn restored(&self) -> &RestoredShardState {
@@ -372,7 +372,7 @@ macro_rules! session_accessors {
                 self.state.capacity()
             }
 
-            /// Added: returns the number of grants without progress when the shard was acquired.
+            /// Returns the number of grants without progress when the shard was acquired.
             #[must_use]
             pub const fn attempts(&self) -> u32 {
                 self.state.attempts()
