@@ -50,7 +50,10 @@ impl<'c> Group<'c> {
         Self { connection, cache: RevisionCache::new(), single_update: None }
     }
 
-    /// Applies `txn` if all its compares hold.
+    /// Applies `txn` if all its compares hold, and returns the revision of its writes. Otherwise
+    /// writes nothing and returns a conflict with the present values of the keys that differ.
+    ///
+    /// After an error some of the writes may have been done, so the caller must roll back.
     pub(crate) fn apply(&mut self, txn: &Txn) -> Result<CommitOutcome, InfraError> {
         // The usual case needs one statement: a conflict on the updated key shows in its row count.
         if let Some(update) = SingleUpdate::of(txn)
@@ -83,7 +86,8 @@ impl<'c> Group<'c> {
         Ok(true)
     }
 
-    /// Writes the value at the next revision if the key has the expected one.
+    /// Writes the value at the next revision if the key has the expected one. Otherwise returns a
+    /// conflict with its present value. Other compares are the caller's.
     fn apply_single(&mut self, update: &SingleUpdate<'_>) -> Result<CommitOutcome, InfraError> {
         let (next, key) = (update.revision + 1, update.key.to_bytes());
         let values = params![key.as_bytes(), signed(next)?, update.value, signed(update.revision)?];
@@ -108,7 +112,8 @@ impl<'c> Group<'c> {
         statement.execute(values).map_err(|error| infra(COMMIT, &error))
     }
 
-    /// Returns the present value of the key if `compare` does not hold.
+    /// Returns `None` if `compare` holds, otherwise the key and its present value, `None` for an
+    /// absent key. For a range that should be empty this is its first key.
     fn check(&mut self, compare: &Compare) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
         let (key, expected) = match compare {
             Compare::At { key, revision } => (key, Some(*revision)),
@@ -122,15 +127,15 @@ impl<'c> Group<'c> {
         Ok(Some((*key, get(self.connection, key, COMMIT)?)))
     }
 
-    /// Returns the present value of the key if it is not `value`.
+    /// Returns `None` if the key has `value`, otherwise the key and its present value.
     fn check_value(
         &mut self,
         key: &Key,
         value: &Arc<Vec<u8>>,
     ) -> Result<Option<(Key, Option<Versioned>)>, InfraError> {
         let revision = self.revision(key)?;
-        // Mostly the head of a run, compared by many transactions of a group: read it once for each
-        // revision.
+        // Many transactions of a group compare the same value, mostly the head of a run, so it is
+        // read once per revision of its key.
         let known = (*key, revision);
         if self.cache.held.as_ref().is_some_and(|held| (held.0, &held.1) == (known, value)) {
             return Ok(None);
@@ -143,8 +148,10 @@ impl<'c> Group<'c> {
         Ok(Some((*key, found)))
     }
 
-    /// Applies all writes at one revision and returns it.
+    /// Applies all writes at one revision, above every earlier revision of their keys, and returns
+    /// it. The compares were checked before.
     fn write_all(&mut self, txn: &Txn) -> Result<u64, InfraError> {
+        // Without writes there is no key to take a revision from; the floor is used then.
         let (mut highest, mut creates, mut deletes) = (0, txn.writes().is_empty(), false);
         let mut rows = Vec::with_capacity(txn.writes().len());
         for write in txn.writes() {
@@ -156,7 +163,8 @@ impl<'c> Group<'c> {
             }
             rows.push((before.is_some(), write));
         }
-        // An absent key may have existed at a revision up to the floor.
+        // A created key may have had any revision up to the floor, and its new one must be higher.
+        // A deletion sets the floor to its own revision, which must not lower it.
         if creates || deletes {
             highest = highest.max(floor(self.connection)?);
         }
@@ -239,10 +247,13 @@ struct SingleUpdate<'t> {
 }
 
 impl<'t> SingleUpdate<'t> {
+    /// Returns the update if `txn` is one. `None` sends it down the general path, which takes every
+    /// transaction. Compares of other keys are neither checked nor a reason for `None`.
     fn of(txn: &'t Txn) -> Option<Self> {
         let [Write::Put(key, value)] = txn.writes() else { return None };
         let expected = txn.compares().iter().find_map(|compare| match compare {
-            // A revision that cannot be stored is a conflict; the general path reports it.
+            // `apply_single` stores `revision + 1`, which must fit a SQLite integer. The general
+            // path reports any other revision as a conflict, or as damage if the file has it.
             Compare::At { key: other, revision } if other == key && *revision < REVISION_MAX => {
                 Some(*revision)
             }
@@ -262,7 +273,7 @@ fn first_of(
     Ok(page.into_iter().next().map(|(key, value)| (key, Some(value))))
 }
 
-/// Applies one write and returns whether the row exists afterwards.
+/// Applies one write and returns whether the row exists afterwards. Refuses a bound key.
 fn write_one(
     connection: &Connection,
     key: &KeyBytes,
@@ -291,7 +302,7 @@ fn write_one(
     }
 }
 
-/// Returns the stored revision of a key.
+/// Returns the stored revision of a key; `None` if it is absent.
 fn stored_revision(connection: &Connection, key: &KeyBytes) -> Result<Option<u64>, InfraError> {
     let found: Option<i64> = connection
         .prepare_cached(REVISION)
@@ -302,7 +313,7 @@ fn stored_revision(connection: &Connection, key: &KeyBytes) -> Result<Option<u64
     found.map(|found| unsigned(found, COMMIT)).transpose()
 }
 
-/// Returns the value of `key`.
+/// Returns the value and the revision of `key`; `None` if it is absent.
 pub(crate) fn get(
     connection: &Connection,
     key: &Key,
@@ -352,6 +363,7 @@ fn floor(connection: &Connection) -> Result<u64, InfraError> {
     unsigned(floor, COMMIT)
 }
 
+/// Runs a statement that must change one row; any other number is corruption.
 fn run(
     connection: &Connection,
     sql: &str,

@@ -74,7 +74,8 @@ impl BackupError {
     }
 }
 
-/// Copies the database to `path`.
+/// Copies the database to `path` and returns the size of the copy in bytes. `Exists` if there is a
+/// file already, which is not changed.
 pub(crate) fn make(core: &Core, path: &Path) -> Result<u64, BackupError> {
     let fail = |source| BackupError::of(path, source);
     // SQLite interprets some relative names, such as `:memory:` and `file:…`.
@@ -90,7 +91,8 @@ pub(crate) fn make(core: &Core, path: &Path) -> Result<u64, BackupError> {
         .and_then(|source| copy(&source, &unfinished));
     let published =
         copied.map_err(BackupError::from).and_then(|()| publish(&unfinished, path).map_err(fail));
-    // Published under its final name by now, or incomplete, which `published` reports.
+    // By now the copy has its final name as well, or is incomplete. If the removal fails, the file
+    // only takes up space, so the result of the backup is unchanged.
     let _ = fs::remove_file(&unfinished);
     published
 }
@@ -110,7 +112,7 @@ fn prepare(source: &Path, target: &Path) -> io::Result<()> {
     options.open(target).map(drop)
 }
 
-/// Copies one snapshot.
+/// Copies one snapshot of `source` into the empty file at `path`.
 fn copy(source: &Connection, path: &Path) -> Result<(), InfraError> {
     let fail = |error: rusqlite::Error| infra(BACKUP, &error);
     // The open read transaction pins the snapshot. Without it every commit of another process
@@ -121,6 +123,8 @@ fn copy(source: &Connection, path: &Path) -> Result<(), InfraError> {
     copied
 }
 
+/// Copies all pages into the empty file at `path` and checks the copy. Fails if another process
+/// holds the copy, and with corruption if the check finds damage. Does not sync the file.
 pub(crate) fn copy_pages(source: &Connection, path: &Path) -> Result<(), InfraError> {
     let fail = |error: rusqlite::Error| infra(BACKUP, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -130,7 +134,7 @@ pub(crate) fn copy_pages(source: &Connection, path: &Path) -> Result<(), InfraEr
     loop {
         match backup.step(STEP_PAGES).map_err(fail)? {
             StepResult::Done => break,
-            // The snapshot has a fixed number of pages, so this ends.
+            // Without a bound: the snapshot has a fixed number of pages, so this ends.
             StepResult::More => {}
             // Busy or locked, and SQLite has waited for the timeout already.
             _ => return Err(held()),

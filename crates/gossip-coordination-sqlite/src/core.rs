@@ -66,12 +66,16 @@ impl Core {
     }
 
     /// Commits `txns` in one or more groups, each shared with concurrent callers, and returns one
-    /// outcome per transaction.
+    /// outcome per transaction, in their order.
+    ///
+    /// A transaction above [`LIMITS`] is refused, and does not affect the others. Transactions of
+    /// different groups are not atomic together, nor are those of one group: each has its own
+    /// compares and its own outcome.
     pub(crate) fn commit(&self, txns: Vec<Txn>) -> Vec<Outcome> {
         // Set once a group timed out on the lock of another process: the call waits for at most
         // one `busy_timeout`, however many groups it has.
         let mut timed_out = None;
-        // The usual case: one transaction needs no grouping.
+        // One transaction is the usual case, so it skips the allocations of grouping.
         if let [txn] = txns.as_slice()
             && LIMITS.admit(txn)
         {
@@ -99,6 +103,8 @@ impl Core {
         outcomes
     }
 
+    /// Commits `txns`, at most one group's load, and returns one outcome per transaction. Sets
+    /// `timed_out` if the group was not started, and fails at once if it is set already.
     fn commit_group(
         &self,
         txns: Vec<Txn>,
@@ -118,11 +124,12 @@ impl Core {
                 *timed_out = job.not_started;
                 job.outcomes
             }
-            // The leader panicked, before or after the commit.
+            // The leader panicked, and it is not known whether before or after its `COMMIT`.
             None => vec![Ok(CommitOutcome::Unknown); count],
         }
     }
 
+    /// Commits the transactions of all jobs as one group and stores each job's outcomes in it.
     fn commit_batch(&self, jobs: &mut [Job]) {
         let group: Vec<&Txn> = jobs.iter().flat_map(|job| &job.txns).collect();
         // A panic leaves the writer without a connection; the next group opens another.
@@ -180,7 +187,7 @@ impl Core {
     }
 }
 
-/// Returns the load of a transaction.
+/// Returns the load of a transaction: its operations or its KiB, whichever are more.
 fn load(txn: &Txn) -> usize {
     txn.op_count().max(txn.byte_count() >> 10).clamp(1, GROUP_LOAD_MAX)
 }

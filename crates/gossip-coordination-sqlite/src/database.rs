@@ -77,7 +77,8 @@ impl SqliteDatabase {
     ///
     /// # Errors
     ///
-    /// [`BackupError`]. No file is left at `path` then, unless it existed before.
+    /// [`BackupError`]. No file is left at `path` then, unless it existed before or only the sync
+    /// of its directory failed.
     pub fn back_up_to(&self, path: impl AsRef<Path>) -> Result<u64, BackupError> {
         backup::make(&self.inner.core, path.as_ref())
     }
@@ -116,7 +117,7 @@ impl SqliteDatabase {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Before the fields drop: the thread is joined, and must have been stopped.
+        // The fields drop after this, and `_thread` would wait for ever for a thread not stopped.
         self.checkpointer.stop();
     }
 }

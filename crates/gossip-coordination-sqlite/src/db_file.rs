@@ -57,7 +57,8 @@ impl DbFile {
     pub(crate) fn check(&self) -> rusqlite::Result<()> {
         let is_same = match std::fs::metadata(&self.path) {
             Ok(metadata) => FileId::of(&metadata) == self.id,
-            // A process that lost the permission to look still has the file open.
+            // Another failure, such as a lost permission, does not show that the file was moved,
+            // and this process still has it open.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         };
         if is_same { Ok(()) } else { Err(moved()) }

@@ -65,9 +65,9 @@ pub(crate) fn foreign_key(operation: &'static str, malformed: MalformedKey) -> I
 /// Returns whether a `COMMIT` that failed with `error` was certainly not applied and never will be.
 ///
 /// A transaction is committed by its last frame in the log. A full disk refuses the write of a
-/// frame, so the transaction is incomplete. But if a sync fails after the last frame was written,
-/// the frame is in the file and the next process that recovers the log may find it. So after every
-/// other failure the commit is unresolved.
+/// frame, so the transaction is incomplete; a busy `COMMIT` has written none. But if a sync fails
+/// after the last frame was written, the frame is in the file and the next process that recovers
+/// the log may find it. So after every other failure the commit is unresolved.
 pub(crate) fn certainly_did_not_happen(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy))
 }

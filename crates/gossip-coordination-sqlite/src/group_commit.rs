@@ -88,8 +88,9 @@ impl<J> GroupCommit<J> {
         Self { queue: Mutex::new(queue), load_max, lead_time_max }
     }
 
-    /// Commits `job` in a batch, by `commit_batch` or by that of another caller, and returns it;
-    /// `None` if the leader panicked.
+    /// Commits `job` in a batch, by `commit_batch` or by that of another caller, and returns it
+    /// with its result inside. Blocks until then. `None` if another caller led and panicked: the
+    /// job may or may not have been committed. A panic of this caller's own batch is not caught.
     pub(crate) fn submit(
         &self,
         job: J,
@@ -119,12 +120,13 @@ impl<J> GroupCommit<J> {
         }
     }
 
-    /// Commits queued jobs in batches, and passes the lead on after the limits.
+    /// Commits queued jobs in batches until the queue is empty or a limit is reached, and passes
+    /// the lead on then. The first batch contains the leader's own job.
     fn lead(&self, commit_batch: &mut impl FnMut(&mut [J])) {
         let begun = Instant::now();
         for round in 1.. {
             let (mut jobs, tickets) = self.take();
-            // From here on a panic drops `batch`, which signals every caller in it.
+            // Made before the commit: a panic drops it, which signals every caller in the batch.
             let mut batch = Batch { group_commit: self, tickets, leads: true };
             let is_own = round == 1;
             let is_done = match is_own {

@@ -44,7 +44,9 @@ impl Readers {
         Self { file, pool, returned: Condvar::new() }
     }
 
-    /// Returns the answers to `reads`, all from one snapshot.
+    /// Returns the answers to `reads` in their order, all from one snapshot; a page holds at most
+    /// `page_max` entries. The first failing read is the error of all. Waits while all connections
+    /// of the pool are in use.
     pub(crate) fn read(&self, reads: &[Read], page_max: usize) -> Result<Vec<Answer>, InfraError> {
         let pooled = self.checkout().map_err(|error| infra(READ, &error))?;
         let connection = pooled.connection();
@@ -77,7 +79,8 @@ impl Readers {
             pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
         }
         drop(pool);
-        // Opened without the lock, which takes a while. The guard corrects `open` if it fails.
+        // Opening takes a while, so other callers may use the pool meanwhile. If it fails, dropping
+        // `pooled` corrects `open`.
         let mut pooled = Pooled { readers: self, connection: None };
         pooled.connection = Some(self.file.connect(Role::Read)?);
         Ok(pooled)
@@ -128,7 +131,7 @@ fn answer(connection: &Connection, read: &Read, page_max: usize) -> Result<Answe
     })
 }
 
-/// Returns the first page that is not empty.
+/// Returns up to `limit` entries of the first range that has any; an empty page if none has.
 fn scan_first(
     connection: &Connection,
     ranges: &[KeyRange],

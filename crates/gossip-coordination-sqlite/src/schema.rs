@@ -76,7 +76,9 @@ pub(crate) enum Role {
     Checkpoint,
 }
 
-/// Opens the file at `path`, creates the tables if it is new, and checks it.
+/// Opens the file at `path`, creates the tables if it is new, and checks it. Returns the writing
+/// connection, in WAL mode and without a busy timeout. A file of another program or of a newer
+/// format is an error and is not changed; a damaged page is an error, too.
 pub(crate) fn open_file(
     path: &Path,
     options: &SqliteOptions,
@@ -109,7 +111,8 @@ pub(crate) fn open_file(
     Ok(connection)
 }
 
-/// Opens a connection to a database file of ours and configures it.
+/// Opens a connection to the file at `path` and configures it for `role`. Only [`Role::Write`]
+/// creates a missing file. Does not check that the file is a database of ours.
 pub(crate) fn connect(
     path: &Path,
     options: &SqliteOptions,
@@ -135,7 +138,8 @@ pub(crate) fn connect(
     let is_full = options.sync == SyncMode::Full;
     connection.pragma_update(None, "fullfsync", is_full)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // Commits do not checkpoint: the checkpointer does, on its own connection.
+    // SQLite would checkpoint within a commit, whose caller then waits for two more syncs. The
+    // checkpointer does it instead, on its own connection.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
     connection.pragma_update(None, "cache_size", CACHE_KIB)?;
@@ -236,6 +240,8 @@ fn switch_to_wal(connection: &Connection, busy_timeout: Duration) -> rusqlite::R
     }
 }
 
+/// Runs `quick_check` on a file that `check` selects by its size, and returns the first problem as
+/// an error. Other files pass unread.
 fn check_pages(
     connection: &Connection,
     path: &Path,

@@ -164,7 +164,8 @@ impl CheckpointSchedule {
         Self { checkpointer, next_request: FRAMES_SOFT, next_forced: FRAMES_HARD }
     }
 
-    /// Checkpoints on the writer's connection if that is requested or overdue.
+    /// Checkpoints on the writer's connection if that is requested or overdue. The connection must
+    /// be in no transaction. A failure is not reported: a later group retries.
     pub(crate) fn before_group(&mut self, connection: &Connection) {
         let shared = &self.checkpointer;
         let frames = shared.frames.load(Ordering::Relaxed);
@@ -186,7 +187,7 @@ impl CheckpointSchedule {
     pub(crate) fn after_group(&mut self) {
         let frames = self.checkpointer.frames.load(Ordering::Relaxed);
         if frames < FRAMES_SOFT {
-            // The log has restarted.
+            // A log this short has restarted, so both limits count from its beginning again.
             (self.next_request, self.next_forced) = (FRAMES_SOFT, FRAMES_HARD);
         } else if frames >= self.next_request {
             self.next_request = frames + FRAMES_STRIDE;

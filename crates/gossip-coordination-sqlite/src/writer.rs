@@ -58,15 +58,16 @@ pub(crate) struct Writer {
 pub(crate) struct Committed {
     /// One outcome per transaction.
     pub(crate) outcomes: Vec<Outcome>,
-    /// Why the group or the rest of it was not started, if so: another process holds the file.
-    /// Callers that waited for it need not wait again.
+    /// Why the group or the rest of it was not started, if so. The cause is mostly that another
+    /// process holds the file; callers that waited for it need not wait again.
     pub(crate) not_started: Option<InfraError>,
 }
 
 /// Why a group was not committed.
 #[derive(Debug)]
 pub(crate) enum GroupFailure {
-    /// It was not started: another process holds the file.
+    /// It was not started: another process holds the file, or the file was moved or could not be
+    /// opened again.
     NotStarted(InfraError),
     /// A transaction failed, or the disk is full; nothing was committed.
     RolledBack(InfraError),
@@ -103,10 +104,12 @@ impl Writer {
         &mut self.connection
     }
 
-    /// Commits `txns`, together or in halves.
+    /// Commits `txns` together or, after a rollback, in ever smaller halves. Returns one outcome
+    /// per transaction, in their order. If a part is not started, its transactions and all after
+    /// them fail.
     fn commit_parts(&mut self, txns: &[&Txn]) -> Committed {
         let mut outcomes = Vec::with_capacity(txns.len());
-        // A stack of parts still to try, so that outcomes are produced in order.
+        // A stack with the earliest part on top, so that outcomes are produced in order.
         let mut parts = vec![txns];
         while let Some(part) = parts.pop() {
             match self.try_group(part) {
@@ -129,6 +132,8 @@ impl Writer {
         Committed { outcomes, not_started: None }
     }
 
+    /// Commits `txns` in one SQLite transaction, on a new connection if there is none. Whatever the
+    /// result, no transaction stays open.
     fn try_group(&mut self, txns: &[&Txn]) -> Result<Vec<CommitOutcome>, GroupFailure> {
         // Taken out, so that a panic drops the connection and its open transaction with it.
         let connection = match self.connection.take() {
@@ -143,7 +148,8 @@ impl Writer {
         outcomes
     }
 
-    /// Commits `txns` on `connection`. May leave a transaction open on failure.
+    /// Commits `txns` on `connection` and returns their outcomes. On failure it may leave the
+    /// transaction open, which the caller rolls back.
     fn group_on(
         &mut self,
         connection: &Connection,
@@ -164,6 +170,7 @@ impl Writer {
             self.is_unresolved = false;
             return Ok(outcomes);
         };
+        // A failed `COMMIT` after an unresolved one may have completed the frames of that one.
         let is_certain = certainly_did_not_happen(&error) && !self.is_unresolved;
         self.is_unresolved = !is_certain;
         let error = infra(COMMIT, &error);
@@ -187,7 +194,8 @@ fn not_started(error: &rusqlite::Error) -> GroupFailure {
     GroupFailure::NotStarted(infra(COMMIT, error))
 }
 
-/// Returns the outcomes of the `count` transactions of a group that failed.
+/// Returns the outcomes of the `count` transactions of a group that failed: the error for those
+/// that were certainly not applied, `Unknown` for the others.
 pub(crate) fn failed(failure: GroupFailure, count: usize) -> Vec<Outcome> {
     match failure {
         GroupFailure::NotStarted(error) | GroupFailure::RolledBack(error) => {
@@ -207,8 +215,9 @@ pub(crate) fn failed(failure: GroupFailure, count: usize) -> Vec<Outcome> {
     }
 }
 
-/// Takes the file's write lock, and waits for it up to `busy_timeout`. SQLite's busy handler sleeps
-/// up to 100 ms at a time; a commit of another process takes a thousandth of that.
+/// Takes the file's write lock, and waits for it up to `busy_timeout`; then returns the busy error
+/// of the last attempt. It polls, because SQLite's busy handler sleeps up to 100 ms at a time and a
+/// commit of another process takes a thousandth of that.
 fn begin(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
     let mut pause = BUSY_PAUSE_MIN;
     let mut deadline = None;
