@@ -46,6 +46,12 @@ impl RecordPool {
         Ok(Self { bytes: ByteSlab::try_new(byte_capacity)?, logs: OpLogPool::default() })
     }
 
+    /// Drops every record of the pool; their slots become invalid.
+    pub(crate) fn discard(&mut self) {
+        self.bytes.clear();
+        self.logs = OpLogPool::default();
+    }
+
     /// The slab that holds keys, metadata and cursors.
     #[must_use]
     pub const fn bytes(&self) -> &ByteSlab {

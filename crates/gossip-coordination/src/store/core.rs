@@ -1,6 +1,7 @@
 //! The state of a coordinator handle between flights: limits, record pool, grants, events.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use gossip_contracts::coordination::{
@@ -76,8 +77,7 @@ impl StoreConfig {
 pub(super) struct Core {
     pub(super) config: StoreConfig,
     pub(super) limits: StoreLimits,
-    /// Empty between two decisions.
-    pub(super) pool: RecordPool,
+    pub(super) pool: DecisionPool,
     /// Shards held by this handle and the handles that share the cache, except those of in-flight
     /// operations.
     pub(super) cache: RecordCache,
@@ -95,11 +95,11 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(config: StoreConfig, limits: StoreLimits) -> Self {
-        Self::with_pool(config, limits, RecordPool::new(POOL_BYTES))
+        Self::with_pool(config, limits, DecisionPool::new(RecordPool::new(POOL_BYTES)))
     }
 
     /// Creates the state with an existing, empty pool.
-    pub(super) fn with_pool(config: StoreConfig, limits: StoreLimits, pool: RecordPool) -> Self {
+    pub(super) fn with_pool(config: StoreConfig, limits: StoreLimits, pool: DecisionPool) -> Self {
         Self {
             config,
             limits,
@@ -231,6 +231,63 @@ impl Core {
         // Freed at once: a chunk of many shards must fit a pool that is sized for one new shard.
         record.free(&mut self.pool);
         Ok(())
+    }
+}
+
+/// The pool in which a decision decodes its record. Between decisions it is empty.
+///
+/// A decision that panics leaves its record, possibly half changed, so its parts cannot be freed one
+/// by one. The next decision, or the drop of the handle, discards them all.
+#[derive(Debug)]
+pub(super) struct DecisionPool {
+    records: RecordPool,
+    /// Whether a decision has begun and not ended.
+    is_deciding: bool,
+}
+
+impl DecisionPool {
+    const fn new(records: RecordPool) -> Self {
+        Self { records, is_deciding: false }
+    }
+
+    /// Begins a decision.
+    pub(super) fn begin(&mut self) {
+        self.discard_unfinished();
+        self.is_deciding = true;
+    }
+
+    /// Ends the decision whose record this is.
+    pub(super) fn end(&mut self, record: ShardRecord) {
+        assert!(self.is_deciding, "a decision has a beginning");
+        record.free(&mut self.records);
+        self.is_deciding = false;
+    }
+
+    fn discard_unfinished(&mut self) {
+        if std::mem::take(&mut self.is_deciding) {
+            self.records.discard();
+        }
+    }
+}
+
+impl Drop for DecisionPool {
+    fn drop(&mut self) {
+        // A slab that is dropped with live slots panics in debug builds.
+        self.discard_unfinished();
+    }
+}
+
+impl Deref for DecisionPool {
+    type Target = RecordPool;
+
+    fn deref(&self) -> &RecordPool {
+        &self.records
+    }
+}
+
+impl DerefMut for DecisionPool {
+    fn deref_mut(&mut self) -> &mut RecordPool {
+        &mut self.records
     }
 }
 

@@ -263,6 +263,7 @@ impl Loaded {
             Origin::Cache => decode_own_shard,
             Origin::Store | Origin::Conflict => decode_shard,
         };
+        core.pool.begin();
         match decode(tenant, key, &hot.bytes, &cold.bytes, &mut core.pool) {
             Ok(found) => Ok(Some(found)),
             Err(DecodeShardError::Stored(error)) => Err(error),

@@ -624,7 +624,7 @@ fn plan_commit<T: ShardTransition>(
     };
     let owner_key = loaded.owner(tenant, key);
     let subject = loaded.record(&owner, key, core)?;
-    // The pool must be empty between decisions: no `?` from here until `record.free`.
+    // The pool must be empty between decisions: no `?` from here until `pool.end`.
     let unknown = RefCell::new(Vec::new());
     let split_hash_of = |shard| {
         sibling_hashes.get(&shard).copied().unwrap_or_else(|| {
@@ -675,7 +675,7 @@ fn plan_commit<T: ShardTransition>(
             }
         }
     };
-    record.free(&mut core.pool);
+    core.pool.end(record);
     plan
 }
 
