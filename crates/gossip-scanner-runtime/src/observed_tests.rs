@@ -38,7 +38,7 @@ fn each_operation_delivers_its_events_before_it_returns() {
     let claimed = handle.claim_next_available(at(2), TENANT, RUN, worker, &mut scratch);
     let lease = claimed.unwrap().lease;
     assert!(matches!(seen.take()[..], [EventKind::ShardAcquired { .. }]));
-    handle.renew_many(at(3), TENANT, &[lease.clone()], &mut Vec::new());
+    handle.renew_many(at(3), TENANT, std::slice::from_ref(&lease), &mut Vec::new());
     assert!(matches!(seen.take()[..], [EventKind::ShardLeaseRenewed { .. }]));
     let (cursor, op_id) = (CursorUpdate::with_last_key(b"b"), OpId::from_raw(5));
     handle.complete(at(4), TENANT, &lease, cursor, op_id).unwrap();

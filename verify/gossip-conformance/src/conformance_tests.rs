@@ -24,7 +24,6 @@ pub(crate) fn coordinator(settings: Settings) -> InMemoryCoordinator {
         max_total_shards: settings.max_total_shards,
         claim_cooldown_interval: settings.claim_cooldown_interval,
         slab_capacity: 1 << 20,
-        ..CoordinatorRuntimeConfig::default()
     })
 }
 

@@ -25,7 +25,6 @@ impl ConformanceTarget for InMemory {
             max_total_shards: settings.max_total_shards,
             claim_cooldown_interval: settings.claim_cooldown_interval,
             slab_capacity: SLAB_BYTES,
-            ..CoordinatorRuntimeConfig::default()
         })
     }
 }

@@ -250,7 +250,6 @@ impl ConformanceTarget for InMemory {
             max_total_shards: settings.max_total_shards,
             claim_cooldown_interval: settings.claim_cooldown_interval,
             slab_capacity: SLAB_BYTES,
-            ..CoordinatorRuntimeConfig::default()
         })
     }
 
@@ -275,7 +274,6 @@ impl ScriptBackend for InMemory {
             max_total_shards: total.unwrap_or(usual.max_total_shards),
             claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
             slab_capacity: settings.slab_bytes.unwrap_or(SLAB_BYTES),
-            ..usual
         }))
     }
 

@@ -38,7 +38,6 @@ impl ScriptBackend for InMemory {
             max_total_shards: settings.max_total_shards.unwrap_or(usual.max_total_shards),
             claim_cooldown_interval: settings.claim_cooldown.unwrap_or(0),
             slab_capacity: settings.slab_bytes.unwrap_or(4 << 20),
-            ..usual
         }))
     }
 
