@@ -176,7 +176,7 @@ impl AcquireScratch {
     }
 
     /// Copies everything a snapshot shows of `shard` in, and shows it.
-    // Into its caller, as is what shows it: the view is large, and is made where it is returned.
+    // Inlined into its caller: the view is large, and is then built where it is returned.
     #[inline(always)]
     pub(crate) fn write_shard(&mut self, shard: ShardView<'_>) -> ShardSnapshotView<'_> {
         let (spec, bounds_len) = shard.packed_spec();

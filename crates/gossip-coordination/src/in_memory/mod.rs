@@ -372,7 +372,7 @@ impl InMemoryCoordinator {
             tombstone: home.and_then(|home| home.tombstones.get(&run).copied()),
             active: found.map_or(0, |run| run.claims.active()),
             parked: found.map_or(0, |run| run.claims.settled(ShardStatus::Parked)),
-            // Registration is one step here.
+            // Only chunks have a time, and a registration in memory is a single step.
             registered_at: LogicalTime::ZERO,
             quota: self.quota(tenant),
         };

@@ -124,7 +124,7 @@ impl Saved<'_> {
             }
             return;
         };
-        // No change removes the rare part, so this never returns; a panic here would abort.
+        // No change removes the rare part. An assertion here could abort the process.
         let Some(rare) = record.rare.as_deref_mut() else { return };
         rare.offer = saved.offer;
         rare.request = saved.request;

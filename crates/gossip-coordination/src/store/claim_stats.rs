@@ -385,6 +385,7 @@ impl Probe {
         } else {
             (found.expired_spots, found.expired) = listed.into_iter().unzip();
             found.expired_count = found.expired.len();
+            // Few expired leases are read as a whole, so a front would save nothing.
             let many = found.expired_count >= EXPIRED_PAGE;
             stats.expired = Spacing::of(&found.expired_spots).filter(|_| many);
         }
@@ -493,6 +494,7 @@ impl RunClaimStats {
                     (live.spacing.front, live.seen_at) = (*front, plan.now);
                 }
                 None if live.moves => live.spacing.gap = live.spacing.gap.saturating_mul(WIDENING),
+                // The range of a fixed front is empty, so its leases were renewed or ended.
                 None => live.moves = true,
             }
             if !settled && !found.live.is_empty() {
@@ -516,6 +518,7 @@ fn around(point: u64) -> (RangeInclusive<ClaimSpot>, Option<RangeInclusive<Claim
 }
 
 const fn whole_expired(now: LogicalTime) -> RangeInclusive<ClaimSpot> {
+    // From time one, because free shards are indexed at zero.
     ClaimSpot::first_at(LogicalTime::from_raw(1))..=ClaimSpot::last_at(now)
 }
 

@@ -222,6 +222,7 @@ impl Io {
         let Reply::Committed(outcomes) = self.ask(Ask::Commit(txns)).await else {
             unreachable!("{CROSSED}")
         };
+        // With fewer outcomes, one would be taken for that of another transaction.
         assert!(outcomes.len() == sent, "a store returns every outcome");
         outcomes
     }

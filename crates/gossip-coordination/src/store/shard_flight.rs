@@ -196,7 +196,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         show: &mut impl FnMut(ShardView<'_>),
     ) -> Result<Next<T>, InfraError> {
         let (tenant, key) = self.operation.subject();
-        // The driver updates the binding before each step, because the process may lose its lease.
+        // Set before each step: the store may have dropped the bound keys since the last one.
         self.owner_key_state.binding = binding;
         assert!(self.owner_key_state.is_consistent(), "a store binds keys always or never");
         assert!(self.sent.is_none(), "the outcome of a commit precedes the next request");
@@ -708,7 +708,7 @@ fn prepare<T: ShardTransition>(
     }
     let at = indexed_time(record);
     let view = ShardView::new(record, &core.pool);
-    // Usually as long as before plus one log entry.
+    // One allocation: usually the value is as long as before plus one log entry.
     let mut hot = Vec::with_capacity(loaded.hot.as_ref().map_or(0, |hot| hot.bytes.len() + 64));
     encode_hot(view, at, &mut hot);
     txn.put(Key::ShardHot { tenant, shard }, hot.clone());
