@@ -127,7 +127,8 @@ impl<N> Batch<N> {
         Self { txns: vec![(prepared, note)], footprint: None, ops_max, bytes }
     }
 
-    /// Adds a transaction; returns it if it must go into another batch.
+    /// Adds a transaction and returns `None`, or returns it unchanged if it must go into another
+    /// batch: it does not fit, or it is not independent of one in this batch.
     pub(crate) fn add(
         &mut self,
         budget: &Budget,
@@ -161,7 +162,8 @@ impl<N> Batch<N> {
         self.txns.len()
     }
 
-    /// Returns the request: the transaction itself if there is one, else nested transactions.
+    /// Returns the request: the transaction itself if there is only one, else all of them nested in
+    /// one, with `lease` in the keys that they bind.
     pub(crate) fn request(&self, namespace: &Namespace, lease: i64) -> TxnRequest {
         let request = |place: usize| wire::txn_request(namespace, &self.txns[place].0.txn);
         let mut whole = match self.txns.len() {
@@ -181,9 +183,11 @@ impl<N> Batch<N> {
         whole
     }
 
-    /// Returns the outcome of each transaction from the response to [`Batch::request`].
+    /// Returns the outcome of each transaction, in their order, from the response to
+    /// [`Batch::request`] of a batch of two or more. A transaction without an answer in it is
+    /// `Unknown`.
     fn outcomes_of_several(&self, namespace: &Namespace, response: TxnResponse) -> Vec<Outcome> {
-        // Without a valid header the transaction may have been applied.
+        // Without a valid header the batch may have been applied.
         let Some(revision) = wire::revision(response.header.as_ref()) else {
             return self.txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         };
@@ -202,7 +206,7 @@ impl<N> Batch<N> {
                 (Group::Single(place), answer) => {
                     outcomes[place] = of(&self.txns[place].0, answer);
                 }
-                // Its members stay unknown.
+                // Without an answer the group may have been applied, so its members stay `Unknown`.
                 (Group::Sharing(_), None) => {}
                 (Group::Sharing(members), Some(answer)) => {
                     for (place, outcome) in self.of_group(namespace, &members, answer, revision) {
@@ -235,7 +239,8 @@ impl<N> Batch<N> {
         groups(self.txns.iter().map(|(prepared, _)| &prepared.txn), self.ops_max, limit)
     }
 
-    /// Returns the outcomes of the members of a group, with their places.
+    /// Returns the outcomes of the members of a group, with their places in the batch. If the
+    /// shared compare failed, every member is a conflict on that key.
     fn of_group(
         &self,
         namespace: &Namespace,
@@ -246,7 +251,8 @@ impl<N> Batch<N> {
         let txn = |member: &Member| &self.txns[member.place].0.txn;
         let mut answers = response.responses.into_iter();
         if !response.succeeded {
-            // The shared compare failed, so no member was applied. It was read back at most once.
+            // The shared compare failed, so no member was applied. It was read back once if any
+            // member wants the value, and only those members get it.
             let asks = members.iter().find(|member| !txn(member).is_without_read_back());
             let compare = asks.map(|member| &txn(member).compares()[member.shared]);
             let conflict = compare.map(|compare| wire::conflict(namespace, [compare], answers));
@@ -295,7 +301,8 @@ impl<N: Send + Sync> SendRequest for Batch<N> {
     }
 }
 
-/// Returns the request of a group, given the `request` of each member.
+/// Returns the request of a group, given the `request` of each member: the shared compare, and the
+/// members without it as nested transactions that run if it holds.
 fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnRequest {
     let members = match group {
         Group::Single(place) => return request(*place),
@@ -305,8 +312,8 @@ fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnReq
     whole.success.reserve_exact(members.len());
     for member in members {
         let mut nested = request(member.place);
-        // The shared compare and its read-back are sent once for the group. Transactions without
-        // read-back have none.
+        // The shared compare and its read-back are sent once for the group. The read-backs have the
+        // order of the compares, so one index serves both; without read-back there are none.
         let compare = nested.compare.remove(member.shared);
         if whole.compare.is_empty() {
             whole.compare.push(compare);

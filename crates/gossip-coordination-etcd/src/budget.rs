@@ -50,7 +50,7 @@ impl Budget {
     /// Returns the budget of a server with the limits in `config`.
     pub(crate) fn new(config: &EtcdConfig) -> Result<Self, RequestTooSmall> {
         let (ops, request) = (config.max_txn_ops, config.max_request_bytes);
-        // The server measures the entry of its log, which is larger than the request.
+        // The server applies its limit to the entry of its log, which is larger than the request.
         let bytes = request.saturating_sub(ENTRY_LEN_MAX);
         let overhead = Self::overhead(ops, config.namespace.prefix().len());
         let limits =

@@ -77,7 +77,9 @@ impl Coalescer {
         Self { queue, permits, tasks }
     }
 
-    /// Sends one transaction, batched with concurrent ones, and returns its outcome.
+    /// Sends one transaction, batched with concurrent ones or alone if none is in flight, and
+    /// returns its outcome. `Unknown` if the task that sends it ends early; an error means that it
+    /// was certainly not applied.
     pub(crate) async fn commit<K: EtcdKv>(
         &self,
         sender: &Arc<Sender<K>>,
@@ -106,6 +108,7 @@ impl Coalescer {
     }
 
     /// Sends several transactions, batched as far as they fit, and returns their outcomes in order.
+    /// Each has its own outcome, as with [`commit`](Self::commit); they are not atomic together.
     pub(crate) async fn commit_all(&self, prepared: Vec<PreparedTxn>) -> Vec<Outcome> {
         let mut waiting = Vec::with_capacity(prepared.len());
         let mut queued = Vec::with_capacity(prepared.len());
@@ -139,7 +142,8 @@ impl Coalescer {
             slots.zip(queued).for_each(|(slot, txn)| slot.send(txn));
             return count;
         }
-        // A caller that awaited many slots would block the slots it has while it is not polled.
+        // One by one: a caller that awaited many slots together would keep those it has from other
+        // callers while it is not polled.
         for (index, txn) in queued.into_iter().enumerate() {
             if self.queue.send(txn).await.is_err() {
                 return index;
@@ -161,7 +165,8 @@ async fn run_sender_task<K: EtcdKv>(
         let (batch, permit) = {
             let mut inbox = inbox.lock().await;
             let Some(first) = inbox.first().await else { return };
-            // The queue fills while a bypassing caller holds the permit.
+            // Before the batch is filled: while a bypassing caller holds the permit more callers
+            // arrive, and they join this batch.
             let Ok(permit) = permits.acquire().await else { return };
             inbox.yield_for_more(&sender.budget).await;
             // Waiting for the permit may have taken long, and the caller may be gone by now.
@@ -218,7 +223,8 @@ impl Inbox {
         self.deferred.len() + self.queue.len()
     }
 
-    /// Fills a batch with the given transaction and all waiting ones that fit.
+    /// Returns a batch of the given transaction and all waiting ones that fit. Those that do not
+    /// are deferred; those whose caller is gone are dropped unsent.
     fn gather<K>(
         &mut self,
         sender: &Sender<K>,

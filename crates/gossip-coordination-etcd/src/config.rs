@@ -142,7 +142,7 @@ impl EtcdConfig {
     ///
     /// # Errors
     ///
-    /// The first setting that cannot, with its bounds.
+    /// The first setting that is out of bounds, with its bounds.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_endpoints()?;
         self.check_credentials()?;
@@ -153,7 +153,8 @@ impl EtcdConfig {
         let (min, max) = (wide(MAX_TXN_OPS_MIN), wide(MAX_TXN_OPS_MAX));
         within("max_txn_ops", wide(self.max_txn_ops), min, max)?;
         within("max_request_bytes", wide(self.max_request_bytes), 1, wide(MAX_REQUEST_BYTES_MAX))?;
-        // For its check only: limits without room for one shard would fail at the first commit.
+        // Built for its check only: limits without room for one shard would fail at the first
+        // commit.
         Budget::new(self)?;
         Ok(())
     }
@@ -181,13 +182,14 @@ impl EtcdConfig {
         }
     }
 
+    /// Checks the timeouts, the owner lease, the clock skew and the cooldown against their bounds.
     fn check_times(&self) -> Result<(), ConfigError> {
         let timeout = |name, value: Duration| {
             Range { name, min: millis(TIMEOUT_MIN), max: millis(TIMEOUT_MAX) }.check(millis(value))
         };
         timeout("connect_timeout (ms)", self.connect_timeout)?;
         timeout("request_timeout (ms)", self.request_timeout)?;
-        // Not rounded, because that would change a setting silently.
+        // etcd counts whole seconds. Rounding would change a setting silently.
         if self.owner_lease_ttl.subsec_nanos() != 0 {
             return Err(ConfigError::FractionOfSecond);
         }

@@ -23,8 +23,9 @@ const LOOKED_AT: u64 = 1024;
 /// An etcd answers this with its version, and any other server with something else.
 const QUESTION: &[u8] = b"GET /version HTTP/1.0\r\n\r\n";
 
-/// Returns a better cause than a broken connection, if one can be found. `address` is host and
-/// port; the caller bounds the time.
+/// Asks the server at `address`, host and port, what it is, and returns a better cause than a
+/// broken connection. `None` if nothing listens or no better cause is found. The caller bounds the
+/// time.
 pub(crate) async fn diagnose(address: &str, tls: Option<&TlsOptions>) -> Option<EtcdCause> {
     // If nothing listens, the cause that the caller has is the right one.
     let answer = ask(address).await?;
@@ -41,7 +42,8 @@ pub(crate) async fn diagnose(address: &str, tls: Option<&TlsOptions>) -> Option<
             is_of_tls(&refused).then(|| of_tls(refused.to_string()))
         }
         (Judgement::Other, None) => {
-            // Without options no authority is trusted, so this client ends the handshake.
+            // Without options no authority is trusted, so the handshake with a server that
+            // speaks TLS ends in an error of TLS.
             let refused = shake_hands(address, &TlsOptions::default()).await.err()?;
             let is_tls = is_of_tls(&refused);
             is_tls.then(|| of_tls("the server speaks https, not http".to_owned()))
@@ -71,7 +73,7 @@ fn judge(answer: &[u8]) -> Judgement {
 async fn ask(address: &str) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     let mut answer = Vec::new();
-    // What came before the connection broke is as good as an answer.
+    // The error is ignored: the bytes before the connection broke identify the server as well.
     if stream.write_all(QUESTION).await.is_ok() {
         let _ = stream.take(LOOKED_AT).read_to_end(&mut answer).await;
     }

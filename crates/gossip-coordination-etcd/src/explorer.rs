@@ -71,8 +71,7 @@ impl Explorer {
         let end = End(Arc::clone(&answer));
         let future = Box::pin(async move {
             let value = work.await;
-            // Before the drop of `end`, which wakes the waiter, also of a task that is dropped
-            // unfinished.
+            // Stored before `end` drops and wakes the waiter, which must find the value.
             end.0.lock().unwrap().value = Some(value);
             drop(end);
         });
@@ -125,9 +124,10 @@ impl Explorer {
         .await;
     }
 
+    /// Returns a random one of the runnable tasks; `None` if all tasks wait.
     fn any_runnable(&self) -> Option<Arc<Slot>> {
         let mut state = self.state();
-        // A task that has ended has no future any more.
+        // An ended task has no future. It may still be woken, and must not be chosen then.
         state.tasks.retain(|slot| slot.future.lock().unwrap().is_some());
         let ready = |slot: &&Arc<Slot>| {
             // An aborted task is runnable: it is dropped at a point that the seed chooses.
@@ -151,7 +151,7 @@ impl Explorer {
         assert!(first < MILLIS_MAX, "a task waits for ever");
         state.now = first;
         let due: Vec<_> = state.sleepers.extract_if(.., |(until, _)| *until <= first).collect();
-        // A waker may lock the state.
+        // `Slot::wake` locks nothing, but a combinator may have passed a waker of its own.
         drop(state);
         due.into_iter().for_each(|(_, waker)| waker.wake());
     }

@@ -56,8 +56,8 @@ pub(crate) fn groups<'t>(
 ) -> Vec<Group> {
     let mut groups = gather(txns.clone());
     if depth(&groups) + ops_max > limit {
-        // A batch without groups fits. One large group may exceed the limit where two halves do
-        // not.
+        // The largest group counts, so its halves may fit where it does not. A batch without
+        // groups fits in any case.
         halve(&mut groups);
     }
     if depth(&groups) + ops_max > limit {
@@ -66,6 +66,8 @@ pub(crate) fn groups<'t>(
     groups
 }
 
+/// Puts transactions with an equal compare in one group, however large it becomes. A transaction
+/// that shares none of its compares stays single.
 fn gather<'t>(txns: impl Iterator<Item = &'t Txn> + Clone) -> Vec<Group> {
     // Counted first: each transaction joins the most frequent of its compares, so that groups are
     // large.

@@ -93,13 +93,14 @@ struct Token {
 }
 
 impl GrpcClient {
-    /// Creates a client. Connects with the first request.
+    /// Creates a client, which connects with its first request. Fails if there is no endpoint or
+    /// one cannot be used as it is written; does not look whether it can be reached.
     pub fn new(config: &GrpcConfig) -> Result<Self, EtcdError> {
         let bad = |cause| EtcdError::not_sent("client", cause);
         if config.endpoints.is_empty() {
             return Err(bad(EtcdCause::BadConfig("there is no endpoint")));
         }
-        // Shared by all members: the first that answers sets the cluster id.
+        // Shared by all members: the first response sets the cluster id, and later ones must match.
         let cluster = Arc::new(OnceLock::new());
         let node = |address: &String| Node::new(address, config, &cluster);
         let nodes: Result<Vec<Node>, EtcdCause> = config.endpoints.iter().map(node).collect();
@@ -129,7 +130,8 @@ impl GrpcClient {
         let connections: Vec<_> = (0..self.inner.nodes.len())
             .map(|it| AbortOnDrop::start(&runtime, connect(it)))
             .collect();
-        // All connect concurrently, so members that are down cost one timeout together.
+        // All were started above, so members that are down cost one timeout together. Only another
+        // cluster is an error here: a member that is down may come back.
         for connection in connections {
             if let Some(Err(error)) = connection.await
                 && matches!(error.cause, EtcdCause::OtherCluster { .. })
@@ -179,7 +181,9 @@ impl GrpcClient {
         Ok(())
     }
 
-    /// Sends one request to the preferred member and, if that is safe, to the others.
+    /// Sends one request to the preferred member and, if it is a read or was certainly not applied,
+    /// to the others. Returns the answer or the last error, whose fate says whether it may be
+    /// applied.
     pub(crate) async fn call<Q: Message, A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -202,7 +206,7 @@ impl GrpcClient {
         answer.unwrap_or_else(|| Err(EtcdError::unknown(method.operation, EtcdCause::ended())))
     }
 
-    /// As [`call_encoded`](Self::call_encoded), in the present task.
+    /// As [`call_encoded`](Self::call_encoded), in the present task. Renews a refused token once.
     async fn call_here<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -225,7 +229,9 @@ impl GrpcClient {
         }
     }
 
-    /// Tries the members in order, each at most once.
+    /// Tries as many times as there are members, beginning with the preferred one. Stops at the
+    /// first answer, and at an error after which the request may not be sent again or that every
+    /// member would return.
     async fn call_members<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -243,7 +249,7 @@ impl GrpcClient {
                 Err(error) => error,
             };
             tried += 1;
-            // Another member would return the same error.
+            // Every member would return the same error, so this one stays preferred.
             if !is_members_fault(&error) {
                 return Err(error);
             }
@@ -260,7 +266,7 @@ impl GrpcClient {
     fn switch_from(&self, index: usize) {
         let next = index.wrapping_add(1);
         let order = Ordering::Relaxed;
-        // The loser of this race finds that the client has switched already.
+        // If this fails, a concurrent call has switched, and a second switch would skip a member.
         let _ = self.inner.preferred.compare_exchange(index, next, order, order);
     }
 
@@ -284,7 +290,9 @@ impl GrpcClient {
         self.current_token().generation
     }
 
-    /// Requests a token, unless a concurrent call has done so since `generation`.
+    /// Requests a token and stores it, unless a concurrent call has replaced that of `generation`.
+    /// Does nothing without credentials. An error is always `NotSent`: the request that needs the
+    /// token was not sent.
     async fn renew_token(&self, method: &Method, generation: u64) -> Result<(), EtcdError> {
         let Some(Credentials { user, password }) = self.inner.credentials.clone() else {
             return Ok(());
@@ -338,7 +346,7 @@ impl GrpcClient {
         method: &Method,
         message: Bytes,
     ) -> Result<A, EtcdError> {
-        // One more request per write, and only while the database is full.
+        // Costs one more request per write, so it is done only after the database was full.
         if self.inner.is_full.load(Ordering::Relaxed) {
             self.check_space(method).await?;
         }
@@ -349,7 +357,8 @@ impl GrpcClient {
         result
     }
 
-    /// Fails while the known alarm is active.
+    /// Fails while the known alarm is active, and also if that cannot be found out. Otherwise the
+    /// write may be sent.
     async fn check_space(&self, method: &Method) -> Result<(), EtcdError> {
         let not_sent = |cause| Err(EtcdError::not_sent(method.operation, cause));
         match self.alarms().await {
@@ -416,7 +425,7 @@ impl EtcdKv for GrpcClient {
         let request = LeaseTimeToLiveRequest { id: lease, keys: false };
         let answer: LeaseTimeToLiveResponse = self.call(&TIME_TO_LIVE, &request).await?;
         let ttl = LeaseTtl { remaining_seconds: answer.ttl, granted_seconds: answer.granted_ttl };
-        // Negative for a lease that is gone.
+        // A lease that is gone is reported by a negative TTL, not by an error.
         Ok((answer.ttl >= 0).then_some(ttl))
     }
 

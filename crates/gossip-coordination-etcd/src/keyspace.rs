@@ -106,7 +106,8 @@ impl Namespace {
     #[must_use]
     pub fn everything(&self) -> KeySpan {
         let mut end = self.prefix.to_vec();
-        // The prefix ends with a slash, and the next byte ends everything below it.
+        // The prefix ends with a slash. With the next byte instead, it sorts behind every key that
+        // begins with the prefix.
         if let Some(last) = end.last_mut() {
             *last = BEHIND_SEPARATOR;
         }

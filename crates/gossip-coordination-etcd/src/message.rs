@@ -121,7 +121,7 @@ impl<'t> LoneTxn<'t> {
     /// Returns the length of the message in bytes.
     pub(crate) fn encoded_len(self) -> usize {
         let compares = self.targets().map(|target| nested_len(self.compare_len(target)));
-        // Twice: the operation, and the request inside it.
+        // Nested twice, because an operation is a message around the request.
         let read = |target| nested_len(nested_len(self.read_len(target)));
         let write = |write: &Write| nested_len(nested_len(self.write_len(write)));
         let writes = self.txn.writes().iter().map(write);
@@ -138,11 +138,13 @@ impl<'t> LoneTxn<'t> {
         effects.max().unwrap_or(Effect::None)
     }
 
-    /// Returns the compare targets. A range whose ends are the wrong way round is empty for ever.
+    /// Returns the compare targets. A range whose end is not behind its start is empty for ever, so
+    /// it is left out.
     fn targets(self) -> impl Iterator<Item = Target<'t>> {
         self.txn.compares().iter().filter_map(|compare| match compare {
             Compare::At { key, revision } => {
-                // A revision that etcd cannot have is one that no key is at.
+                // etcd's revisions are signed. No key has the highest one, so the compare fails, as
+                // it should.
                 let revision = (*revision).min(i64::MAX.cast_unsigned());
                 Some(Target::Key { key, state: State::At(revision) })
             }
@@ -160,6 +162,7 @@ impl<'t> LoneTxn<'t> {
         self.targets().filter(move |_| !self.txn.is_without_read_back())
     }
 
+    /// Writes the whole message; [`encoded_len`](Self::encoded_len) bytes.
     fn write(self, out: &mut Vec<u8>) {
         // In the order of the field numbers, as prost writes them. Compares come first, so writes
         // and reads can copy their keys.
@@ -198,6 +201,7 @@ impl<'t> LoneTxn<'t> {
         }
     }
 
+    /// Writes one compare, without its tag and length, and notes the position of its key.
     fn write_compare(
         self,
         target: Target<'_>,
@@ -205,7 +209,7 @@ impl<'t> LoneTxn<'t> {
         spelled: &mut Spelled,
         out: &mut Vec<u8>,
     ) {
-        // That two are equal is not said: it has the number zero. Nor is the version.
+        // Protobuf leaves out fields that are zero: the result `Equal` and the target `Version`.
         match target {
             Target::Key { state: State::At(_), .. } => {
                 number(TARGET, CompareTarget::Mod as u64, out);
@@ -216,7 +220,7 @@ impl<'t> LoneTxn<'t> {
             Target::Key { state: State::Absent, .. } | Target::Range(_) => {}
         }
         target.with_start(|start| self.write_key(KEY_OF_COMPARE, start, out));
-        // The key was written last, so its place is counted from the end.
+        // Counted from the end, because the length prefix before the key varies in size.
         spelled.note(index, out.len() - self.key_len(target.start_len()));
         match target {
             Target::Key { state: State::At(revision), .. } => number(MOD_REVISION, revision, out),
@@ -265,6 +269,8 @@ impl<'t> LoneTxn<'t> {
         }
     }
 
+    /// Writes one write without the tag and length of its operation; `len` is that of the request
+    /// in it.
     fn write_write(self, write: &Write, len: usize, spelled: &Spelled, out: &mut Vec<u8>) {
         let (kind, value, lease) = match write {
             Write::Put(_, value) => (PUT, &**value, 0),
@@ -276,7 +282,7 @@ impl<'t> LoneTxn<'t> {
             Some(place) => self.write_again(KEY, place, write.key().kind().key_len(), out),
             None => self.write_key(KEY, &write.key().to_bytes(), out),
         }
-        // Fields with their default value are not sent.
+        // As prost does, fields with their default value are left out; `write_len` counts on it.
         if !value.is_empty() {
             open(VALUE, value.len(), out);
             out.extend_from_slice(value);
@@ -309,8 +315,8 @@ impl<'t> LoneTxn<'t> {
         out.extend_from_slice(key.as_bytes());
     }
 
-    /// Copies the key at `place`, of which so many bytes are the store layer's. To
-    /// copy it takes a tenth of what its digits take.
+    /// Copies the key at `place`, of which `len` bytes are the store layer's. Copying it takes a
+    /// tenth of the time of formatting its digits.
     fn write_again(self, field: u32, place: usize, len: usize, out: &mut Vec<u8>) {
         let len = self.key_len(len);
         open(field, len, out);

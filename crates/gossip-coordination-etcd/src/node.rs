@@ -110,7 +110,7 @@ struct Link {
 
 impl Node {
     /// Returns an unconnected member. The first connected member of those that share `cluster` sets
-    /// the cluster id.
+    /// the cluster id. Fails if the address is malformed, or contradicts the TLS settings.
     pub(crate) fn new(
         address: &str,
         config: &GrpcConfig,
@@ -147,7 +147,8 @@ impl Node {
         })
     }
 
-    /// Sends one encoded request with a timeout.
+    /// Sends one encoded request to this member and returns its answer. Connects if necessary, and
+    /// once more if the connection broke while idle. Resends nothing that may have been sent.
     pub(crate) async fn call<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -191,7 +192,8 @@ impl Node {
         timeout(limit, call).await.unwrap_or_else(late)
     }
 
-    /// Sends over a connection. An error states whether the connection failed.
+    /// Sends over a connection, without a timeout. An error comes with whether the connection
+    /// failed, so that the caller drops it.
     async fn send<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -207,12 +209,12 @@ impl Node {
         }
         let path = PathAndQuery::from_static(method.path);
         let codec = AnswerCodec::new(request.get_ref().len());
-        // With one message each way, a stream equals a unary call on the wire.
+        // Also for unary methods: with one message each way a stream is the same on the wire.
         let answer = async {
             let stream = grpc.server_streaming(request, path, codec).await?;
             let mut stream = stream.into_inner();
             let answer = stream.message().await?;
-            // Read the trailers: dropping the stream before them would send a reset.
+            // Reads the trailers: dropping the stream before them would send a reset.
             let _end = stream.message().await;
             Ok(answer)
         };
@@ -228,7 +230,8 @@ impl Node {
         }
     }
 
-    /// Returns the connection, and connects if there is none.
+    /// Returns the connection and its generation, and connects if there is none. An error is always
+    /// `NotSent`.
     pub(crate) async fn open(&self, operation: &'static str) -> Result<(Channel, u64), EtcdError> {
         // Before the lock, to recognise an attempt that failed while this call waited for it.
         let began = Instant::now();
@@ -269,6 +272,8 @@ impl Node {
         }
     }
 
+    /// Connects and asks for the status. Fails if there is no connection, or if the server is too
+    /// old or of another cluster.
     async fn try_connect(&self) -> Result<Channel, EtcdCause> {
         let connector = SingleUseConnector::new(self.connect_timeout);
         let connected = self.endpoint.connect_with_connector(connector).await;
@@ -282,7 +287,8 @@ impl Node {
                 check_version(&version)?;
                 self.check_cluster(header.map_or(0, |header| header.cluster_id))?;
             }
-            // Only etcd returns these errors, so the version check is skipped.
+            // Only etcd returns these errors, so this is one. Its version and cluster stay
+            // unchecked, because it did not answer the request.
             Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
             // An unrecognised error is not taken for another kind of server: it may be an etcd that
             // starts, or a proxy in front of one.

@@ -66,7 +66,8 @@ impl OwnerLease {
         self.ttl_seconds.unsigned_abs() * 1_000 / KEEP_ALIVES_PER_TTL
     }
 
-    /// Returns the lease, and requests one if there is none. Concurrent callers share one grant.
+    /// Returns the lease, and requests one if there is none. Concurrent callers share one grant and
+    /// its error. Makes one attempt; the caller retries.
     pub(crate) async fn get<K: EtcdKv>(&self, kv: &K) -> Result<i64, EtcdError> {
         let failures = self.state().failures;
         if let Some(id) = self.current() {
@@ -114,7 +115,8 @@ impl OwnerLease {
             Ok(Some(_remaining)) => {}
             Ok(None) => self.lost(id),
             Err(error) if error.cause == EtcdCause::LeaseNotFound => self.lost(id),
-            // The lease may be alive. The next keep-alive finds out.
+            // The lease may be alive, and declaring it lost would make every owner key be bound
+            // again. The next keep-alive finds out.
             Err(_) => {}
         }
     }

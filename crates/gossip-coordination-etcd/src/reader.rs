@@ -17,8 +17,9 @@ const NESTED_MAX: usize = 32;
 
 const _: () = assert!(2 * NESTED_MAX < 100);
 
-/// Returns the answers to `questions`, in order. The list is shorter if the server returned an
-/// answer of the wrong kind.
+/// Returns the answers to `questions`, in order and of one revision. The list is shorter if the
+/// server returned an answer of the wrong kind, which the caller must check. Fails if a request
+/// fails after its retries, or if a compaction removes the revision between two requests.
 pub(crate) async fn answers<K: EtcdKv>(
     sender: &Sender<K>,
     questions: Vec<Question>,
@@ -44,7 +45,7 @@ pub(crate) async fn answers<K: EtcdKv>(
         let is_whole = received.len() == chunk_len;
         answers.extend(received);
         if !is_whole {
-            // Later answers would be assigned to the missing ones.
+            // Answers are matched to questions by their order, so those after a gap are of no use.
             break;
         }
         revision = pinned(revision, answers.first());
@@ -69,7 +70,8 @@ fn pinned(revision: i64, first: Option<&RangeResponse>) -> i64 {
     if revision == 0 { header.map_or(0, |header| header.revision) } else { revision }
 }
 
-/// Sends the reads, with retries: a read has no effect, so it may always be repeated.
+/// Sends the reads in one request and returns their answers. Retries transient errors: a read has
+/// no effect, so it may always be repeated.
 async fn ask<K: EtcdKv>(
     sender: &Sender<K>,
     questions: &[Question],
@@ -86,6 +88,7 @@ async fn ask<K: EtcdKv>(
     }
 }
 
+/// Sends the reads in one request, once. The list of answers ends before one of the wrong kind.
 async fn ask_once<K: EtcdKv>(
     sender: &Sender<K>,
     questions: &[Question],
@@ -108,7 +111,8 @@ fn with_header(range: RangeResponse, header: Option<&ResponseHeader>) -> RangeRe
     RangeResponse { header: header.cloned(), ..range }
 }
 
-/// Reads one by one what does not fit in one request.
+/// Answers each question with requests of its own, because together they do not fit in one request
+/// or one response. All are read at the revision of the first.
 async fn one_by_one<K: EtcdKv>(
     sender: &Sender<K>,
     questions: Vec<Question>,
@@ -121,7 +125,7 @@ async fn one_by_one<K: EtcdKv>(
         };
         let mut answer = RangeResponse::default();
         for range in ranges {
-            // All parts at the revision of the first, or they would not be one snapshot.
+            // At the revision of the first answer, or they would not be one snapshot.
             let revision = pinned(range.revision, answers.first().or(Some(&answer)));
             answer = in_parts(sender, RangeRequest { revision, ..range }).await?;
             if !answer.kvs.is_empty() {
@@ -133,17 +137,19 @@ async fn one_by_one<K: EtcdKv>(
     Ok(answers)
 }
 
-/// Reads a range, in smaller and smaller parts if the response is too large. Every part has a key
-/// or is the last, whatever `more` says, so there are at most as many parts as keys.
+/// Reads a range and returns it as one response, in smaller and smaller parts if a response is too
+/// large. Every part has a key or is the last, whatever `more` says, so there are at most as many
+/// parts as keys. A single entry that is too large is the error.
 async fn in_parts<K: EtcdKv>(
     sender: &Sender<K>,
     request: RangeRequest,
 ) -> Result<RangeResponse, EtcdError> {
     let mut whole = RangeResponse::default();
+    // Only a read of one key and a count have no limit (zero): neither can be split, and `part > 1`
+    // never holds for them.
     let (mut rest, mut part) = (request.clone(), request.limit);
     loop {
         let len = i64::try_from(whole.kvs.len()).unwrap_or(i64::MAX);
-        // A read without a limit is of one key, which cannot be split.
         rest.limit = part.min(request.limit - len);
         let answer = match ask(sender, &[Question::One(rest.clone())]).await {
             Err(error) if is_answer_too_large(&error) && part > 1 => {

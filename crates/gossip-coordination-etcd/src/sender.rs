@@ -75,6 +75,7 @@ pub(crate) struct Sender<K> {
 
 impl<K: EtcdKv> Sender<K> {
     /// Sends `batch` and returns the outcome of each of its transactions, in order, with its note.
+    /// An error means that the transaction was certainly not applied.
     pub(crate) async fn send_batch<N: Send + Sync>(
         self: &Arc<Self>,
         batch: Batch<N>,
@@ -112,6 +113,8 @@ impl<K: EtcdKv> Sender<K> {
         self.kv.sleep(doubled.min(BACKOFF_MILLIS_MAX)).await;
     }
 
+    /// Sends each transaction alone, one after the other, so that the one that was refused fails
+    /// alone. The batch was certainly not applied.
     async fn send_separately<N: Send + Sync>(
         self: &Arc<Self>,
         batch: Batch<N>,
@@ -123,6 +126,8 @@ impl<K: EtcdKv> Sender<K> {
         delivered
     }
 
+    /// Sends `request` until it is answered, and returns its outcomes. Retries only if it was
+    /// certainly not applied, up to the limits; then returns the last error.
     async fn send<L: SendRequest>(self: &Arc<Self>, request: &L) -> Result<L::Outcomes, EtcdError> {
         let (mut retry, mut leases) = (0, 0);
         loop {
@@ -148,11 +153,14 @@ impl<K: EtcdKv> Sender<K> {
         }
     }
 
+    /// Sends `request` once, with the owner lease if it binds keys. Records the loss of a lease
+    /// that the server does not know.
     async fn send_once<L: SendRequest>(
         self: &Arc<Self>,
         request: &L,
     ) -> Result<L::Outcomes, EtcdError> {
-        // Granted above, as a rule; a concurrent caller may have reported its loss in between.
+        // Requested again, because a concurrent caller may have reported the loss of the lease
+        // since `send` requested it. Usually it is there.
         let lease = if request.binds() { self.granted_lease().await? } else { 0 };
         let answer = request.send(&self.kv, &self.namespace, lease).await;
         if answer.as_ref().is_err_and(|error| error.cause == EtcdCause::LeaseNotFound) {
@@ -173,8 +181,8 @@ impl<K: EtcdKv> Sender<K> {
                 let sender = Arc::clone(self);
                 let granted =
                     AbortOnDrop::start(runtime, async move { sender.grant_lease().await });
-                // The runtime shuts down. Whatever became of the grant, the transactions were not
-                // sent.
+                // The task ended with its runtime, perhaps after the grant. The transactions were
+                // not sent in any case.
                 let ended = || Err(EtcdError::not_sent("lease grant", EtcdCause::ended()));
                 granted.await.unwrap_or_else(ended)
             }
@@ -191,6 +199,7 @@ impl<K: EtcdKv> Sender<K> {
         }
     }
 
+    /// Requests the lease, with retries. An error is always `NotSent`.
     async fn grant_lease(&self) -> Result<i64, EtcdError> {
         let mut retry = 0;
         loop {

@@ -105,7 +105,7 @@ impl Chain {
         self.is_connect |= link.is::<ConnectError>();
         self.is_tls |= link.is::<rustls::Error>();
         self.is_http2 |= self.detail.starts_with("http2 error");
-        // The HTTP/2 layer keeps only the text of an alert.
+        // By its text, because the HTTP/2 layer drops the type of an alert.
         self.is_tls |= self.detail.starts_with("received fatal alert");
         // An operating system's error hides the error that it wraps from the chain.
         if let Some(error) = link.downcast_ref::<io::Error>() {
@@ -120,7 +120,7 @@ impl Chain {
     }
 }
 
-/// Returns fate and cause of a status of the server.
+/// Returns fate and cause of a status of the server. A status that is not recognised is `Unknown`.
 fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
     // The code does not decide: etcd uses the same one for requests that were applied and for those
     // that were not.
@@ -135,7 +135,7 @@ fn server_answer(endpoint: &str, code: Code, text: &str) -> (Fate, EtcdCause) {
         Code::ResourceExhausted if text.starts_with("grpc: received message larger than max") => {
             (Fate::Refused, EtcdCause::TooLarge(SizeLimit::Bytes))
         }
-        // Our own limit: the server has applied the request.
+        // Our own limit on the answer, so the server has executed the request.
         Code::OutOfRange if text.starts_with("Error, decoded message length too large") => {
             (Fate::Unknown, EtcdCause::TooLarge(SizeLimit::Answer))
         }
@@ -157,7 +157,7 @@ fn etcd_text(text: &str) -> Option<(Fate, EtcdCause)> {
         .or_else(|| uncertain_text(text).map(|cause| (Fate::Unknown, cause)))
 }
 
-/// Returns the cause of a request that certainly was not applied.
+/// Returns the cause if etcd uses `text` only for requests that it did not apply, else `None`.
 fn certain_text(text: &str) -> Option<EtcdCause> {
     Some(match text {
         "no leader" => EtcdCause::NoLeader,
@@ -186,7 +186,8 @@ fn certain_text(text: &str) -> Option<EtcdCause> {
 /// Identifies the answer of a cluster without authentication.
 pub(crate) const AUTH_NOT_ENABLED: &str = "authentication is not enabled";
 
-/// Returns the cause of a request that may have been applied.
+/// Returns the cause if `text` is one that etcd uses also for requests that it may have applied,
+/// else `None`.
 fn uncertain_text(text: &str) -> Option<EtcdCause> {
     Some(match text {
         "mvcc: database space exceeded" => EtcdCause::NoSpace,

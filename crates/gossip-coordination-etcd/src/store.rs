@@ -132,7 +132,8 @@ impl<K: EtcdKv> EtcdStore<K> {
         }
     }
 
-    /// Commits one transaction, the usual case.
+    /// Measures and commits one transaction, the usual case. An error means that it was not
+    /// applied.
     async fn commit_lone(&self, txn: Txn) -> Outcome {
         let txn = PreparedTxn::new(&self.sender.namespace, &self.sender.budget, txn)?;
         // Before it is queued: a batch must neither wait for a grant nor fail because of one.
@@ -149,7 +150,8 @@ impl<K: EtcdKv> EtcdStore<K> {
         self.sender.send_single(&txn).await
     }
 
-    /// Commits the transactions of one call in batches, without a group commit.
+    /// Commits the transactions of one call in as many batches as they need, one after the other,
+    /// and returns their outcomes in order. Used without a group commit.
     async fn commit_in_batches(&self, prepared: Vec<PreparedTxn>) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> =
             prepared.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
@@ -159,8 +161,8 @@ impl<K: EtcdKv> EtcdStore<K> {
             let mut waiting = rest.into_iter();
             let Some((txn, index)) = waiting.next() else { break };
             let mut batch = Batch::of(txn, index);
-            // Transactions that conflict with this batch or do not fit form the next one, in their
-            // order.
+            // A transaction that depends on this batch must see its writes, so it is in a later
+            // one, as is one that does not fit.
             let left = |(txn, index)| batch.add(&self.sender.budget, txn, index);
             rest = waiting.filter_map(left).collect();
             for (index, outcome) in self.sender.send_batch(batch).await {
@@ -179,7 +181,8 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
             sender.prefetch_lease();
         }
         let questions = wire::questions(&sender.namespace, &reads, sender.budget.limits.page);
-        // A range without keys by construction is not sent, and its answer is an empty response.
+        // A range that cannot have keys is not sent. Its empty answer is inserted below, at its
+        // place.
         let is_asked: Vec<bool> = questions.iter().map(Option::is_some).collect();
         let answers = reader::answers(sender, questions.into_iter().flatten().collect()).await;
         let mut answers = answers.map_err(|error| infra_error(&error))?.into_iter();
@@ -191,7 +194,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
     }
 
     async fn commit(&mut self, mut txns: Vec<Txn>) -> Vec<Outcome> {
-        // The usual case, without the lists that several transactions need.
+        // The usual case skips the allocations that several transactions need.
         if txns.len() <= 1 {
             return match txns.pop() {
                 Some(txn) => vec![self.commit_lone(txn).await],
@@ -221,7 +224,7 @@ impl<K: EtcdKv> AsyncStore for EtcdStore<K> {
                 (Err(error), _) => Some(Err(error)),
             });
         }
-        // If one transaction is left, it may bypass the queue of the group commit.
+        // A single one may bypass the queue of the group commit; several are always queued.
         let mut sent = match prepared.pop() {
             Some(only) if prepared.is_empty() => vec![self.commit_one(only).await],
             Some(last) => {

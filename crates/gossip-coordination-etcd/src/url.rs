@@ -100,7 +100,7 @@ impl EtcdConfig {
         let rest = url.strip_prefix(SCHEME).ok_or(UrlError::Scheme)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        // The last @ ends the password, as everywhere; a host has none.
+        // Split at the last `@`: a password may contain one unencoded, and a host contains none.
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (Some(credentials(user)?), hosts),
             None => (None, authority),
@@ -108,16 +108,18 @@ impl EtcdConfig {
         let namespace = Namespace::new(path).map_err(ConfigError::from)?;
         let mut config = Self::new(endpoints(hosts), namespace.path())?;
         config.credentials = user;
-        // Validated again behind it: `new` has checked the default settings only.
         apply_query(&mut config, query)?;
+        // Again, because `new` has checked the default settings only.
         config.validate()?;
         Ok(config)
     }
 }
 
+/// Returns the hosts of a comma-separated list, with the default port for those without one. Checks
+/// none of them: [`EtcdConfig::validate`] does.
 fn endpoints(hosts: &str) -> Vec<String> {
     let with_port = |host: &str| {
-        // An address of IPv6 has colons of its own, within brackets.
+        // Colons within brackets belong to an IPv6 address; only one behind them precedes a port.
         let name_end = host.rfind(']').map_or(0, |at| at + 1);
         match host[name_end..].contains(':') {
             true => host.to_owned(),
@@ -134,6 +136,8 @@ fn credentials(text: &str) -> Result<Credentials, UrlError> {
     Ok(Credentials { user: decode(user)?, password: decode(password)? })
 }
 
+/// Replaces each `%` and its two hex digits by the byte that they name. `None` if two hex digits do
+/// not follow a `%`, or if the result is not UTF-8.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -144,7 +148,7 @@ fn percent_decode(text: &str) -> Option<String> {
             continue;
         }
         let (digits, tail) = rest.split_at_checked(2)?;
-        // A sign would be read as part of a number.
+        // Checked first, because `from_str_radix` would accept a sign: `%+1`.
         let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
         let digits = std::str::from_utf8(digits).ok().filter(|_| is_hex)?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
@@ -171,13 +175,15 @@ const SETTINGS: [&str; 14] = [
     "server_name",
 ];
 
+/// Sets what the part of a URL after `?` says. Unknown and repeated settings are errors. Does not
+/// check the values against their bounds.
 fn apply_query(config: &mut EtcdConfig, query: &str) -> Result<(), UrlError> {
     let mut values: [Option<&str>; SETTINGS.len()] = [None; SETTINGS.len()];
     for (index, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
         let (name, value) = pair.split_once('=').ok_or(UrlError::Pair { index })?;
         let known = SETTINGS.iter().position(|setting| *setting == name);
         let at = known.ok_or(UrlError::UnknownSetting { index })?;
-        // Which of two was meant is not known.
+        // An error rather than a choice: nothing says which of the two is meant.
         if values[at].replace(value).is_some() {
             return Err(UrlError::SetTwice { name: SETTINGS[at] });
         }
@@ -193,6 +199,8 @@ fn apply_query(config: &mut EtcdConfig, query: &str) -> Result<(), UrlError> {
     Ok(())
 }
 
+/// Sets one setting of [`SETTINGS`] from its text. TLS settings are collected in `tls`, because
+/// they depend on each other.
 fn apply(
     config: &mut EtcdConfig,
     tls: &mut TlsSettings,
@@ -229,6 +237,8 @@ struct TlsSettings {
 }
 
 impl TlsSettings {
+    /// Returns the TLS settings; `None` if none was given. Fails for a certificate without its key
+    /// or the reverse, and for settings without the authorities.
     fn finish(self) -> Result<Option<EtcdTls>, UrlError> {
         let identity = match (self.cert, self.key) {
             (Some(cert), Some(key)) => {
@@ -264,6 +274,8 @@ fn text(name: &'static str, value: &str) -> Result<String, UrlError> {
     decoded.ok_or(UrlError::Value { name, expected: "percent-encoded text" })
 }
 
+/// Parses a number with its unit: `ms`, `s` or `m`. Anything else is an error that names the
+/// setting.
 fn duration(name: &'static str, value: &str) -> Result<Duration, UrlError> {
     let error = || UrlError::Value { name, expected: "a number followed by ms, s or m" };
     let digits = value.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

@@ -41,7 +41,7 @@ pub(crate) fn txn_request(namespace: &Namespace, txn: &Txn) -> TxnRequest {
         failure: Vec::with_capacity(if txn.is_without_read_back() { 0 } else { compares.len() }),
     };
     for compare in compares {
-        // A range whose ends are the wrong way round is empty for ever.
+        // `None` for a range that is empty for ever: its compare always holds, so it is not sent.
         if let Some(target) = Target::of(namespace, compare) {
             if !txn.is_without_read_back() {
                 request.failure.push(target.read());
@@ -65,9 +65,9 @@ pub(crate) fn set_lease(request: &mut TxnRequest, lease: i64) {
     }
 }
 
-/// Returns the outcome of `txn` from the response to its own request, which has all of its compares
-/// but the one that is `elsewhere`. `revision` is that of the outermost transaction, which is the
-/// revision of everything in it.
+/// Returns the outcome of `txn`, applied or a conflict, from the response to its own request, which
+/// has all of its compares but the one that is `elsewhere`. `revision` is that of the outermost
+/// transaction, which is the revision of everything in it.
 pub(crate) fn outcome(
     namespace: &Namespace,
     txn: &Txn,
@@ -94,7 +94,8 @@ pub(crate) fn conflict_without_values(txn: &Txn) -> Result<CommitOutcome, InfraE
         .ok_or_else(|| protocol_mismatch("a transaction failed that compares nothing"))
 }
 
-/// Returns the conflict of a transaction with `compares`, of which at least one failed.
+/// Returns the conflict of a failed transaction: the keys whose compares do not hold, with their
+/// present values from `answers`, one per compare. Corruption if an answer is missing or all hold.
 pub(crate) fn conflict<'c>(
     namespace: &Namespace,
     compares: impl IntoIterator<Item = &'c Compare>,
@@ -103,7 +104,7 @@ pub(crate) fn conflict<'c>(
     let mut answers = answers.into_iter();
     let mut found = Vec::new();
     for compare in compares {
-        // Not sent, so there is no answer for it.
+        // Left out of the request as well, so no answer is taken for it.
         let Some(target) = Target::of(namespace, compare) else { continue };
         let range = range_answer(answers.next());
         let range = range.ok_or_else(|| protocol_mismatch("a compared key is not read back"))?;
@@ -170,14 +171,15 @@ impl Question {
     }
 }
 
-/// Returns the requests of `reads`, in their order; `None` where no request is needed.
+/// Returns the requests of `reads`, in their order, each for at most `page` entries; `None` for a
+/// read that has no entries in any case.
 pub(crate) fn questions(
     namespace: &Namespace,
     reads: &[Read],
     page: usize,
 ) -> Vec<Option<Question>> {
     let limited = |range: &KeyRange, limit: usize| {
-        // Zero would mean no limit at all to the server.
+        // To the server a limit of zero is no limit, so such a read is not sent.
         let limit = i64::try_from(limit.min(page)).unwrap_or(i64::MAX);
         let span = namespace.span(range).filter(|_| limit > 0)?;
         Some(RangeRequest { limit, ..scan(span) })
@@ -198,7 +200,8 @@ pub(crate) fn questions(
     reads.iter().map(question).collect()
 }
 
-/// Returns the answer to `read` from the response of the server.
+/// Returns the answer to `read` from the response of the server. Corruption if there is no response
+/// or it has other keys than those that were read.
 pub(crate) fn answer(
     namespace: &Namespace,
     read: &Read,
@@ -278,7 +281,7 @@ impl<'c> Target<'c> {
                 result: CompareResult::Equal as i32,
                 target: CompareTarget::Mod as i32,
                 key: self.key,
-                // A revision that etcd cannot have is one that no key is at.
+                // etcd's revisions are signed. No key has the highest one, so the compare fails.
                 target_union: Some(TargetUnion::ModRevision(
                     i64::try_from(*revision).unwrap_or(i64::MAX),
                 )),
@@ -303,7 +306,8 @@ impl<'c> Target<'c> {
         Request::Range(RangeRequest { key, range_end, limit, ..RangeRequest::default() }).into()
     }
 
-    /// Returns the key whose compare failed, with its present value.
+    /// Returns the key and its present value if the compare does not hold for the read-back
+    /// `range`, else `None`. For a range the key is its first one.
     fn broken_by(
         &self,
         namespace: &Namespace,
@@ -343,6 +347,7 @@ fn is_empty(key: Vec<u8>, range_end: Vec<u8>) -> proto::Compare {
     }
 }
 
+/// Returns the operation of a write, with [`SOME_LEASE`] for a bound key.
 fn write_op(namespace: &Namespace, write: &Write) -> RequestOp {
     let put = |key: &Key, bytes: &[u8], lease| {
         let (key, value) = (namespace.key(key), bytes.to_vec());
@@ -367,6 +372,7 @@ fn scan(KeySpan { start, end }: KeySpan) -> RangeRequest {
     RangeRequest { key: start, range_end: end, ..RangeRequest::default() }
 }
 
+/// Returns the value of `key` from the response to its read; `None` if the key is absent.
 fn value_of(
     namespace: &Namespace,
     key: &Key,

@@ -28,11 +28,12 @@ pub struct BlockingStore<S> {
 }
 
 impl<S: AsyncStore + Clone + Sync + 'static> BlockingStore<S> {
-    /// Starts a runtime, and makes the store on it.
+    /// Starts a runtime and makes the store on it. Blocks until it is made.
     ///
     /// # Errors
     ///
-    /// The outer error if there is no thread to be had, the inner one if the store says so.
+    /// The outer error if the runtime could not be started or ended early, the inner one if `store`
+    /// fails.
     pub fn start<E: Send + 'static>(
         store: impl Future<Output = Result<S, E>> + Send + 'static,
     ) -> io::Result<Result<Self, E>> {
@@ -83,12 +84,12 @@ impl<S: AsyncStore + Clone + Sync + 'static> Store for BlockingStore<S> {
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
         let count = txns.len();
         let outcomes = self.block_on(|mut store| async move { store.commit(txns).await });
-        // The task ended early, perhaps after the commit was sent.
+        // If the task ended early, it may have sent the commit before.
         outcomes.unwrap_or_else(|| (0..count).map(|_| Ok(CommitOutcome::Unknown)).collect())
     }
 
     fn wait(&mut self, ticks: u64) {
-        // A wait that ends early is a short wait.
+        // The result is ignored: a task that panicked or was shut down only makes the wait shorter.
         let _ended = self.block_on(|mut store| async move { store.wait(ticks).await });
     }
 
@@ -123,7 +124,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // To drop a runtime waits for its threads, which panics inside of another runtime.
+        // A runtime waits for its threads when it is dropped, which panics within another runtime.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

@@ -71,8 +71,7 @@ impl EtcdConfig {
     /// As [`EtcdConfig::connect`], and [`ConnectError::Runtime`].
     pub fn connect_blocking(&self) -> Result<EtcdCoordinator, ConnectError> {
         let config = self.clone();
-        // In the runtime that will poll them, because connections belong to the one that opened
-        // them.
+        // Connected on the store's own runtime: connections belong to the runtime that opened them.
         let connect = async move { config.connect_store().await };
         let store = BlockingStore::start(connect).map_err(ConnectError::Runtime)??;
         Ok(StoreCoordinator::new(store, self.store_config()))
@@ -93,10 +92,10 @@ impl EtcdConfig {
     async fn connect_store(&self) -> Result<EtcdStore<GrpcClient>, ConnectError> {
         self.validate()?;
         let client = GrpcClient::new(&self.grpc_config()?)?;
-        // Before any key is written: a member of another cluster must be found now.
+        // Before any key is written, which a member of another cluster could receive.
         client.discover_members().await?;
-        // With the credentials, so that a wrong password is found here and not by the first
-        // operation.
+        // The requests before carry no credentials. This one does, so a wrong password fails here
+        // and not at the first operation.
         client.status().await?;
         Ok(EtcdStore::start(client, self)?)
     }
