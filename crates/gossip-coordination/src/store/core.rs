@@ -236,8 +236,8 @@ impl Core {
 
 /// The pool in which a decision decodes its record. Between decisions it is empty.
 ///
-/// A decision that panics leaves its record, possibly half changed, so its parts cannot be freed one
-/// by one. The next decision, or the drop of the handle, discards them all.
+/// A decision that panics leaves its record, possibly half changed, so its parts cannot be freed
+/// one by one. The next decision, or the drop of the handle, discards them all.
 #[derive(Debug)]
 pub(super) struct DecisionPool {
     records: RecordPool,
