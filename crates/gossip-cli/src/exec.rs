@@ -22,7 +22,11 @@ use crate::output::{self, Record, count};
 use crate::progress::{Painter, Progress};
 use crate::{runs, signals, store};
 
-/// Runs a command for every item of a source.
+/// Runs a command for every item of a source: creates the run or resumes it, and works on it until
+/// it ends or this process is drained.
+///
+/// Returns the exit code of the outcome. A run that is already over is reported and not repeated.
+/// Fails before a run is created if the source or the program does not exist.
 pub(crate) fn exec(
     global: &Global,
     args: ExecArgs,
@@ -30,7 +34,8 @@ pub(crate) fn exec(
 ) -> Result<Code, Failure> {
     let prepared = opening::prepare(&args.job, jobs(&args.work))?;
     opening::check_program(&args.job)?;
-    // Before the store is opened: the process is small, and has no threads.
+    // Before the store is opened, which may start threads and allocates: this forks, and the signal
+    // settings that the programs inherit must be those that the process was started with.
     prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
     let session =
@@ -44,7 +49,8 @@ pub(crate) fn exec(
     worker.run(&session, handler)
 }
 
-/// Creates the run of a command, or finds it, without working on it.
+/// Creates the run of a command, or finds it, and prints its id and state. It does not work on the
+/// run, and does not require that the program exists here.
 pub(crate) fn create(
     global: &Global,
     backend: &Backend,
@@ -73,17 +79,24 @@ pub(crate) fn create(
     Ok(Code::Complete)
 }
 
-/// Joins a run.
+/// Works on an existing run until it ends or this process is drained, with the command of the run or
+/// the one in `args`.
+///
+/// Returns the exit code of the outcome. Fails if the run does not exist, has no command, or its
+/// source is not available here. It never creates a run.
 pub(crate) fn worker(
     global: &Global,
     args: WorkerArgs,
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
+    // First, for the reason given in `exec`.
     prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let run = RunId::from_raw(args.run);
     let joined = Joined::new(&backend, tenant, run, &SourceRegistry::new(), &args.command);
     let joined = joined.map_err(|error| not_joined(run, &error))?;
+    // Unlike `exec`, without a check whether the run is over: the first claim fails then, and the
+    // worker reports how the run ended.
     let session = joined.open(&backend, tenant);
     let worker = Worker { global, backend: &backend, tenant, console, work: &args.work };
     worker.run(&session, joined.handler())
@@ -121,7 +134,9 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Works on a run, prints progress, and reports the result.
+    /// Works on the run of `session`, draws progress meanwhile, and prints the outcome.
+    ///
+    /// Returns when the run has ended, a signal drained the process, or the worker failed.
     fn run(&self, session: &Session<'_>, handler: &Handler) -> Result<Code, Failure> {
         let key_format = session.source().key_format();
         let progress = Arc::new(Progress::new(Arc::clone(self.console), key_format));
@@ -145,6 +160,7 @@ impl Worker<'_> {
             scope.spawn(|| painter.paint());
             let processor = |_| handler.processor(&rendering, exec.clone());
             let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
+            // The scope joins the painter, which ends only when it sees this.
             is_over.store(true, Ordering::SeqCst);
             finish
         });
@@ -176,12 +192,15 @@ impl Worker<'_> {
             batch: self.work.batch.get(),
             timeout: if timeout.is_zero() { None } else { Some(timeout) },
             found_status: self.work.found_status,
-            // JSON output consists of one value, so the commands' output goes to stderr.
+            // JSON output must be one value, so the commands' output must not be mixed into it.
             keeps_stdout: !matches!(self.global.output, Format::Table),
             drain: drain.clone(),
         }
     }
 
+    /// Prints how the work ended, with the counts of the whole run, and returns the exit code.
+    ///
+    /// Fails if the worker failed or the counts cannot be read.
     fn conclude(
         &self,
         run: RunId,
@@ -301,7 +320,8 @@ fn summary(
     output::one(format, &record)
 }
 
-/// Reports that the same command has finished before.
+/// Prints that the same command has finished before, and returns the exit code that it had then: a
+/// script that repeats a command gets the same result.
 fn already_over(
     global: &Global,
     backend: &Backend,

@@ -66,24 +66,25 @@ pub fn recount(source: &Source) -> Result<Box<dyn Connector>, ConnectorError> {
         Source::Integers(integers) => {
             Keys::Integers { first: integers.first(), last: integers.last() }
         }
-        // There is no second implementation to compare with.
+        // A connector of the user has no second implementation here.
         Source::Registered(_) => return source.open(),
     };
-    // The walk meets them in the order of directories, a listing in the order of keys.
-    found.walls.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix));
-    let source = Recounted { keys, walls: found.walls };
+    // A listing searches the prefix with the smallest key, and the walk finds them in the order of
+    // directories.
+    found.unlisted.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix));
+    let source = Recounted { keys, unlisted: found.unlisted };
     Ok(Box::new(Shared(Arc::new(source))))
 }
 
 /// Everything that a source holds, in the order of keys.
 struct Recounted {
     keys: Keys,
-    /// What could not be listed, in order.
-    walls: Vec<Wall>,
+    /// The prefixes whose keys could not be listed, in ascending order.
+    unlisted: Vec<UnlistedPrefix>,
 }
 
-/// Keys with this prefix are unknown.
-struct Wall {
+/// A prefix whose keys could not be listed, such as a directory without read permission.
+struct UnlistedPrefix {
     prefix: Vec<u8>,
     error: ConnectorError,
 }
@@ -121,7 +122,8 @@ impl Keys {
                 first + u64::try_from(index).expect("below the number of integers")
             }
         };
-        // Manifest 0, then the row; both big-endian.
+        // Written out and not shared with `row_key`, so that a mistake there shows: manifest 0, then
+        // the row, both big-endian.
         key.extend_from_slice(&[0; 8]);
         key.extend_from_slice(&number.to_be_bytes());
     }
@@ -194,12 +196,15 @@ impl Tree<'_> {
 #[derive(Default)]
 struct Found {
     paths: Paths,
-    walls: Vec<Wall>,
+    unlisted: Vec<UnlistedPrefix>,
 }
 
 impl Found {
-    /// Reads the directory `prefix`, which ends with a `/` unless it is the root, and those in it.
-    /// `above` are device and number of the directories that it lies in.
+    /// Adds the files of the directory `prefix`, which ends with a `/` unless it is the root, and of
+    /// those in it. `above` are device and inode of the directories that it lies in.
+    ///
+    /// A directory that cannot be read becomes an unlisted prefix. Fails only if the root cannot be
+    /// read or the paths need too much memory.
     fn read_directory(
         &mut self,
         tree: &Tree<'_>,
@@ -209,10 +214,10 @@ impl Found {
         let entries = match names_in(tree, prefix) {
             Ok(entries) => entries,
             Err(error) if prefix.is_empty() => return Err(ConnectorError::from_io(&error)),
-            // Deleted since its name was read.
+            // Deleted since its name was read, so its keys are gone and not unknown.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => {
-                self.wall(prefix, &error);
+                self.add_unlisted(prefix, &error);
                 return Ok(());
             }
         };
@@ -237,18 +242,21 @@ impl Found {
 
     fn file(&mut self, path: &[u8]) -> Result<(), ConnectorError> {
         if path.len() > MAX_KEY_SIZE {
-            self.wall(path, &ErrorKind::InvalidFilename.into());
+            self.add_unlisted(path, &ErrorKind::InvalidFilename.into());
             return Ok(());
         }
         self.paths.push(path)
     }
 
-    fn wall(&mut self, prefix: &[u8], error: &io::Error) {
+    fn add_unlisted(&mut self, prefix: &[u8], error: &io::Error) {
         let prefix = prefix[..prefix.len().min(MAX_KEY_SIZE)].to_vec();
-        self.walls.push(Wall { prefix, error: ConnectorError::from_io(error) });
+        self.unlisted.push(UnlistedPrefix { prefix, error: ConnectorError::from_io(error) });
     }
 
-    /// Asks ripgrep's walker, with the settings that the documentation of sources promises.
+    /// Adds the files that ripgrep's walker finds, with the settings that the documentation of
+    /// sources promises. Directories that it cannot read become unlisted prefixes.
+    ///
+    /// Fails if the root cannot be read or the paths need too much memory.
     fn walk_as_ripgrep(&mut self, root: &Path) -> Result<(), ConnectorError> {
         // A missing root is an error of the source as a whole, not a part that could not be listed.
         std::fs::read_dir(root).map_err(|error| ConnectorError::from_io(&error))?;
@@ -266,7 +274,7 @@ impl Found {
                     let at = path_of(&error).map_or(&b""[..], |path| below(root, path));
                     let inside = if at.is_empty() { vec![] } else { [at, b"/"].concat() };
                     let kind = error.io_error().map_or(ErrorKind::Other, io::Error::kind);
-                    self.wall(&inside, &kind.into());
+                    self.add_unlisted(&inside, &kind.into());
                 }
             }
         }
@@ -274,7 +282,8 @@ impl Found {
     }
 }
 
-/// Returns the names in a directory that are items, and those that are directories.
+/// Returns the names in a directory that are items or directories, each with whether it is a
+/// directory. Fails if the directory or one of its entries cannot be read.
 fn names_in(tree: &Tree<'_>, prefix: &[u8]) -> io::Result<Vec<(Vec<u8>, bool)>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(tree.path(prefix))? {
@@ -287,7 +296,7 @@ fn names_in(tree: &Tree<'_>, prefix: &[u8]) -> io::Result<Vec<(Vec<u8>, bool)>> 
             }
             match std::fs::metadata(entry.path()) {
                 Ok(behind) => kind = behind.file_type(),
-                // A dangling link is an item that cannot be read.
+                // The connector lists a dangling link too, so that opening it reports the failure.
                 Err(_) => {
                     names.push((name, false));
                     continue;
@@ -332,7 +341,8 @@ fn lines_of(path: &Path) -> Result<Vec<u64>, ConnectorError> {
     Ok(starts)
 }
 
-/// Returns the number of each row that is an item.
+/// Returns the number of each row that is an item, counted from 1. Blank rows and a header are no
+/// items.
 fn rows_of(path: &Path, format: ManifestFormat) -> Result<Vec<u64>, ConnectorError> {
     let (quotes, header) = match format {
         ManifestFormat::JsonLines => (false, false),
@@ -375,7 +385,8 @@ impl Text {
         Ok(Self { bytes: BufReader::new(file).bytes().peekable(), offset: 0 })
     }
 
-    /// Reads one row; with `quotes` a line feed between them is content.
+    /// Reads one row; `None` at the end of the file. With `quotes` it is a row of CSV: a line feed
+    /// between quotes is content. Fails if the file cannot be read or a quote is not closed.
     fn row(&mut self, quotes: bool) -> Result<Option<TextRow>, ConnectorError> {
         let start = self.offset;
         if self.peek()?.is_none() {
@@ -386,7 +397,7 @@ impl Text {
             if quotes && self.peek()? == Some(b'"') {
                 self.quoted(start)?;
             }
-            // The rest of the field, or of the line where there are no fields.
+            // Quotes in the rest of the field are content: only one that begins a field opens.
             while let Some(byte) = self.peek()? {
                 if byte == b'\n' || (quotes && byte == b',') {
                     break;
@@ -394,7 +405,7 @@ impl Text {
                 is_return = self.offset == start && byte == b'\r';
                 self.take()?;
             }
-            // Before the separator is taken, which does not belong to the row.
+            // Before the separator is taken, because its byte does not count for a blank row.
             let len = self.offset - start;
             match self.take()? {
                 Some(b',') => {}
@@ -402,12 +413,14 @@ impl Text {
                     let is_blank = len == 0 || (len == 1 && is_return);
                     return Ok(Some(TextRow { start, is_blank }));
                 }
+                // Without a line feed a carriage return is content, so the last row is never blank.
                 None => return Ok(Some(TextRow { start, is_blank: false })),
             }
         }
     }
 
-    /// From one quote to the next that is not doubled.
+    /// Reads a quoted part, from one quote to the next that is not doubled. Fails with the offset
+    /// `row` if the file ends within it.
     fn quoted(&mut self, row: u64) -> Result<(), ConnectorError> {
         self.take()?;
         loop {
@@ -459,8 +472,8 @@ impl Connector for Shared {
             b"" => keys.len(),
             end => keys.first_not(|key| key < end),
         };
-        let wall = self.0.first_wall(range, after);
-        Ok(Box::new(Listing { source: Arc::clone(&self.0), next, end, wall }))
+        let unlisted = self.0.first_unlisted(range, after);
+        Ok(Box::new(Listing { source: Arc::clone(&self.0), next, end, unlisted }))
     }
 
     /// Nothing is opened for a comparison.
@@ -477,39 +490,41 @@ impl fmt::Debug for Shared {
 }
 
 impl Recounted {
-    /// Returns the first wall that keys of the range may lie behind.
-    fn first_wall(&self, range: ShardSpecRef<'_>, after: Option<&[u8]>) -> Option<usize> {
+    /// Returns the index of the first unlisted prefix that keys of `range` above `after` may have;
+    /// `None` if every such key is listed.
+    fn first_unlisted(&self, range: ShardSpecRef<'_>, after: Option<&[u8]>) -> Option<usize> {
         let reaches_above = |prefix: &[u8], low: &[u8]| {
             let mut behind = [0; MAX_KEY_SIZE];
             prefix_successor_into(prefix, &mut behind).is_none_or(|len| behind[..len] > *low)
         };
-        self.walls.iter().position(|wall| {
-            let below_end = range.end.is_empty() || *wall.prefix < *range.end;
+        self.unlisted.iter().position(|it| {
+            let below_end = range.end.is_empty() || *it.prefix < *range.end;
             below_end
-                && reaches_above(&wall.prefix, range.start)
-                && after.is_none_or(|after| reaches_above(&wall.prefix, after))
+                && reaches_above(&it.prefix, range.start)
+                && after.is_none_or(|after| reaches_above(&it.prefix, after))
         })
     }
 }
 
-/// A listing on its way.
+/// A listing of one range.
 struct Listing {
     source: Arc<Recounted>,
     next: u128,
     /// At most the number of keys.
     end: u128,
-    /// Nothing at or above this one's prefix can be listed.
-    wall: Option<usize>,
+    /// Nothing at or above this prefix can be listed.
+    unlisted: Option<usize>,
 }
 
 impl Enumeration for Listing {
     fn next_page(&mut self, page: &mut Page) -> Result<(), ConnectorError> {
-        // Keys behind a wall are known only in part, so the listing ends in front of it.
-        let wall = self.wall.map(|index| &self.source.walls[index]);
+        // Keys with the prefix may be missing, and a later key would say that they do not exist. So
+        // the listing ends before the prefix.
+        let unlisted = self.unlisted.map(|index| &self.source.unlisted[index]);
         let mut key = Vec::new();
         while self.next < self.end {
             self.source.keys.write(self.next, &mut key);
-            if wall.is_some_and(|wall| key >= wall.prefix) {
+            if unlisted.is_some_and(|unlisted| key >= unlisted.prefix) {
                 break;
             }
             if page.push(PageItem::new(&key)).is_err() {
@@ -517,9 +532,10 @@ impl Enumeration for Listing {
             }
             self.next += 1;
         }
-        match wall {
-            // The keys in front of it are returned first, and the next page fails.
-            Some(wall) if page.is_empty() => return Err(wall.error),
+        match unlisted {
+            // An error returns no keys. So the keys before the prefix are returned first, and the
+            // next page fails.
+            Some(unlisted) if page.is_empty() => return Err(unlisted.error),
             Some(_) => {}
             None => page.mark_exhausted(),
         }
@@ -529,9 +545,13 @@ impl Enumeration for Listing {
 
 /// Returns a source of these paths, of which those with a prefix cannot be listed.
 #[cfg(test)]
-pub(super) fn walled(paths: &[&str], prefix: &[u8], error: ConnectorError) -> Box<dyn Connector> {
+pub(super) fn with_unlisted_prefix(
+    paths: &[&str],
+    prefix: &[u8],
+    error: ConnectorError,
+) -> Box<dyn Connector> {
     let mut found = Found::default();
     paths.iter().for_each(|path| found.file(path.as_bytes()).expect("few paths"));
-    let walls = vec![Wall { prefix: prefix.to_vec(), error }];
-    Box::new(Shared(Arc::new(Recounted { keys: Keys::Paths(found.paths.sorted()), walls })))
+    let unlisted = vec![UnlistedPrefix { prefix: prefix.to_vec(), error }];
+    Box::new(Shared(Arc::new(Recounted { keys: Keys::Paths(found.paths.sorted()), unlisted })))
 }

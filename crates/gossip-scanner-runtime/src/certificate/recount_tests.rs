@@ -73,11 +73,11 @@ fn integers_are_counted_alike() {
 /// Behind a directory that cannot be read the rest is listed, and in front of it too.
 #[test]
 fn what_cannot_be_listed_stops_only_those_who_need_it() {
-    let walled = walled(&["a", "c/x", "d"], b"b/", ConnectorError::PermissionDenied);
+    let source = with_unlisted_prefix(&["a", "c/x", "d"], b"b/", ConnectorError::PermissionDenied);
     let list = |start: &[u8], end: &[u8]| {
         let range = ShardSpecRef::new(start, end, b"");
         let mut listing =
-            CheckedEnumeration::open(&*walled, range, CursorUpdate::initial()).unwrap();
+            CheckedEnumeration::open(&*source, range, CursorUpdate::initial()).unwrap();
         let (mut page, mut keys) = (Page::default(), 0);
         loop {
             listing.next_page(&mut page).map_err(|_| keys)?;

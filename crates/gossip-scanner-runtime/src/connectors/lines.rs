@@ -68,14 +68,17 @@ impl LineFile {
         (first.unwrap_or(u64::MAX).min(end), end)
     }
 
+    /// Returns the body of the line that begins at the offset in `key`.
+    ///
+    /// [`OpenError::Vanished`] if the key is not an offset or no line begins there.
     fn body_at<'a>(
         &'a self,
         key: &[u8],
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         let start = parse_row_key(key).ok_or(OpenError::Vanished)?;
-        // From the byte before, to check that a line begins at this offset and not in the middle of
-        // one.
+        // The line that holds the byte before must end here. Otherwise the offset lies within a line,
+        // and the rest of it would pass for an item that no listing has.
         let mut scanner = self.scanner(start.saturating_sub(1), ROW_BUFFER_LEN);
         if start > 0 && scanner.next_row()?.is_none_or(|before| before.next != start) {
             return Err(OpenError::Vanished);
@@ -84,14 +87,20 @@ impl LineFile {
         self.file.body(row.start, row.end, scratch)
     }
 
-    /// Beginnings of lines near evenly spaced places of `first..end`.
+    /// Returns the beginnings of lines in `first..end` near `places` evenly spaced offsets, in
+    /// ascending order and each once.
+    ///
+    /// There are fewer than `places` if several offsets lie in one line or if no line begins within
+    /// [`LOOK_LINE_BYTES`] of an offset.
     fn look(&self, first: u64, end: u64, places: usize) -> Result<Vec<u64>, ConnectorError> {
         let mut scanner = self.scanner(first, LOOK_LINE_BYTES);
         let mut starts = Vec::with_capacity(places);
         for place in 0..places as u64 {
-            // Wider than the offsets, because their product may not fit.
+            // The product of distance and place may not fit in 64 bits.
             let offset = u128::from(end - first) * u128::from(place) / places as u128;
             let offset = first + u64::try_from(offset).expect("at most the distance itself");
+            // Two offsets within one long line find the same next line, and the last ones may find
+            // a line after the range.
             let found = first_line_near(&mut scanner, offset)?;
             let is_new =
                 |start: &u64| *start < end && starts.last().is_none_or(|last| last < start);
@@ -132,7 +141,8 @@ impl Connector for LineFile {
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         let opened = self.body_at(item.key(), scratch);
-        // Asked after the reading: whatever it gave is of the file that was listed, or nothing.
+        // After the read and not before: a change before or during the read is detected, so the
+        // body is of the file that was listed.
         self.file.check_unchanged()?;
         opened
     }
@@ -143,7 +153,8 @@ impl Connector for LineFile {
         sample: &mut Page,
     ) -> Result<(), ConnectorError> {
         let (first, end) = self.offsets(range, CursorUpdate::initial());
-        // Reading it whole costs no more than the places would, and gives an exact sample.
+        // A small part is read whole: that costs no more than many short reads, and the sample is
+        // exact.
         if end - first <= LOOK_WHOLE_BYTES {
             let starts = self.all_starts(first, end)?;
             let count = starts.len() as u64;
@@ -183,7 +194,8 @@ impl Lines {
     fn new(lines: &LineFile, first: u64, end: u64) -> Result<Self, ConnectorError> {
         let file = Arc::clone(&lines.file);
         let mut scanner = lines.scanner(first, SCAN_BUFFER_LEN);
-        // The line that holds the byte before ends where the first of ours begins.
+        // `first` may lie within a line that begins before it and belongs to another shard. The line
+        // that holds the byte before is skipped, so the next one begins at `first` or above.
         if 0 < first && first < end {
             scanner.seek(first - 1);
             scanner.next_row()?;
@@ -208,18 +220,20 @@ impl Enumeration for Lines {
             let key = row_key(row.start);
             let item = PageItem::new(&key).with_size_hint(row.end - row.start);
             if page.push(item).is_err() {
-                // Full: the row begins the next page.
+                // The page is full. The scanner has passed the row, so it is kept for the next page.
                 self.waiting = Some(row);
                 return self.file.check_unchanged();
             }
         }
         page.mark_exhausted();
-        // Asked after the reading, which may have met the new end of a file that was cut short.
+        // After the read: a file that was cut short ends early, and the missing lines must not pass
+        // for a complete listing.
         self.file.check_unchanged()
     }
 }
 
-/// Returns the first line that begins at `offset` or a little above.
+/// Returns the offset of the first line that begins at `offset` or above; `None` if no line ends
+/// within the scanner's buffer.
 fn first_line_near(scanner: &mut RowScanner, offset: u64) -> Result<Option<u64>, ConnectorError> {
     let Some(before) = offset.checked_sub(1) else {
         return Ok(Some(0));

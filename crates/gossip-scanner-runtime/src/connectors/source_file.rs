@@ -57,7 +57,8 @@ impl SourceFile {
     ///
     /// It cannot be read, or it is no regular file: a pipe has no positions.
     pub(super) fn open(path: &Path) -> Result<Self, ConnectorError> {
-        // Asked first: opening a pipe would wait for a writer.
+        // Checked before opening, because opening a pipe waits for a writer, and checked again after
+        // it, because the path may have been replaced in between.
         let regular = |metadata: &Metadata| match metadata.is_file() {
             true => Ok(()),
             false => Err(ConnectorError::NotFound),
@@ -65,7 +66,6 @@ impl SourceFile {
         let found = std::fs::metadata(path).map_err(|error| ConnectorError::from_io(&error))?;
         regular(&found)?;
         let file = File::open(path).map_err(|error| ConnectorError::from_io(&error))?;
-        // Of the opened file: the path may have been replaced since it was asked about.
         let metadata = file.metadata().map_err(|error| ConnectorError::from_io(&error))?;
         regular(&metadata)?;
         let content = Content::File { file, path: path.to_owned() };
@@ -86,7 +86,10 @@ impl SourceFile {
         self.stamp.len
     }
 
-    /// Asks by path, so that a file put in the place of ours is noticed too.
+    /// Returns [`ConnectorError::SourceChanged`] if the file differs from the one that was opened.
+    ///
+    /// It reads the metadata by path and not of the open file, so that another file at this path is
+    /// detected too. An edit that keeps size and modification time is not.
     pub(super) fn check_unchanged(&self) -> Result<(), ConnectorError> {
         let path = match &self.content {
             Content::File { path, .. } => path,
@@ -99,12 +102,14 @@ impl SourceFile {
         }
     }
 
-    /// Fills `buffer` from `offset` on, as far as the file goes; gives how much.
+    /// Fills `buffer` from `offset` on. Returns the number of bytes read, which is less than the
+    /// buffer holds only at the end of the file.
     pub(super) fn read_up_to(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
             match self.content.read_at(&mut buffer[filled..], offset + filled as u64) {
                 Ok(0) => break,
+                // The system may return less than was asked for before the end of the file.
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -113,7 +118,11 @@ impl SourceFile {
         Ok(filled)
     }
 
-    /// Returns the bytes `start..end` as a body: in `scratch` if they are few.
+    /// Returns the bytes `start..end` as a body: in `scratch` up to [`MAX_INLINE_BODY_BYTES`], and
+    /// otherwise as a reader that reads them from the file.
+    ///
+    /// Fails if they cannot be read, with [`OpenError::Changed`] if the file ends before `end`. It
+    /// does not check that the file is unchanged; the caller does that afterwards.
     pub(super) fn body<'a>(
         &'a self,
         start: u64,
@@ -129,7 +138,7 @@ impl SourceFile {
         let len = usize::try_from(len).expect("at most MAX_INLINE_BODY_BYTES");
         scratch.resize(len, 0);
         let read = self.read_up_to(scratch, start).map_err(|error| OpenError::from_io(&error))?;
-        // The file was cut short after it was listed.
+        // The row was listed with this end, so the file was cut short since.
         if read < len { Err(OpenError::Changed) } else { Ok(ItemBody::Bytes(scratch)) }
     }
 }
@@ -162,7 +171,8 @@ impl Read for Part<'_> {
             return Ok(0);
         }
         let read = self.file.read_up_to(&mut buffer[..wanted], self.next)?;
-        // A row of a changed file is reported like one that was cut short: unread.
+        // Checked after every read, because a body may be read long after it was opened: bytes of
+        // another file must not pass for this row. `io::Error` has no kind for a changed file.
         if read == 0 || self.file.check_unchanged().is_err() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -26,14 +26,18 @@ const MAX_UNDONE: u32 = 16;
 const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
 
 impl ShardTask {
-    /// Submits items until the processor is full. Returns when the throttle permits more, if it
-    /// stopped the loop.
+    /// Submits items until the processor is full or no item may be started now.
+    ///
+    /// Returns the time at which the throttle permits the next item if the throttle stopped the
+    /// loop, and `None` otherwise. It does not wait and collects no reports. Fails if the processor
+    /// is unusable.
     pub(super) fn submit<B>(
         &mut self,
         now: LogicalTime,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Option<LogicalTime>, Broken> {
-        // One by one after crashes: the cursor must stop right before the fatal key.
+        // After grants without progress a key may be killing its workers. With one item in flight at
+        // a time, the cursor then lies right before that key.
         let most = if self.cautious > 0 { 1 } else { context.processor.capacity() };
         while self.submitted < most {
             let Some(index) = self.next_item(now, most) else { break };
@@ -42,18 +46,19 @@ impl ShardTask {
                 continue;
             }
             let item = self.page.item(index).expect("the mark follows this page");
-            // The throttle is asked before the item is marked as started: an item that is delayed
-            // can still be split off.
+            // Before the item is marked as started, so that a split can still move a delayed item
+            // to another shard.
             if let Some(until) = context.throttle.take(now, item.size_hint().unwrap_or(0)) {
                 return Ok(Some(until));
             }
             if !self.mark.is_in_flight(index) {
                 self.mark.start();
             }
+            // The failures stay counted, but the item no longer waits: its report must count.
             if let Some(retrying) = self.retrying.get_mut(&index) {
                 retrying.retry_at = None;
             }
-            // Counted before the call: a processor that fails may have started the item.
+            // Before the call, because a processor that fails may have started the item.
             self.submitted += 1;
             context.processor.submit(Work {
                 ticket: index,
@@ -67,7 +72,10 @@ impl ShardTask {
     }
 
     /// Applies the cached result of the item at `index`, if a thread of this process processed it
-    /// before it was split off. Returns whether the item needs no further try.
+    /// before it was split off.
+    ///
+    /// Returns whether the item needs no further try: it is settled or parked. `false` means that
+    /// the caller submits it; the failures that the cache knows of are counted then.
     fn apply_cached_result(&mut self, now: LogicalTime, index: usize) -> bool {
         // A started item has its own result; the cache is only for the first try.
         if self.mark.is_in_flight(index) {
@@ -97,10 +105,13 @@ impl ShardTask {
         }
     }
 
-    /// Caches the results of the items from `point` on, which belong to another shard now.
+    /// Caches the results of the items from `point` on, which belong to another shard now, so that
+    /// the runner of this process that claims it does not process them again. Without a cache it
+    /// does nothing.
     pub(super) fn cache_results(&self, now: LogicalTime, point: &[u8]) {
         let Some(result_cache) = &self.result_cache else { return };
         let is_split_off = |index: &usize| self.key_at(*index) >= point;
+        // Items below the mark are covered by the cursor of this shard and cannot be split off.
         for index in (self.mark.mark()..self.page.len()).filter(is_split_off) {
             let failed = self.retrying.get(&index).filter(|item| item.failures > 0);
             let result = match (self.mark.settled(index), failed) {
@@ -114,7 +125,9 @@ impl ShardTask {
         }
     }
 
-    /// Collects reports, and advances the watermark.
+    /// Waits up to [`COLLECT_PATIENCE`] for reports, applies them and advances the watermark.
+    ///
+    /// Fails if the processor is unusable; the reports that it returned before are applied.
     pub(super) fn collect<B>(
         &mut self,
         now: LogicalTime,
@@ -125,15 +138,17 @@ impl ShardTask {
         for report in reports.drain(..) {
             self.take_report(now, report, context);
         }
-        // Reports that were collected before an error are valid, so the watermark advances in any
-        // case.
         self.reports = reports;
+        // Even after an error: the reports that were collected before it are valid.
         self.advance(context);
         collected
     }
 
-    /// Waits for the throttle or the next retry while no item is with the processor; checkpoints
-    /// first if that is due.
+    /// Returns the step of a task that has no item with the processor: a wait for the throttle or
+    /// the next retry, whichever is sooner.
+    ///
+    /// If a checkpoint is due, it is begun instead. Returns [`TaskStep::Continue`] if there is
+    /// nothing to wait for.
     pub(super) fn wait_for_items(
         &mut self,
         now: LogicalTime,
@@ -143,6 +158,8 @@ impl ShardTask {
             self.begin(Operation::Checkpoint);
             return TaskStep::Continue;
         }
+        // Retries after an item that is to be parked are left to the shard that is split off, so
+        // this step must not wait for them.
         let end = match self.decision {
             Some(Decision::ParkItem(index)) => index,
             None
@@ -152,6 +169,7 @@ impl ShardTask {
         let retries = self.retries_before(end).map(|(_, at)| at);
         match throttled.into_iter().chain(retries).min() {
             Some(until) => {
+                // A retry may be far away, and a crash meanwhile repeats the unsaved items.
                 let until = self.checkpoint_due_at().map_or(until, |due| until.min(due));
                 self.wait_until = Some(until);
                 TaskStep::Wait(until)
@@ -168,12 +186,18 @@ impl ShardTask {
         }
     }
 
+    /// Applies the result of one item: settles it, schedules a retry, or decides to park it.
+    ///
+    /// Ignores a report of an item that the processor does not have. It does not advance the
+    /// watermark.
     fn take_report<B>(&mut self, now: LogicalTime, report: Report, context: &TaskContext<'_, B>) {
         let Report { ticket, result } = report;
-        let waits = self.retrying.get(&ticket).is_some_and(|item| item.retry_at.is_some());
-        // A report about an item that is not with the processor is a handler's mistake. Counting it
-        // would make `submitted` wrong and settle an item that may still be in flight.
-        if waits || !self.mark.is_in_flight(ticket) {
+        // An item that waits for a retry is in flight for the watermark, but the processor does not
+        // have it. Counting a report of it would make `submitted` smaller than the number of items
+        // that the processor has, and a shard could be released or offered while one is running.
+        let waits_for_retry =
+            self.retrying.get(&ticket).is_some_and(|item| item.retry_at.is_some());
+        if waits_for_retry || !self.mark.is_in_flight(ticket) {
             return;
         }
         self.submitted -= 1;
@@ -193,6 +217,8 @@ impl ShardTask {
         self.mark.settle(index, settled);
     }
 
+    /// Applies the reaction that the contract prescribes for an item that could not be opened: the
+    /// item is settled as gone or unread, tried again, or the whole shard is parked.
     fn unopened<B>(
         &mut self,
         now: LogicalTime,
@@ -207,24 +233,26 @@ impl ShardTask {
                 self.settle_item(index, Settled::Unread);
             }
             Reaction::Park(cause) => {
-                // The whole shard is parked: the cause (such as a missing permission) concerns all
-                // of its items. The item stays unsettled, so the cursor stops before it.
+                // The cause (such as a missing permission) concerns all items of the shard, so all
+                // of it is parked. The item stays unsettled, so that the cursor stops before it.
                 if self.decision.is_none() {
                     self.decision = Some(Decision::Park(park_reason(cause)));
                     self.park_text = error.to_string();
                 }
                 self.put_off(index);
             }
-            // The contract's enum may grow. A retry is safe and bounded.
+            // The contract's enum may grow. A retry loses nothing, and `item_tries` bounds it.
             Reaction::Retry | _ => self.failed(now, index, &error.to_string(), context),
         }
     }
 
-    /// Schedules an item that was returned untried. After [`MAX_UNDONE`] times it fails for good.
+    /// Schedules an item that the processor returned untried for an immediate retry, which does not
+    /// count as a failure. After [`MAX_UNDONE`] times in a row it fails for good.
     fn undone<B>(&mut self, now: LogicalTime, index: usize, context: &TaskContext<'_, B>) {
         let settles = self.settles;
         let item = self.retrying.entry(index).or_default();
-        // Another item was settled since, so the handler makes progress: count from the start.
+        // Another item was settled since the last time. A handler that makes progress will reach
+        // this item, so only returns without progress are counted.
         if item.settles != settles {
             (item.settles, item.undone) = (settles, 0);
         }
@@ -235,6 +263,8 @@ impl ShardTask {
         item.retry_at = Some(now);
     }
 
+    /// Schedules an item for a retry after a backoff, or fails it for good after `item_tries`
+    /// failures. `message` says why it failed, for the observer.
     fn failed<B>(
         &mut self,
         now: LogicalTime,
@@ -254,6 +284,7 @@ impl ShardTask {
         context.observer.observe(Event::Failed { key, message, again: true });
     }
 
+    /// Reports that an item failed for good, and decides to park it.
     fn hopeless<B>(&mut self, index: usize, message: &str, context: &TaskContext<'_, B>) {
         let key = self.key_at(index);
         context.observer.observe(Event::Failed { key, message, again: false });
@@ -261,11 +292,12 @@ impl ShardTask {
         self.park_item(index);
     }
 
-    /// Decides to park an item.
+    /// Decides to park the item at `index`, unless the shard has already been decided to end in
+    /// another way. The item stays unsettled in any case.
     fn park_item(&mut self, index: usize) {
         self.put_off(index);
-        // The smallest index is parked first, because the split after it moves the others to
-        // another shard, where they fail again.
+        // The smallest index wins, because the split after it moves the later failed items to
+        // another shard, and that shard parks them.
         match &mut self.decision {
             None => self.decision = Some(Decision::ParkItem(index)),
             Some(Decision::ParkItem(first)) => *first = index.min(*first),
@@ -287,7 +319,9 @@ impl ShardTask {
         items.find(|(_, item)| item.retry_at == Some(NEVER)).map(|(index, _)| *index)
     }
 
-    /// Returns the item to submit next, if there is one.
+    /// Returns the index of the item to submit next: first a retry that is due, then the next
+    /// unstarted item. `None` if the page has none, or if the task is pausing or about to end and
+    /// may not start one. `most` is the capacity of the processor. It does not change the task.
     fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
         if self.is_pausing() {
             return None;
@@ -296,9 +330,11 @@ impl ShardTask {
             None if self.split.is_none() && self.cuts.is_empty() => {
                 self.due_before(now, self.page.len()).or_else(|| self.fresh_item(most))
             }
+            // Everything before the item must be settled first, so that the shard that is parked
+            // holds the item alone. Items after it are left to the shard that is split off.
             Some(Decision::ParkItem(index)) => self.due_before(now, index),
-            // No new item is started. Pending retries are made, so that the next lease holder does
-            // not repeat the finished items after them.
+            // Pending retries are made although the lease ends soon: without them the cursor stops
+            // before the first, and the next lease holder repeats the finished items after it.
             None | Some(Decision::Release | Decision::Freeze) => {
                 self.due_before(now, self.page.len())
             }

@@ -148,6 +148,7 @@ fn drive<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
         match handoff.step(now) {
             Rest::No => {}
             Rest::Until(until) => {
+                // A notification before this count is missed. `HANDOFF_WAIT_MAX` bounds the delay.
                 let seen = shared.notify().count();
                 let ticks = until.as_raw().saturating_sub(now.as_raw()).min(HANDOFF_WAIT_MAX);
                 shared.notify().wait(seen, Duration::from_millis(ticks));
@@ -199,7 +200,10 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         })
     }
 
-    /// Advances whatever handoffs are in flight, and searches for new ones.
+    /// Advances the handoffs in flight, starts new ones, and accepts offers of other workers.
+    ///
+    /// Returns when the next step is due: at once, at a time, or never, because the worker has ended
+    /// and the records of its accepted shards are written. It does not wait.
     pub fn step(&mut self, now: LogicalTime) -> Rest {
         if self.shared.has_ended() {
             return self.finish_accepted(now);
@@ -222,12 +226,13 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         soonest([recovery, outbound, inbound], now)
     }
 
-    /// Starts to hand off every shard to idle workers, or releases all of them if there are none.
+    /// Starts to hand off every shard of this worker to the idle workers of the run. Releases all
+    /// shards if there are no such workers. No offers are accepted from here on.
     fn begin_drain(&mut self, now: LogicalTime) {
         self.inbound.close();
         if let Some((lease, _)) = self.requested.take() {
-            // Its handoff is abandoned: it becomes part of the drain, or is released with the
-            // others.
+            // Once the request is dropped, nothing would continue a shard that it froze. The shard is
+            // processed until the drain freezes it in turn, or is released with the others.
             self.shared.slots.iter().for_each(|slot| slot.unfreeze(&lease));
         }
         let targets = self.targets(now);
@@ -243,13 +248,17 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         self.outbound = Some((drain, true));
     }
 
-    /// Starts a handoff that an administrator requested: freezes the shard first, then offers it.
+    /// Advances a handoff that an administrator requested: freezes the shard, and when a later call
+    /// finds it frozen, offers it.
+    ///
+    /// Takes the next request if none is in progress. Drops one for which there is no target, or
+    /// whose lease has ended.
     fn begin_requested(&mut self, now: LogicalTime) {
         let slots = &self.shared.slots;
         let Some((lease, to)) = self.requested.clone() else {
             let asked = slots.iter().find_map(LeaseSlot::take_request);
-            // The request is dropped while there is no target. Every renewal repeats it until it
-            // expires, so it is not lost.
+            // A request without a target is dropped here and is not lost: every renewal delivers it
+            // again until it expires.
             self.requested = asked.filter(|(_, to)| !self.targets_of(*to, now).is_empty());
             if let Some((lease, _)) = &self.requested {
                 self.shared.slots.iter().for_each(|slot| slot.freeze(lease));
@@ -268,7 +277,9 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         }
     }
 
-    /// Offers a frozen shard to the candidates, and keeps it if none accepts.
+    /// Offers a frozen shard to `targets`; its runner continues it if none accepts.
+    ///
+    /// Does nothing if the lease is lost or no longer frozen.
     fn begin_move(&mut self, lease: &Lease, targets: &[WorkerEntry], now: LogicalTime) {
         let (slots, me) = (&self.shared.slots, self.shared.config.worker);
         let Some((lease, moves, cursor)) = slots.iter().find_map(|slot| slot.begin_move_of(lease))
@@ -291,8 +302,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         }
     }
 
-    /// Returns the idle workers of the run. Each source starts at another one, so that not all
-    /// sources offer to the same target.
+    /// Returns the other idle workers of the run; none if the list cannot be read. The order differs
+    /// between sources, so that not all of them offer to the same target.
     fn targets(&mut self, now: LogicalTime) -> Vec<WorkerEntry> {
         let (me, mut workers) = (self.shared.config.worker, Vec::new());
         let tenant = self.shared.config.tenant;
@@ -307,7 +318,10 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         workers
     }
 
-    /// Advances the handoffs in flight.
+    /// Advances the handoffs in flight, and delivers the ends of finished ones to their runners.
+    ///
+    /// Returns when the next step is due. When the drain of the worker is done, the shards that it
+    /// did not hand off are released.
     fn step_outbound(&mut self, now: LogicalTime) -> Rest {
         let Some((mut drain, is_drain)) = self.outbound.take() else { return Rest::Until(NEVER) };
         self.update_frozen(&mut drain, now);
@@ -315,8 +329,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let next = drain.step(&mut Driver { tenant, backend, records }, now);
         for (lease, end) in drain.take_ended() {
-            // A lost or released shard ends with `Finished`, too. Only one that remains with its
-            // runner was kept.
+            // `Finished` also ends the handoff of a shard that was lost or is about to be released.
+            // Only a shard that its runner continues is reported as kept.
             let stays = || self.shared.slots.iter().any(|slot| slot.keeps(&lease));
             if end == DrainEnd::Finished && !is_drain && stays() {
                 self.shared.parts.observer.observe(Event::Kept { shard: lease.key() });
@@ -327,7 +341,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
-                // If the lease is already gone, `update_frozen` reports it before the next step.
+                // A lease that has ended since is not in the list; `update_frozen` removes its handoff
+                // before the next step.
                 if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
                     self.shared.slots.iter().for_each(|slot| slot.freeze(lease));
                     self.freezing.push(lease.clone());
@@ -347,7 +362,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         rest
     }
 
-    /// Reports to the drain which shards are frozen by now, and which have ended.
+    /// Reports to the drain which shards have frozen since the last call, and at which cursor, and
+    /// for which the handoff is over: their lease has ended or an administrator withdrew it.
     fn update_frozen(&mut self, drain: &mut WorkerDrain, now: LogicalTime) {
         let slots = &self.shared.slots;
         self.freezing.retain(|lease| match slots.iter().find_map(|slot| slot.frozen_at(lease)) {
@@ -357,7 +373,7 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
             }
             None => true,
         });
-        // A runner whose shard ends while it is being frozen never freezes it. Without this check
+        // A shard may end while it is being frozen, and is then never frozen. Without this check
         // the drain would wait for it until its deadline.
         let over = |lease: &&Lease| !slots.iter().any(|slot| slot.holds(lease));
         let gone: Vec<ShardKey> = drain.leases().filter(over).map(|lease| lease.key()).collect();
@@ -368,7 +384,9 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         }
     }
 
-    /// Accepts shards that other workers offer.
+    /// Accepts shards that other workers offer, and puts them into the inbox for a free runner.
+    ///
+    /// Returns when the next step is due. A shard of another run is released at once.
     fn step_inbound(&mut self, now: LogicalTime) -> Rest {
         let tenant = self.shared.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
@@ -402,13 +420,16 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     }
 
     /// Completes handoffs that earlier processes with this id left unfinished.
+    ///
+    /// Returns when the next step is due. After an error it tries again after [`RECOVERY_TICKS`].
     fn recover(&mut self, now: LogicalTime) -> Rest {
         if now < self.recovery_at {
             return Rest::Until(self.recovery_at);
         }
         let tenant = self.shared.config.tenant;
         if self.recovery_at == LogicalTime::ZERO {
-            // Once per process. If it fails, the next worker that starts collects the records.
+            // Once per process. If it fails, the next worker that starts does it: records of ended
+            // handoffs only take space.
             drop(collect_ended(&mut self.records, None, now));
         }
         let (backend, records) = (&mut self.coordinator, &mut self.records);
@@ -423,7 +444,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         }
     }
 
-    /// Writes the records of accepted shards, then stops.
+    /// Writes the records of accepted shards. Returns [`Rest::Over`] when they are written or
+    /// [`FINISH_TICKS`] have passed.
     fn finish_accepted(&mut self, now: LogicalTime) -> Rest {
         self.inbound.close();
         let since = *self.ended_at.get_or_insert(now);
@@ -437,7 +459,7 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
 /// A time that is never reached.
 const NEVER: LogicalTime = LogicalTime::from_raw(u64::MAX);
 
-/// Returns the shortest of several rests.
+/// Returns the shortest of several rests; [`Rest::No`] if one of them is over at `now`.
 fn soonest(rests: [Rest; 3], now: LogicalTime) -> Rest {
     let until = rests.into_iter().map(|rest| match rest {
         Rest::No | Rest::Over => now,

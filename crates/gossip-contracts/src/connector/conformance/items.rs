@@ -114,6 +114,10 @@ pub(super) fn open_with_neighbours_token(subject: &mut Subject<'_>) -> Result<()
     Ok(())
 }
 
+/// Opens `item` and compares its body with `expected`, whose position in the source is `index`.
+///
+/// Returns the first problem: opening or reading fails, the body differs, or `scratch` is longer
+/// than an inline body may be. It reads at most one byte more than expected.
 fn check_body(
     connector: &dyn Connector,
     item: PageItem<'_>,
@@ -122,10 +126,13 @@ fn check_body(
     expected: &ExpectedItem,
 ) -> Result<(), Problem> {
     let body = connector.open(item, scratch).map_err(|error| Problem::Open { index, error })?;
-    let (body, expected_len) = (read_body(body, index, expected.body.len())?, expected.body.len());
+    let expected_len = expected.body.len();
+    let body = read_body(body, index, expected_len)?;
     if body != expected.body {
         return Err(Problem::Body { index, len: body.len(), expected_len });
     }
+    // For a correct body too: a worker keeps one scratch buffer per thread, and the limit bounds its
+    // memory.
     if scratch.len() > MAX_INLINE_BODY_BYTES {
         let (len, max) = (scratch.len(), MAX_INLINE_BODY_BYTES);
         return Err(Problem::Scratch { index, len, max });
@@ -144,7 +151,7 @@ fn read_body(body: ItemBody<'_>, index: usize, expected_len: usize) -> Result<Ve
 pub(super) fn unknown_items(subject: &mut Subject<'_>) -> Result<(), Problem> {
     let connector = subject.connect();
     let above = subject.items.iter().map(|item| just_above(&item.key));
-    // Keys that no source has: empty, and longer than the limit.
+    // No source can have these keys, so a connector that opens one misreads it.
     let never = [Vec::new(), vec![b'k'; MAX_KEY_SIZE + 1]];
     for key in above.chain(never).collect::<Vec<_>>() {
         if subject.is_key(&key) {
@@ -166,7 +173,7 @@ pub(super) fn spoiled_items(subject: &mut Subject<'_>) -> Result<(), Problem> {
         subject.cases += 1;
         subject.refresh();
         let after = subject.connect();
-        // With its former token and without: the runtime may have either.
+        // With its former token and without, because the runtime may have either.
         check_refused(&*after, item, spoil.expected_error())?;
         check_refused(&*after, PageItem::new(item.key()), spoil.expected_error())?;
         if spoil == Spoil::Vanish {

@@ -58,7 +58,7 @@ fn a_denied_directory_stops_the_listing_right_before_it() {
     let refused = listing.next_page(&mut page).unwrap_err();
     assert_eq!(refused, ConnectorError::PermissionDenied);
     assert_eq!(refused.reaction(), Reaction::Park(ParkCause::PermissionDenied));
-    // Behind it the rest can be listed, and a look is not stopped by it.
+    // Behind it the rest can be listed, and a sample does not fail.
     assert_eq!(listing.behind_failure(), Some(&b"c0"[..]));
     let behind = keys_from(&tree, WHOLE, CursorUpdate::with_last_key(b"c0"));
     assert_eq!(behind, [b"d".to_vec()]);

@@ -50,7 +50,9 @@ impl Rules {
         Ok(Arc::new(Self { patterns, above }))
     }
 
-    /// Returns whether the entry at `path`, which lies in this directory, is left out.
+    /// Returns whether the entry at `path`, which lies in this directory, is left out: the kinds of
+    /// ignore files are tried in the order of precedence, and the first that matches decides. Hidden
+    /// entries that no pattern matches are left out. It reads nothing.
     pub(super) fn exclude(&self, path: &Path, name: &[u8], is_directory: bool) -> bool {
         for index in 0..KINDS.len() {
             match self.verdict(index, path, is_directory) {
@@ -59,11 +61,12 @@ impl Rules {
                 Match::Whitelist(()) => return false,
             }
         }
-        // Last, because a pattern may want a hidden file.
+        // After all patterns, because a pattern may include a hidden file.
         name.starts_with(b".")
     }
 
-    /// Returns what patterns of one kind say: the innermost that says anything.
+    /// Returns the decision of one kind of ignore file: that of the innermost directory whose
+    /// patterns match, or `Match::None` if none do up to the root.
     fn verdict(&self, index: usize, path: &Path, is_directory: bool) -> Match<()> {
         let mut rules = Some(self);
         while let Some(here) = rules {
@@ -77,10 +80,13 @@ impl Rules {
     }
 }
 
-/// Returns the patterns of one file, none if it is not there.
+/// Returns the patterns of one ignore file; none if it does not exist or is not a regular file.
+///
+/// Fails if the file exists and cannot be read, or is longer than [`IGNORE_FILE_BYTES_MAX`]. Lines
+/// that are not valid patterns are ignored.
 fn read_patterns(directory: &Path, file: &str) -> Result<Gitignore, ConnectorError> {
     let path = directory.join(file);
-    // Asked before opening, which would wait for the other end of a pipe.
+    // The kind of file is checked before it is opened, because opening a pipe waits for a writer.
     let opened = match std::fs::metadata(&path) {
         Ok(found) if !found.is_file() => return Ok(Gitignore::empty()),
         Ok(_) => File::open(&path),
@@ -94,7 +100,8 @@ fn read_patterns(directory: &Path, file: &str) -> Result<Gitignore, ConnectorErr
         Err(error) => return Err(ConnectorError::from_io(&error)),
     };
     let mut bytes = Vec::new();
-    // One byte more than allowed shows that the file is longer.
+    // One byte more than the limit: a file of exactly the limit is valid, and a longer one must
+    // not be cut silently.
     let read = opened.take(IGNORE_FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| ConnectorError::from_io(&error))?;
     if bytes.len() as u64 > IGNORE_FILE_BYTES_MAX {
@@ -107,7 +114,7 @@ fn parse_patterns(directory: &Path, bytes: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(directory);
     let text = String::from_utf8_lossy(bytes);
     for line in text.trim_start_matches('\u{feff}').lines() {
-        // A pattern that is none is passed over.
+        // ripgrep ignores an invalid pattern too, and this must list the same items.
         let _ = builder.add_line(None, line);
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())

@@ -42,7 +42,7 @@
 mod bounds;
 mod directory;
 mod ignore_rules;
-mod look;
+mod sampler;
 mod walk;
 
 #[cfg(test)]
@@ -262,7 +262,7 @@ impl Connector for FileTree {
         range: ShardSpecRef<'_>,
         sample: &mut Page,
     ) -> Result<(), ConnectorError> {
-        look::sample(&self.tree, &Bounds::new(range, CursorUpdate::initial()), sample)
+        sampler::sample(&self.tree, &Bounds::new(range, CursorUpdate::initial()), sample)
     }
 }
 

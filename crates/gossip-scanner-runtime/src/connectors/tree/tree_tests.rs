@@ -364,7 +364,7 @@ fn a_wide_tree_is_sampled_evenly_without_reading_it_all() {
     let paths = (0..600).map(|n| format!("{n:03}/file"));
     let files = Files::new(paths);
     let (sample, exhausted) = sample_of(&files.open(), WHOLE, 50);
-    assert!(!exhausted, "more directories than one look reads");
+    assert!(!exhausted, "more directories than one sample reads");
     assert_eq!(sample.len(), 50);
     let numbers: Vec<i64> =
         sample.iter().map(|key| std::str::from_utf8(&key[..3]).unwrap().parse().unwrap()).collect();
