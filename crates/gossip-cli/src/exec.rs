@@ -79,8 +79,8 @@ pub(crate) fn create(
     Ok(Code::Complete)
 }
 
-/// Works on an existing run until it ends or this process is drained, with the command of the run or
-/// the one in `args`.
+/// Works on an existing run until it ends or this process is drained, with the command of the run
+/// or the one in `args`.
 ///
 /// Returns the exit code of the outcome. Fails if the run does not exist, has no command, or its
 /// source is not available here. It never creates a run.

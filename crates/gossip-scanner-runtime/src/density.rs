@@ -56,7 +56,7 @@ impl Density {
         }
         let keys: Vec<Box<[u8]>> = sample.items().map(|item| item.key().into()).collect();
         let is_all = sample.is_exhausted();
-        // A sample that holds everything is a count.
+        // An exhausted sample has all keys, so their number is exact.
         let seen = u64::try_from(keys.len()).unwrap_or(u64::MAX);
         Self { keys, is_all, total: total.or_else(|| is_all.then_some(seen)) }
     }

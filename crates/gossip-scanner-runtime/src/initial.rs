@@ -145,7 +145,7 @@ fn cuts_by_density(
 ) -> Result<Vec<Vec<u8>>, InitialShardsError> {
     let mut keys: Vec<&[u8]> = sample.items().map(|item| item.key()).collect();
     let parts = match sample.is_exhausted() {
-        // These are all the keys there are.
+        // The number of keys is exact, so no shard is made that would have fewer than the minimum.
         true => (keys.len() / INITIAL_KEYS_MIN).clamp(1, target),
         false => target,
     };

@@ -2,9 +2,11 @@
 //!
 //! | operation | id |
 //! |---|---|
-//! | of a lease holder | derived from shard, fence, grant token and a sequence within the lease (DESIGN 7) |
+//! | of a lease holder | derived from shard, fence, grant token and a sequence within the lease
+//! (DESIGN 7) |
 //! | on a run, by any process that opens it | derived from the operation and the run |
-//! | a request of an idle worker to a lease holder | derived from worker, shard, number of the request and time |
+//! | a request of an idle worker to a lease holder | derived from worker, shard, number of the
+//! request and time |
 //! | requested by a person | random |
 //!
 //! Two leases differ in the token, so a later one is never answered from the log of an earlier one.
@@ -40,7 +42,8 @@ impl OpIds {
 
     /// Returns the id of the one operation after a panic, when the sequence is unknown.
     pub(crate) fn after_panic(lease: &Lease) -> OpId {
-        // A number that the sequence never reaches.
+        // The panic lost the counter. A number that the sequence never reaches cannot repeat an id
+        // that was used.
         derive(lease, u64::MAX)
     }
 }

@@ -128,8 +128,8 @@ impl LeafLine {
         scan.literal(",\"unread\":")?;
         leaf.unread = scan.number()?;
         match leaf.status {
-            // The memory is that of the leaf before, whose remainder must not be compared with this
-            // one.
+            // A done leaf has no remainder, and that of the leaf before must not be compared with
+            // it.
             LeafStatus::Done => self.uncovered = Uncovered::default(),
             LeafStatus::Parked(_) => self.uncovered.read(scan)?,
         }
@@ -249,7 +249,8 @@ fn read_accumulator(scan: &mut Scanner<'_>) -> Result<Accumulator, Unexpected> {
     let count = scan.number()?;
     scan.literal(",\"sum\":")?;
     let sum = scan.hex()?;
-    // The hash of no keys that is not that of no keys can be written down, and means nothing.
+    // A count of zero with another hash than that of no keys can be written down, but no set of
+    // keys has it.
     Accumulator::try_from_parts(count, &sum).map_err(|_| Unexpected)
 }
 

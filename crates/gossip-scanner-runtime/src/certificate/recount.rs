@@ -122,8 +122,8 @@ impl Keys {
                 first + u64::try_from(index).expect("below the number of integers")
             }
         };
-        // Written out and not shared with `row_key`, so that a mistake there shows: manifest 0, then
-        // the row, both big-endian.
+        // Written out and not shared with `row_key`, so that a mistake there shows: manifest 0,
+        // then the row, both big-endian.
         key.extend_from_slice(&[0; 8]);
         key.extend_from_slice(&number.to_be_bytes());
     }
@@ -200,8 +200,8 @@ struct Found {
 }
 
 impl Found {
-    /// Adds the files of the directory `prefix`, which ends with a `/` unless it is the root, and of
-    /// those in it. `above` are device and inode of the directories that it lies in.
+    /// Adds the files of the directory `prefix`, which ends with a `/` unless it is the root, and
+    /// of those in it. `above` are device and inode of the directories that it lies in.
     ///
     /// A directory that cannot be read becomes an unlisted prefix. Fails only if the root cannot be
     /// read or the paths need too much memory.

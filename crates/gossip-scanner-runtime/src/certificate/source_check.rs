@@ -69,7 +69,8 @@ impl<'a> SourceCheck<'a> {
         };
         match shared.take_below(&leaf.end, &mut found) {
             Ok(()) => self.shared = Some(shared),
-            // The failure may lie behind this leaf.
+            // The shared listing may have failed in the range of a later leaf, so this one is
+            // listed alone before it is reported.
             Err(_) => {
                 found = Found::at_most(leaf.accumulator.count());
                 let mut own = Listing::open(self.connector, &leaf.start, &leaf.end)?;
@@ -85,7 +86,7 @@ impl<'a> SourceCheck<'a> {
         self.shared = None;
         let mut found = Found::at_most(leaf.accumulator.count());
         if let Some(cursor) = &leaf.cursor {
-            // The smallest bytes above the cursor.
+            // The end is exclusive, and the cursor's own key is covered.
             let end = [cursor, &b"\0"[..]].concat();
             Listing::open(self.connector, &leaf.start, &end)?.take_below(&end, &mut found)?;
         }

@@ -77,8 +77,8 @@ impl LineFile {
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         let start = parse_row_key(key).ok_or(OpenError::Vanished)?;
-        // The line that holds the byte before must end here. Otherwise the offset lies within a line,
-        // and the rest of it would pass for an item that no listing has.
+        // The line that holds the byte before must end here. Otherwise the offset lies within a
+        // line, and the rest of it would pass for an item that no listing has.
         let mut scanner = self.scanner(start.saturating_sub(1), ROW_BUFFER_LEN);
         if start > 0 && scanner.next_row()?.is_none_or(|before| before.next != start) {
             return Err(OpenError::Vanished);
@@ -194,8 +194,8 @@ impl Lines {
     fn new(lines: &LineFile, first: u64, end: u64) -> Result<Self, ConnectorError> {
         let file = Arc::clone(&lines.file);
         let mut scanner = lines.scanner(first, SCAN_BUFFER_LEN);
-        // `first` may lie within a line that begins before it and belongs to another shard. The line
-        // that holds the byte before is skipped, so the next one begins at `first` or above.
+        // `first` may lie within a line that begins before it and belongs to another shard. The
+        // line that holds the byte before is skipped, so the next one begins at `first` or above.
         if 0 < first && first < end {
             scanner.seek(first - 1);
             scanner.next_row()?;
@@ -220,7 +220,8 @@ impl Enumeration for Lines {
             let key = row_key(row.start);
             let item = PageItem::new(&key).with_size_hint(row.end - row.start);
             if page.push(item).is_err() {
-                // The page is full. The scanner has passed the row, so it is kept for the next page.
+                // The page is full. The scanner has passed the row, so it is kept for the next
+                // page.
                 self.waiting = Some(row);
                 return self.file.check_unchanged();
             }

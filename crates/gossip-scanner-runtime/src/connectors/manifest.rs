@@ -214,7 +214,8 @@ impl Connector for Manifest {
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         let opened = self.body_of(item, scratch);
-        // Asked after the reading: whatever it gave is of the file that was listed, or nothing.
+        // After the read and not before: a change before or during the read is detected, so the
+        // body is of the file that was listed.
         self.file.check_unchanged()?;
         opened
     }
@@ -277,7 +278,8 @@ impl Enumeration for ManifestRows {
             }
         }
         page.mark_exhausted();
-        // Asked after the reading, which may have met the new end of a file that was cut short.
+        // After the read: a file that was cut short ends early, and the missing rows must not pass
+        // for a complete listing.
         self.file.check_unchanged()
     }
 }

@@ -57,8 +57,8 @@ impl SourceFile {
     ///
     /// It cannot be read, or it is no regular file: a pipe has no positions.
     pub(super) fn open(path: &Path) -> Result<Self, ConnectorError> {
-        // Checked before opening, because opening a pipe waits for a writer, and checked again after
-        // it, because the path may have been replaced in between.
+        // Checked before opening, because opening a pipe waits for a writer, and checked again
+        // after it, because the path may have been replaced in between.
         let regular = |metadata: &Metadata| match metadata.is_file() {
             true => Ok(()),
             false => Err(ConnectorError::NotFound),

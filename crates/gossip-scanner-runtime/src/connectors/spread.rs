@@ -11,7 +11,8 @@ pub(super) fn push_spread<const LEN: usize>(
     key_at: impl Fn(u64) -> [u8; LEN],
 ) {
     let limits = sample.limits();
-    // All keys have one length, so it is known how many fit.
+    // All keys have one length, so the number that fits is known before the first is pushed, and
+    // the last part of the range is not left out.
     let wanted = known.min(limits.items().min(limits.bytes() / LEN) as u64);
     for slot in 0..wanted {
         let index = u128::from(slot) * u128::from(known) / u128::from(wanted);

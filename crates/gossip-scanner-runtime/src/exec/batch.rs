@@ -82,7 +82,11 @@ impl BatchProcessor {
         }
     }
 
-    /// Starts a process for the next part, if none runs and there is one.
+    /// Starts a process for the next part, if none runs and there is one: parts of a failed batch
+    /// first, then all waiting items.
+    ///
+    /// Fails if the program cannot be started at all. Items that are too long for a command line
+    /// fail alone.
     fn start_next(&mut self) -> Result<(), Broken> {
         if self.running.is_some() {
             return Ok(());
@@ -91,7 +95,8 @@ impl BatchProcessor {
             self.parts.push_back(std::mem::take(&mut self.waiting));
         }
         let Some(part) = self.parts.pop_front() else { return Ok(()) };
-        // Too many bytes for one command line: the halves come first.
+        // The system would refuse so long a command line, and the failure would look like that of
+        // an item.
         let bytes: usize = part.iter().map(|item| item.text.len() + 1).sum();
         if bytes > MAX_BATCH_BYTES && part.len() > 1 {
             self.halve(part);
@@ -123,7 +128,11 @@ impl BatchProcessor {
         launcher.start(self.template.arguments(&keys), own, stdio)
     }
 
-    /// Handles the end of the running process, if it comes within `patience`.
+    /// Waits up to `patience` for the running process to end, or to exceed its timeout, and reports
+    /// its items.
+    ///
+    /// Does nothing if none runs or it is still running afterwards. Fails if the process cannot be
+    /// waited for or the output of this process is closed.
     fn reap(&mut self, patience: Duration) -> Result<(), Broken> {
         let Some((mut running, part)) = self.running.take() else { return Ok(()) };
         let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
@@ -219,7 +228,8 @@ impl Processor for BatchProcessor {
     }
 
     fn abandon(&mut self) {
-        // The lease is gone: whatever the process still does is refused by the fence.
+        // Dropping the process kills it. Its fence is stale by now, so what it has written
+        // elsewhere can be refused there.
         self.running = None;
         self.parts.clear();
         self.waiting.clear();

@@ -38,7 +38,8 @@ pub(super) fn find_in(program: &OsStr, path: &OsStr) -> io::Result<PathBuf> {
         let candidate = directory.join(program);
         match look(&candidate) {
             Ok(()) => return Ok(candidate),
-            // One without the right to execute is reported only if there is no other.
+            // As a shell does: a file that may not be executed is reported only if no later
+            // directory has a program of that name.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => found = Err(error),
             Err(_) => {}
         }

@@ -165,6 +165,8 @@ impl StreamProcessor {
         }
     }
 
+    /// Returns the running program, and starts it if none is running. Fails if it cannot be
+    /// started.
     fn talk(&mut self) -> Result<&mut Talk, Broken> {
         if self.talk.is_none() {
             let Some((program, arguments)) = self.command.split_first() else {
@@ -181,6 +183,8 @@ impl StreamProcessor {
         Ok(self.talk.as_mut().expect("it was just made"))
     }
 
+    /// Reports the item that a line answers. Ignores an answer to an item that was abandoned, and
+    /// ends the program if the line is no answer.
     fn take_line(&mut self, line: &Line) -> Result<(), Broken> {
         let answer = match line {
             Line::Whole(bytes) => Answer::parse(bytes),
@@ -189,7 +193,8 @@ impl StreamProcessor {
         let given = answer.as_ref().and_then(|answer| self.given.remove(&answer.id));
         match (answer, given) {
             (Some(answer), Some(given)) => {
-                // It answers, so earlier ends were due to their items.
+                // A program that answers works, so the items on which it ended before were at
+                // fault.
                 self.silent_items.clear();
                 self.answered_at = Some(Instant::now());
                 self.cautious = self.cautious.saturating_sub(1);
@@ -221,7 +226,8 @@ impl StreamProcessor {
     /// several it is unknown which was at fault, so they are submitted again one by one.
     fn give_back(&mut self, complaint: Option<&str>) {
         self.talk = None;
-        // Only an item that was alone is known to be at fault.
+        // Of several items any may be at fault, and a failure must not be counted against the
+        // others.
         let complaint = complaint.filter(|_| self.given.len() == 1);
         for given in std::mem::take(&mut self.given).into_values() {
             let result = complaint
@@ -246,14 +252,16 @@ impl StreamProcessor {
         Ok(())
     }
 
-    /// Handles one answer; waits for it at most `patience`.
+    /// Handles one answer, or the end of the program; waits for it at most `patience`.
+    ///
+    /// Returns whether there was one. Fails if the program is unusable.
     fn listen(&mut self, patience: Duration) -> Result<bool, Broken> {
         let Some(talk) = &mut self.talk else { return Ok(false) };
         match talk.next_line(patience) {
             Ok(line) => self.take_line(&line).map(|()| true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => {
-                // Its exit status says more than a closed pipe.
+                // The exit status explains more to the user than a closed pipe, so wait for it.
                 match talk.how_it_ended(&self.drain) {
                     End::Success => self.end_child("handler closed its output before replying")?,
                     End::Failure(complaint) => self.end_child(&complaint)?,
@@ -293,7 +301,8 @@ impl Processor for StreamProcessor {
         if self.ready.is_empty() {
             self.listen(patience)?;
         }
-        // Answers that are already queued are handled, too.
+        // Without waiting, and bounded: a program that answers fast must not keep the step from
+        // returning.
         while self.ready.len() < MAX_BATCH && self.listen(Duration::ZERO)? {}
         self.check_time()?;
         reports.append(&mut self.ready);
@@ -301,7 +310,8 @@ impl Processor for StreamProcessor {
     }
 
     fn abandon(&mut self) {
-        // Answers that still arrive have numbers without a waiting item.
+        // The program is kept. Its answers that still arrive find no item under their id and are
+        // ignored.
         self.given.clear();
         self.ready.clear();
     }
@@ -327,7 +337,8 @@ impl fmt::Debug for StreamProcessor {
 
 impl Talk {
     fn start(launcher: &Launcher, arguments: &[std::ffi::OsString]) -> io::Result<Self> {
-        // Close-on-exec: another program must not hold them open.
+        // Close-on-exec: a program that another thread starts would hold them open, and the end of
+        // this one would not be seen.
         let (its_input, input) = pipe_with(PipeFlags::CLOEXEC)?;
         let (output, its_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let stdio = Stdio::Pipes { input: its_input.as_fd(), output: its_output.as_fd() };

@@ -44,7 +44,7 @@ impl Template {
         if program.is_empty() {
             return Err(TemplateError::Empty);
         }
-        // A key would decide which program runs.
+        // Refused, because the text of an item would decide which program runs.
         if has_place(program.as_bytes()) {
             return Err(TemplateError::PlaceInProgram);
         }

@@ -36,8 +36,8 @@ impl ShardTask {
         now: LogicalTime,
         context: &mut TaskContext<'_, B>,
     ) -> Result<Option<LogicalTime>, Broken> {
-        // After grants without progress a key may be killing its workers. With one item in flight at
-        // a time, the cursor then lies right before that key.
+        // After grants without progress a key may be killing its workers. With one item in flight
+        // at a time, the cursor then lies right before that key.
         let most = if self.cautious > 0 { 1 } else { context.processor.capacity() };
         while self.submitted < most {
             let Some(index) = self.next_item(now, most) else { break };

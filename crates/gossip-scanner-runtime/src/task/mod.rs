@@ -346,7 +346,10 @@ impl ShardTask {
         Self { result_cache: Some(Arc::clone(result_cache)), ..self }
     }
 
-    /// Performs the next step.
+    /// Performs the next step: ends the task, waits for its backoff, sends the operation in flight,
+    /// carries out a decision, or lists and processes items, in this order.
+    ///
+    /// Returns when to step again, or the outcome. It must not be stepped after that.
     pub fn step<B>(&mut self, now: LogicalTime, context: &mut TaskContext<'_, B>) -> TaskStep
     where
         B: CoordinationFacade,
@@ -400,9 +403,10 @@ impl ShardTask {
         &self.session().restored().spec
     }
 
-    /// Lists a page, or submits items and collects reports.
+    /// Lists a page if the current one is finished; otherwise submits items, collects reports, and
+    /// begins a checkpoint if one is due. Pauses if that is requested and no item is in flight.
     fn work<B>(&mut self, now: LogicalTime, context: &mut TaskContext<'_, B>) -> TaskStep {
-        // Items in flight are finished first; a pause never interrupts an item.
+        // Only without items in flight, because a pause never interrupts an item.
         if self.is_pausing() && self.submitted == 0 {
             return self.pause(now);
         }
@@ -473,6 +477,8 @@ impl ShardTask {
         }
     }
 
+    /// Fills the page from the listing, and opens one at the cursor if there is none. Fails if the
+    /// connector does or breaks its contract.
     fn list(&mut self, connector: &dyn Connector) -> Result<(), PageError> {
         let mut listing = match self.listing.take() {
             Some(listing) => listing,
@@ -486,6 +492,8 @@ impl ShardTask {
         listed
     }
 
+    /// Handles a listing that failed: waits for a retry, or parks the range that cannot be listed
+    /// if the error is permanent or `listing_tries` failed in a row.
     fn listing_failed(
         &mut self,
         now: LogicalTime,

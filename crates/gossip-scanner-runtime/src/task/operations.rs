@@ -30,7 +30,10 @@ enum Answered {
 }
 
 impl ShardTask {
-    /// Sends the operation in flight.
+    /// Sends the operation in flight, and applies its answer to the task.
+    ///
+    /// Returns the outcome if it ended the shard or the lease is lost. If the store does not
+    /// answer, the operation stays in flight and the step waits.
     pub(super) fn perform<B>(
         &mut self,
         now: LogicalTime,
@@ -81,6 +84,7 @@ impl ShardTask {
         error.into()
     }
 
+    /// Stores the cursor, and applies a request that the answer carries.
     fn checkpoint<B: CoordinationFacade>(
         &mut self,
         now: LogicalTime,
@@ -187,7 +191,7 @@ impl ShardTask {
         let points: Vec<&[u8]> = cuts.iter().map(|cut| &**cut).collect();
         let parts = split_specs::parts(spec.as_spec_ref(), &points);
         let parts = parts.map_err(|_| Refusal::Declined)?;
-        // Cuts lie after the cursor, so the first part contains it.
+        // Cuts lie after the cursor, so only the first part contains it. The others start fresh.
         let cursors = iter::once(cursor.as_update()).chain(iter::repeat(CursorUpdate::initial()));
         let children = parts.iter().zip(cursors);
         let children = children.map(|(part, cursor)| SplitChild::new(part.as_spec_ref(), cursor));
@@ -198,6 +202,9 @@ impl ShardTask {
         Ok(Answered::Over(TaskOutcome::Split))
     }
 
+    /// Handles an operation that was not applied, or whose answer is unknown: ends the task if the
+    /// lease is lost, drops a declined split, retries after a store failure, and parks the shard if
+    /// the store calls the operation invalid.
     fn refused<B>(
         &mut self,
         now: LogicalTime,
@@ -235,6 +242,8 @@ impl ShardTask {
         TaskStep::Continue
     }
 
+    /// Keeps the operation for a retry with the same id after a backoff. Ends the task if the error
+    /// is permanent or the store has failed for longer than `store_patience`.
     fn store_failed(
         &mut self,
         now: LogicalTime,

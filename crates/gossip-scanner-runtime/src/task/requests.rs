@@ -185,8 +185,10 @@ impl ShardTask {
         }
     }
 
-    /// Uses the page if it is the last one: its keys are known exactly. Otherwise samples the range
-    /// after the last started item. If the source has no sample, splits by bytes.
+    /// Returns cuts by the keys of the page, if it is the last one and its keys are all that
+    /// remain, and otherwise by a sample of the range after the last started item.
+    ///
+    /// A source that has no samples is cut in the middle by bytes. `None` if sampling failed.
     fn cuts_by_keys<B>(&self, context: &TaskContext<'_, B>) -> Option<Vec<Box<[u8]>>> {
         if self.page.is_exhausted() && self.listing.is_some() {
             let open = self.mark.mark();
@@ -204,8 +206,11 @@ impl ShardTask {
         Some(self.even_cuts(sample.len(), 0, sample.is_exhausted(), |index| sample.item(index)))
     }
 
-    /// Returns cuts between `count` keys, after the started ones; none if these are all keys and
-    /// too few.
+    /// Returns cuts in ascending order that divide `count` keys evenly, of which the first
+    /// `started` are in flight or finished. `is_all` says whether the keys are all of the remaining
+    /// ones.
+    ///
+    /// Empty if they are all and too few, or if no cut is admissible.
     fn even_cuts<'p>(
         &self,
         count: usize,
@@ -213,7 +218,8 @@ impl ShardTask {
         is_all: bool,
         key: impl Fn(usize) -> Option<PageItem<'p>>,
     ) -> Vec<Box<[u8]>> {
-        // A full sample means a large remaining range.
+        // A sample has at most `SPLIT_SAMPLE_KEYS` keys, so a larger setting could never be
+        // reached.
         let many_from = self.config.many_parts_from.min(SPLIT_SAMPLE_KEYS);
         let parts = match count {
             0..SPLIT_KEYS_MIN if is_all => 1,

@@ -21,7 +21,8 @@ pub(super) struct SharedClaim {
     pub(super) passed_over: bool,
 }
 
-/// Claims the first shard that is not a suspect.
+/// Claims the first shard that is not a suspect: not on its last attempt. Returns the shard or why
+/// there is none, and whether suspects were skipped.
 pub(super) fn claim_shared<B: CoordinationFacade>(
     coordinator: &mut B,
     config: &WorkerConfig,

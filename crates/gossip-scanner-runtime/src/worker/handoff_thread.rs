@@ -202,8 +202,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
 
     /// Advances the handoffs in flight, starts new ones, and accepts offers of other workers.
     ///
-    /// Returns when the next step is due: at once, at a time, or never, because the worker has ended
-    /// and the records of its accepted shards are written. It does not wait.
+    /// Returns when the next step is due: at once, at a time, or never, because the worker has
+    /// ended and the records of its accepted shards are written. It does not wait.
     pub fn step(&mut self, now: LogicalTime) -> Rest {
         if self.shared.has_ended() {
             return self.finish_accepted(now);
@@ -231,8 +231,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     fn begin_drain(&mut self, now: LogicalTime) {
         self.inbound.close();
         if let Some((lease, _)) = self.requested.take() {
-            // Once the request is dropped, nothing would continue a shard that it froze. The shard is
-            // processed until the drain freezes it in turn, or is released with the others.
+            // Once the request is dropped, nothing would continue a shard that it froze. The shard
+            // is processed until the drain freezes it in turn, or is released with the others.
             self.shared.slots.iter().for_each(|slot| slot.unfreeze(&lease));
         }
         let targets = self.targets(now);
@@ -302,8 +302,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         }
     }
 
-    /// Returns the other idle workers of the run; none if the list cannot be read. The order differs
-    /// between sources, so that not all of them offer to the same target.
+    /// Returns the other idle workers of the run; none if the list cannot be read. The order
+    /// differs between sources, so that not all of them offer to the same target.
     fn targets(&mut self, now: LogicalTime) -> Vec<WorkerEntry> {
         let (me, mut workers) = (self.shared.config.worker, Vec::new());
         let tenant = self.shared.config.tenant;
@@ -341,8 +341,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         let rest = match next {
             DrainNext::Again => Rest::No,
             DrainNext::Freeze(key) => {
-                // A lease that has ended since is not in the list; `update_frozen` removes its handoff
-                // before the next step.
+                // A lease that has ended since is not in the list; `update_frozen` removes its
+                // handoff before the next step.
                 if let Some(lease) = drain.leases().find(|lease| lease.key() == key) {
                     self.shared.slots.iter().for_each(|slot| slot.freeze(lease));
                     self.freezing.push(lease.clone());

@@ -101,7 +101,10 @@ impl LeaseSlot {
         held.transit.frozen.is_some()
     }
 
-    /// Delivers the result of a renewal of `lease`.
+    /// Applies the result of a renewal of `lease`: extends it, records a request that came with it,
+    /// or marks it as lost. Ignored if the slot holds another lease by now.
+    ///
+    /// A store that did not answer does not change anything.
     pub(super) fn renewed(
         &self,
         lease: &Lease,
@@ -152,10 +155,11 @@ impl LeaseSlot {
     }
 
     /// Starts a handoff of the lease in this slot. Returns the lease and the number of its earlier
-    /// handoffs.
+    /// handoffs; `None` if the slot is empty or its lease is lost.
     pub(super) fn begin_move(&self) -> Option<(Lease, u32)> {
         let mut slot = self.lock();
         let held = slot.as_mut().filter(|held| !held.lost)?;
+        // Requests from before this handoff do not concern it: an old withdrawal would end it.
         held.transit.asked = None;
         held.transit.withdrawn = false;
         held.transit.moves += 1;

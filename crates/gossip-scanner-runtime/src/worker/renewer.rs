@@ -92,6 +92,7 @@ fn rest<B: CoordinationFacade>(
     }
 }
 
+/// Renews the leases of all slots in one call, and delivers each result to its slot.
 fn renew<B: CoordinationFacade>(
     shared: &WorkerShared<'_, B>,
     coordinator: &mut B,

@@ -208,6 +208,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
+    /// Makes `task` the task of this runner. `exclusive` says that no other thread has items in
+    /// flight; without that a shard on its last attempt is released again.
     fn begin(&mut self, now: LogicalTime, mut task: ShardTask, exclusive: bool) -> Rest {
         let suspicion = if task.is_suspect() { Suspicion::Suspect } else { Suspicion::None };
         if suspicion == Suspicion::Suspect && !exclusive {
@@ -219,13 +221,16 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             self.shared.notify().wake_all();
         }
         self.store_answered();
-        // From here on the renewer keeps the lease valid.
+        // After the release decision above: as soon as the lease is in the slot, the renewer and
+        // the handoff thread see it.
         self.shared.slots[self.number].take(task.lease().clone());
         self.shared.busy.fetch_add(1, Ordering::SeqCst);
         self.task = Some((Box::new(task), now));
         Rest::No
     }
 
+    /// Handles a claim that returned no shard. Returns when to claim again; ends the worker if the
+    /// run has ended, does not exist, or the store fails for good.
     fn claim_refused(&mut self, now: LogicalTime, error: ClaimError) -> Rest {
         match error {
             ClaimError::NoneAvailable { earliest_deadline } => {
@@ -252,7 +257,9 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         Rest::No
     }
 
-    /// No shard is claimable: ends the run if it is settled, requests a split, or waits.
+    /// Handles that no shard is claimable: completes the run if all shards are done, or requests a
+    /// split of a busy one. Returns when to claim again: after a backoff, or at `earliest`, the
+    /// first deadline of a held lease, if that is sooner.
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         self.store_fails_since = None;
         let shared = self.shared;
@@ -297,7 +304,10 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
-    /// Steps the task, and empties the slot when the task is over.
+    /// Steps the task once. When the task is over, empties the slot, reports the outcome, and wakes
+    /// the other threads; a panic in the step parks the shard.
+    ///
+    /// Returns when the next step is due.
     fn work(&mut self, now: LogicalTime, mut task: Box<ShardTask>, since: LogicalTime) -> Rest {
         let outcome = match catch_unwind(AssertUnwindSafe(|| self.step_task(now, &mut task))) {
             Ok(TaskStep::Over(outcome)) => outcome,
@@ -325,6 +335,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         Rest::No
     }
 
+    /// Delivers pending messages to the task, steps it, and publishes what other threads wait for:
+    /// that it has frozen or paused.
     fn step_task(&mut self, now: LogicalTime, task: &mut ShardTask) -> TaskStep {
         let shared = self.shared;
         let slot = &shared.slots[self.number];
@@ -372,6 +384,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
     }
 
+    /// Ends the worker if the outcome of one of its shards requires it: the run is over, the store
+    /// or the processor failed, or too many shards were parked.
     fn account_for(&mut self, outcome: TaskOutcome) {
         let shared = self.shared;
         match outcome {

@@ -131,8 +131,8 @@ fn check_body(
     if body != expected.body {
         return Err(Problem::Body { index, len: body.len(), expected_len });
     }
-    // For a correct body too: a worker keeps one scratch buffer per thread, and the limit bounds its
-    // memory.
+    // For a correct body too: a worker keeps one scratch buffer per thread, and the limit bounds
+    // its memory.
     if scratch.len() > MAX_INLINE_BODY_BYTES {
         let (len, max) = (scratch.len(), MAX_INLINE_BODY_BYTES);
         return Err(Problem::Scratch { index, len, max });

@@ -51,8 +51,8 @@ impl Rules {
     }
 
     /// Returns whether the entry at `path`, which lies in this directory, is left out: the kinds of
-    /// ignore files are tried in the order of precedence, and the first that matches decides. Hidden
-    /// entries that no pattern matches are left out. It reads nothing.
+    /// ignore files are tried in the order of precedence, and the first that matches decides.
+    /// Hidden entries that no pattern matches are left out. It reads nothing.
     pub(super) fn exclude(&self, path: &Path, name: &[u8], is_directory: bool) -> bool {
         for index in 0..KINDS.len() {
             match self.verdict(index, path, is_directory) {

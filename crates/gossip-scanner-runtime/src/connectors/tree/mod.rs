@@ -167,7 +167,8 @@ impl FileTree {
             true => std::fs::metadata(&path).map_err(|error| behind_link(&path, &error)),
             false => std::fs::symlink_metadata(&path).map_err(|error| OpenError::from_io(&error)),
         }?;
-        // Asked before opening, which would wait for the other end of a pipe.
+        // The kind of file is checked before it is opened, because opening a pipe waits for a
+        // writer.
         if !metadata.is_file() {
             return Err(OpenError::Changed);
         }
@@ -248,7 +249,7 @@ impl Connector for FileTree {
         _scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         match self.open_listed(item.key()) {
-            // Not believed of a root that is gone itself.
+            // If the root is gone too, the item was not deleted alone: the source is unavailable.
             Err(OpenError::Vanished) => {
                 self.tree.check_root()?;
                 Err(OpenError::Vanished)

@@ -123,7 +123,7 @@ impl Walk {
         if !self.tree.options.follow_links {
             return None;
         }
-        // If it is gone by now, reading it will tell.
+        // A directory that was deleted meanwhile is handled by the read that follows.
         let metadata = std::fs::metadata(self.tree.path(&self.path)).ok()?;
         Some(identity_of(&metadata))
     }
@@ -138,9 +138,10 @@ impl Enumeration for Walk {
             if !self.is_waiting {
                 match self.advance().map_err(|failure| self.failed(failure)) {
                     Ok(true) => self.is_waiting = true,
-                    // An end is believed only of the tree that was opened.
+                    // If the root was replaced, an early end must not pass for a complete listing.
                     Ok(false) => break self.tree.check_root()?,
-                    // The keys before it can be worked on, and the cursor comes to rest there.
+                    // The keys before the failure are returned first. They are processed, and the
+                    // next page reports the failure.
                     Err(failure) if !page.is_empty() => {
                         self.failure = Some(failure);
                         return Ok(());
