@@ -84,7 +84,7 @@ impl Handle {
 /// Returns the record if it is the one with `id`, and not another whose id has the same hash.
 fn found(id: &RecordId, loaded: Option<StoredHandoff>) -> Result<Stored, RepositoryError> {
     let stored = loaded.map(|loaded| stored(&loaded)).transpose()?;
-    // Records are stored under a hash of their id.
+    // Records are stored under a hash of their id, and another id may have the same one.
     stored.filter(|stored| stored.record.id == *id).ok_or(RepositoryError::RecordNotFound)
 }
 

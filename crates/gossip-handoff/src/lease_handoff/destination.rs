@@ -146,7 +146,8 @@ impl HandoffDestination {
         self.end
     }
 
-    /// Returns the next operation.
+    /// Returns the operation to execute next. Changes nothing: it is the same one until
+    /// [`on_reply`](Self::on_reply) changes the state or a wait has ended at `now`.
     #[must_use]
     pub fn next_request(&self, now: LogicalTime) -> DestinationRequest {
         if let (State::Done, Some(end)) = (self.state, self.end) {
@@ -188,6 +189,7 @@ impl HandoffDestination {
         self.tracker.stored().is_some_and(|stored| stored.record.state == Phase::Transfer)
     }
 
+    /// Takes the record as read. While this move is not accepted, decides whether it still can be.
     fn got(&mut self, now: LogicalTime, got: Result<Stored, RepositoryError>) {
         if !self.tracker.got(got) {
             self.pause(now, self.config.retry_ticks);
@@ -202,7 +204,7 @@ impl HandoffDestination {
         let phase = self.tracker.record.state;
         let is_there = self.tracker.stored().is_some();
         if !is_there || phase.is_terminal() || now >= self.terms.offer_deadline {
-            // Nothing to accept; the source finishes the record.
+            // Nothing to accept. The record is left alone, because its source finishes it.
             self.stop(DestinationEnd::Missed);
         } else if phase < Phase::Transfer {
             self.tracker.mark_stale();
@@ -212,6 +214,8 @@ impl HandoffDestination {
         }
     }
 
+    /// Takes the result of an accept. On an error that does not decide the move, it accepts again
+    /// or reads the shard.
     fn accepted(&mut self, now: LogicalTime, accepted: Result<(), AcceptError>) {
         match accepted {
             Ok(()) => self.settle(now, DestinationEnd::Live, ACKNOWLEDGED),
@@ -236,6 +240,8 @@ impl HandoffDestination {
         now < self.terms.offer_deadline && self.refusals + 1 < self.config.accepts_per_read
     }
 
+    /// Takes the shard as read, `None` if the read failed, and ends the move if its fence decides
+    /// it.
     fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
         let Some(shard) = seen else {
             self.pause(now, self.config.retry_ticks);

@@ -226,7 +226,9 @@ impl WorkerDrain {
         }
     }
 
-    /// Executes one operation for one shard, frozen shards first.
+    /// Executes one operation for one shard, frozen shards first. Returns whether to call again, to
+    /// freeze a shard, to wait, or that all shards have ended. Errors of the store are retried or
+    /// end the shard; they are not returned.
     pub fn step<B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
         driver: &mut Driver<'_, B, R>,
@@ -324,6 +326,7 @@ impl WorkerDrain {
         source.map_or(release, |source| Stage::Moving(Box::new(source)))
     }
 
+    /// Executes one operation for `outgoing` and returns what the drain has to do with it next.
     fn advance<B: CoordinationBackend + RunManagement, R: Repository>(
         &self,
         driver: &mut Driver<'_, B, R>,
@@ -392,13 +395,15 @@ impl WorkerDrain {
         }
     }
 
+    /// Takes the result of the checkpoint before a release: releases next, saves again, or ends the
+    /// shard as lost.
     fn saved(
         &self,
         saved: Result<(), CheckpointError>,
         outgoing: &mut Outgoing,
         now: LogicalTime,
     ) -> Step {
-        // Counted by the stage, which the caller has borrowed until now.
+        // Read from the stage, because the caller cannot lend both it and `outgoing`.
         let tries = match outgoing.stage {
             Stage::Saving { tries } => tries,
             Stage::Moving(_) | Stage::Releasing { .. } => 0,

@@ -57,8 +57,9 @@ pub enum DestinationNext<'s> {
 }
 
 impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
-    /// Executes one request of `source`. `lease` is the lease to offer under; it is `None` when
-    /// recovering for a process that has died.
+    /// Executes one request of `source` and gives it the reply. Returns whether to call again, to
+    /// freeze the shard, to wait, or the end of the move. `lease` is the lease to offer under; it
+    /// is `None` when recovering for a process that has died.
     pub fn step_source(
         &mut self,
         source: &mut HandoffSource,
@@ -107,7 +108,9 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         })
     }
 
-    /// Executes one request of `destination`. An accepted shard is copied into `scratch`.
+    /// Executes one request of `destination` and gives it the reply. An accepted shard is copied
+    /// into `scratch` and returned as `Live`; the record of its move is acknowledged by later
+    /// calls.
     pub fn step_destination<'s>(
         &mut self,
         destination: &mut HandoffDestination,
@@ -147,7 +150,8 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         now: LogicalTime,
     ) -> Result<(), OfferError> {
         let Some(lease) = lease else {
-            // A recovery has no lease. The source treats this as it treats a lease that has ended.
+            // A recovery has no lease, which is the same to the source as one that has ended: it
+            // reads the shard next.
             return Err(OfferError::LeaseExpired { deadline: now, now });
         };
         let (terms, cursor) = (source.terms(), source.cursor().as_update());

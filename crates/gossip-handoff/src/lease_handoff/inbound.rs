@@ -85,7 +85,9 @@ impl Inbound {
         self.expected.retain(|one| one.end().is_some());
     }
 
-    /// Searches for moves, or executes one operation of one move.
+    /// Searches for moves if that is due, and executes one operation of one move. Returns an
+    /// accepted shard, whether to call again, or until when to wait. A failed search is repeated
+    /// later.
     pub fn step<'s, B: CoordinationBackend + RunManagement, R: Repository>(
         &mut self,
         driver: &mut Driver<'_, B, R>,
@@ -98,7 +100,7 @@ impl Inbound {
             let ticks = if found { self.config.find_ticks } else { self.config.retry_ticks };
             self.find_at = now.saturating_add(ticks);
         }
-        // Put back at the end, so that every move gets its turn.
+        // Taken out and put back at the end, so that every move gets its turn.
         let next = self.next(now).and_then(|index| self.expected.remove(index));
         let Some(mut destination) = next else {
             return InboundNext::Wait(self.next_at(now));
@@ -156,6 +158,8 @@ impl Inbound {
         }
     }
 
+    /// Adds the move of a record to those in flight. Ignores a record for another worker or without
+    /// work left, a move that is known or was missed lately, and any beyond the limit.
     fn expect(&mut self, stored: Stored, now: LogicalTime) {
         let record = &stored.record;
         let is_ready = record.to == self.name && record.state >= Phase::Transfer;

@@ -61,7 +61,9 @@ impl RecordTracker {
         Some(Stored { record: self.record.clone(), version })
     }
 
-    /// Returns the operation that brings the record one step nearer to `goal`.
+    /// Returns the operation that brings the record one step nearer to `goal`: a read if the record
+    /// may have changed, a save of the next phase, or `Done` if there is nothing to do or no way to
+    /// the goal. Changes nothing.
     pub(super) fn next_op(&self, goal: &Goal, snapshot: &[u8], now: LogicalTime) -> RecordOp {
         if self.is_stale {
             return RecordOp::Get;
@@ -106,7 +108,7 @@ impl RecordTracker {
     pub(super) fn got(&mut self, got: Result<Stored, RepositoryError>) -> bool {
         match got {
             Ok(stored) => *self = Self::found(stored),
-            // Never saved, or deleted meanwhile.
+            // Gone only if it was saved once: a record that was never saved can still be created.
             Err(RepositoryError::RecordNotFound) => {
                 self.is_gone = self.version.is_some();
                 self.is_stale = false;

@@ -318,7 +318,9 @@ impl HandoffSource {
         matches!(self.state, State::Offering | State::Withdrawing | State::Confirming)
     }
 
-    /// Returns the next operation.
+    /// Returns the operation to execute next. Changes nothing: it is the same one until
+    /// [`on_reply`](Self::on_reply), [`freeze`](Self::freeze) or [`tick`](Self::tick) changes the
+    /// state, or a wait has ended at `now`. Deadlines take effect only there, so call `tick` first.
     #[must_use]
     pub fn next_request(&self, now: LogicalTime) -> SourceRequest {
         if let (State::Done, Some(end)) = (self.state, self.end) {
@@ -333,11 +335,13 @@ impl HandoffSource {
             State::Offering => SourceRequest::Offer,
             State::Offered | State::Confirming | State::Checking => SourceRequest::ReadShard,
             State::Withdrawing => SourceRequest::Withdraw,
+            // `Done` always has an end, so it was returned above.
             State::Closing | State::Done => self.close(now),
         }
     }
 
-    /// Takes the result of the last request.
+    /// Takes the result of the last request and enters the next state. A failure of
+    /// the store delays the next request and is no error.
     pub fn on_reply(&mut self, now: LogicalTime, reply: SourceReply) {
         match reply {
             SourceReply::Saved(record, saved) => self.saved(now, *record, saved),
@@ -362,13 +366,13 @@ impl HandoffSource {
             }
             State::Preparing => match self.record_op(now, &PREPARED) {
                 RecordOp::Done if self.tracker.record.state == Phase::Transfer => {
-                    // Saved in the record; a source may live for the whole offer.
+                    // Freed, because a source lives for the whole offer and the record has it.
                     self.snapshot = Vec::new();
                     self.state = State::Ready;
                     self.pause(now, self.config.lead_ticks);
                     self.advance(now);
                 }
-                // Another process ended the record meanwhile.
+                // Nothing is left to save although it is not in Transfer: another process ended it.
                 RecordOp::Done => self.settle(now, SourceEnd::Kept(NotMovedReason::Taken)),
                 RecordOp::Save(..) | RecordOp::Get => {}
             },
@@ -418,13 +422,14 @@ impl HandoffSource {
         }
     }
 
+    /// Takes the result of a save. A conflict before the offer ends the move.
     fn saved(&mut self, now: LogicalTime, record: Record, saved: Result<Version, RepositoryError>) {
         let conflict = saved == Err(RepositoryError::VersionConflict);
         let failed = saved.is_err();
         self.tracker.saved(record, saved);
         if conflict && self.state == State::Preparing {
-            // Another process drives the record. No offer was sent, so this source simply keeps the
-            // shard and does not touch the record again.
+            // Another process drives the record. No offer was sent, so this source keeps the shard,
+            // and does not change a record that is no longer its own.
             self.end = Some(SourceEnd::Kept(NotMovedReason::Taken));
             self.state = State::Done;
         } else if failed && !conflict {
@@ -432,6 +437,8 @@ impl HandoffSource {
         }
     }
 
+    /// Takes the result of an offer: waits for the destination, offers again, withdraws, or reads
+    /// the shard to find out who has it.
     fn offered(&mut self, now: LogicalTime, offered: Result<(), OfferError>) {
         match offered {
             Ok(()) => {
@@ -458,6 +465,8 @@ impl HandoffSource {
         }
     }
 
+    /// Takes the result of a withdrawal. Unless it is retried or given up, the fence of the
+    /// shard is read next and decides.
     fn withdrawn(&mut self, now: LogicalTime, withdrawn: Result<(), WithdrawError>) {
         match withdrawn {
             // A repeated withdrawal succeeds from the operation log even if the shard was accepted
@@ -471,6 +480,8 @@ impl HandoffSource {
         }
     }
 
+    /// Takes the shard as read, `None` if the read failed, and ends the move if its fence or its
+    /// status decides it. Otherwise waits and reads again.
     fn seen(&mut self, now: LogicalTime, seen: Option<Option<Box<ShardSummary>>>) {
         let Some(shard) = seen else {
             self.pause(now, self.config.retry_ticks);
@@ -525,6 +536,8 @@ impl HandoffSource {
         }
     }
 
+    /// Records how the move ended. The record is then brought to that end, until `finish_ticks`
+    /// have passed.
     fn settle(&mut self, now: LogicalTime, end: SourceEnd) {
         self.end = Some(end);
         self.state = State::Closing;
