@@ -400,6 +400,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         }
     }
 
+    /// Fails if `additional` entries would exceed the limit. Adds nothing.
     fn check_budget(&self, additional: usize) -> Result<(), PreallocShardBuilderError> {
         let current = self.entries.len();
         // Written as a subtraction that cannot underflow: `current` never exceeds the limit.

@@ -162,6 +162,9 @@ impl<'a> ShardHint<'a> {
         Ok((Self::Prefix { prefix }, frame_len))
     }
 
+    /// Decodes a manifest hint from the bytes after its tag, and returns it with the length of its
+    /// frame. Fails if the bytes are too few or the rows are empty or reversed; further bytes are
+    /// ignored.
     fn decode_manifest(body: &'a [u8]) -> Result<(Self, usize), ShardHintDecodeError> {
         let truncated = || ShardHintDecodeError::TruncatedManifest {
             expected_min: MANIFEST_FRAME_LEN,

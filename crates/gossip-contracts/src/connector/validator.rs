@@ -77,6 +77,7 @@ impl PageValidator {
         Ok(())
     }
 
+    /// Fails if the key of `item`, number `index` of its page, lies outside the range.
     fn check_range(&self, index: usize, item: PageItem<'_>) -> Result<(), PageViolation> {
         let key_len = item.key().len();
         match check_cursor_bounds(Some(item.key()), &self.start, &self.end) {

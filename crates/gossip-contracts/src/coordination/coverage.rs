@@ -286,6 +286,8 @@ fn indices_by_start<T>(
     order
 }
 
+/// Fails unless the first child starts where the parent starts and the last ends where it ends.
+/// Does not look between them.
 fn check_outer_bounds(
     parent: ShardSpecRef<'_>,
     first: ShardSpecRef<'_>,
@@ -306,6 +308,7 @@ fn check_outer_bounds(
     Ok(())
 }
 
+/// Fails unless each child, in `order`, ends where the next one starts.
 fn check_seams<'a>(
     order: &[u32],
     child: impl Fn(u32) -> ShardSpecRef<'a>,
@@ -329,6 +332,8 @@ fn check_seams<'a>(
     Ok(())
 }
 
+/// Fails if a child is inverted or breaks a limit of a spec. Names the first in `order`, inverted
+/// ones before others.
 fn check_each<'a>(
     order: &[u32],
     child: impl Fn(u32) -> ShardSpecRef<'a>,

@@ -126,6 +126,8 @@ struct Rows {
 }
 
 impl Rows {
+    /// Returns the hint of a child with these bounds: the rows from its start to its end. Fails if
+    /// a bound is no row of this parent, or if the child would have no rows.
     fn narrow(
         self,
         child_start: &[u8],

@@ -71,6 +71,7 @@ impl ByteSlab {
         assert!(self.bytes[fresh].iter().all(|b| *b == 0), "virgin bytes were changed");
     }
 
+    /// Panics if the counters contradict each other. Visits no block.
     fn check_sums(&self) {
         assert!(self.bump <= self.high_water, "the bump pointer exceeds the high-water mark");
         assert!(

@@ -139,6 +139,8 @@ impl Guard {
 }
 
 impl Table {
+    /// Returns an empty table in memory that child processes share with this one. It is never
+    /// freed.
     fn new() -> io::Result<&'static Self> {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;

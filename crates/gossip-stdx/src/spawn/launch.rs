@@ -165,6 +165,9 @@ impl Plan {
         }
     }
 
+    /// Prepares the child process for its program: session, death signal, standard streams, and its
+    /// entry among the groups. Does not start the program. On an error number the child must end:
+    /// `ESRCH` if the parent has died, `ECANCELED` if no more programs may start.
     fn prepare(&self) -> Result<(), c_int> {
         // SAFETY: these calls change the child only.
         unsafe {

@@ -18,6 +18,7 @@ pub(super) struct Stack {
 }
 
 impl Stack {
+    /// Maps a stack with a guard below it, so that an overflow faults instead of writing elsewhere.
     pub(super) fn new() -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
         let access = libc::PROT_READ | libc::PROT_WRITE;

@@ -47,6 +47,9 @@ pub(super) fn samples(subject: &mut Subject<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Requests a sample of at most `size` keys of `range` and compares it with the capabilities: a
+/// connector that promises none must leave it empty, one that promises some must fill that of the
+/// whole source. Sampled keys must be valid and, if it claims to be exhausted, all keys.
 fn check_sample(
     subject: &Subject<'_>,
     connector: &dyn Connector,
