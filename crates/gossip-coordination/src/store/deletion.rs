@@ -74,7 +74,8 @@ pub(super) async fn delete_damaged(
     core.assert_collector_serves(tenant);
     let tombstone = operation.decide_damaged(now);
     let mut tries = core.tries("delete_damaged.commit");
-    // The bytes of our tombstone, if the reply to its commit was lost.
+    // Kept after a lost reply: the same bytes in the store prove that our tombstone was stored, not
+    // another deletion's.
     let mut unresolved: Option<Vec<u8>> = None;
     loop {
         let found = Found::confirm(core, io, tenant, run).await;

@@ -294,7 +294,6 @@ fn plan_commit<T: RunTransitionRules>(
         Ok(Decision::Replay(output)) => return Ok(Plan::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => (change, answer),
     };
-    // A chunk that is not the last has no result: the operation continues with the next one.
     let Written { txn, mark, last } = match write(core, now, operation.subject(), loaded, &change) {
         Ok(written) => written,
         Err(Full::Pool(full)) => return Ok(Plan::Refused(T::exhausted(full))),
@@ -302,6 +301,7 @@ fn plan_commit<T: RunTransitionRules>(
     };
     assert!(last || answer.is_ok(), "only the last commit decides the result");
     let event = core.events.as_ref().and_then(|_| change.event());
+    // A chunk that is not the last has no result: the operation continues with the next one.
     let prepared = last.then_some(Prepared { mark, answer, event });
     Ok(Plan::Commits(Box::new((txn, prepared))))
 }

@@ -336,8 +336,8 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
             }
             CommitOutcome::Conflict(conflict) => self.lost(loaded, conflict)?,
             CommitOutcome::Unknown => {
-                // Several lost replies in a row: any of them may have been applied, so keep the
-                // first.
+                // Several replies in a row may be lost, and any of these commits may have been
+                // applied: keep the revision that the first was decided on.
                 sent.since = self.unresolved.as_ref().map_or(sent.base, |before| before.since);
                 assert!(sent.since.is_some(), "an unresolved commit names its first base");
                 self.unresolved = Some(sent);
