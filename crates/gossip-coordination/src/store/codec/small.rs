@@ -134,7 +134,8 @@ pub fn decode_parked_entry(
     value: &[u8],
 ) -> Result<ParkContext<'_>, InfraError> {
     let mut fields = open(&Key::ParkedIndex { tenant, shard }, value)?;
-    let text = str::from_utf8(fields.remaining("context", PARK_CONTEXT_MAX)?)
+    let len = fields.len("context_len", PARK_CONTEXT_MAX)?;
+    let text = str::from_utf8(fields.bytes("context", len)?)
         .map_err(|error| fields.refuse("context", error))?;
     fields.finish()?;
     Ok(ParkContext::new(text))
@@ -262,6 +263,7 @@ pub(in crate::store) fn write_owner(out: &mut impl Put, owner: &OwnerBinding) {
 }
 
 pub(in crate::store) fn write_parked_entry(out: &mut impl Put, context: ParkContext<'_>) {
+    out.put_len("context_len", context.as_str().len());
     out.put("context", context.as_str().as_bytes());
 }
 
