@@ -73,7 +73,10 @@ impl Scratch {
 
     /// Returns a command of another program in the same environment.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        // A background job of a shell ignores SIGINT, and one of `nohup` SIGHUP. The program would
+        // inherit that, so the signals are reset before it starts.
+        let mut command = Command::new("env");
+        command.arg("--default-signal").arg(program);
         piped(&mut command).current_dir(&self.path).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("GOSSIP_STORE", format!("sqlite:{}", self.store().display()));
