@@ -19,6 +19,10 @@ use crate::{deny, mutants, setup, test_programs, tidy, tla};
 /// what release builds leave behind. Its tests hold in both.
 const RELEASE_TESTED: &str = "gossip-stdx";
 
+/// A profile with the assertions of a release build and little optimization: the tests that use it
+/// run for seconds, so most of their time is compilation.
+const RELEASE_PROFILE: [&str; 2] = ["--profile", "release-test"];
+
 /// The test of another crate that must hold in both: the same seed gives the same world. One file,
 /// because release builds of everything take minutes.
 const DETERMINISM: [&str; 4] = ["--package", "gossip-sim", "--test", "determinism"];
@@ -139,11 +143,9 @@ fn quick_tests(tally: &mut Tally) -> Result<(), Failure> {
 /// The tests of [`RELEASE_TESTED`] once more, as it is used, and [`DETERMINISM`].
 fn release_tests(tally: &mut Tally) -> Result<(), Failure> {
     let mut command = cargo_test();
-    command.args(["--release", "--package", RELEASE_TESTED]);
+    command.args(RELEASE_PROFILE).args(["--package", RELEASE_TESTED]);
     counted(command.args(TEST_TARGETS), tally)?;
-    let mut command = process::cargo();
-    command.args(["test", "--release"]).args(DETERMINISM);
-    counted(&mut command, tally)
+    counted(cargo_test().args(RELEASE_PROFILE).args(DETERMINISM), tally)
 }
 
 fn documentation_tests(tally: &mut Tally) -> Result<(), Failure> {
