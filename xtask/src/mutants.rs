@@ -32,7 +32,8 @@ const TESTED: [&str; 4] =
     ["gossip-coordination", "gossip-coordination-etcd", "gossip-scanner-runtime", "gossip-sim"];
 
 /// Those of them that are the cheapest layer of a mutant.
-const TESTED_SHORT: [&str; 2] = ["gossip-coordination-etcd", "gossip-scanner-runtime"];
+const TESTED_SHORT: [&str; 3] =
+    ["gossip-coordination", "gossip-coordination-etcd", "gossip-scanner-runtime"];
 
 /// What to do about a mutant that was not found.
 const NEXT: &str = "see the mutants named above; `cargo xtask mutants --mutant NAME` hunts one";
