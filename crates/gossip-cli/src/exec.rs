@@ -157,11 +157,14 @@ impl Worker<'_> {
         // The owner that `shard list` and `handoff workers` show.
         self.console.detail(&format!("worker {:016x}", session.worker().as_raw()));
         let finish = thread::scope(|scope| {
-            scope.spawn(|| painter.paint());
+            let painting = scope.spawn(|| painter.paint());
             let processor = |_| handler.processor(&rendering, exec.clone());
             let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
-            // The scope joins the painter, which ends only when it sees this.
+            // The painter ends only when it sees this.
             is_over.store(true, Ordering::SeqCst);
+            // A panic there was printed and cost the progress line. Without this the scope would
+            // panic, and the outcome of the work would be lost.
+            drop(painting.join());
             finish
         });
         self.conclude(session.run(), finish, &progress)
@@ -381,6 +384,11 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
                      or raise --max-parked"
                 ),
             )
+        }
+        RunWorkerError::Panicked { .. } => {
+            Failure::new(Code::Internal, "stopped because of a bug; progress is saved")
+                .why(error)
+                .next("report the bug with the messages above; repeat the command to resume")
         }
         error => Failure::new(Code::Internal, "the worker stopped").why(error),
     }

@@ -18,7 +18,6 @@
 //! Shards are offered only to idle workers of the same run, recognized by their ids
 //! ([`worker_of`]). An accepted shard that finds no free runner here is released again.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
@@ -32,14 +31,13 @@ use gossip_handoff::lease_handoff::{
     RecoveryNext, WorkerDrain, collect_ended,
 };
 
+use super::WorkerShared;
 use super::lease_slot::LeaseSlot;
 use super::records::Records;
 use super::shard_runner::Rest;
 use super::sync::{Mutex, MutexGuard, PoisonError};
-use super::{RunWorkerError, WorkerShared};
 use crate::observer::Event;
 use crate::op_ids::OpIds;
-use crate::processor::Broken;
 
 /// How long a draining worker tries to hand its shards off before it releases them, in ticks: one
 /// lease, so that draining is not slower than being killed.
@@ -133,15 +131,7 @@ impl Inbox {
 }
 
 /// Runs handoffs until the worker has ended. Does nothing without handoff records.
-///
-/// A panic in it ends the worker: frozen shards would wait for ever.
 pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
-    if catch_unwind(AssertUnwindSafe(|| drive(shared))).is_err() {
-        shared.finish(Err(RunWorkerError::Broken(Broken::Failed("moving shards panicked".into()))));
-    }
-}
-
-fn drive<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
     let Some(mut handoff) = HandoffThread::new(shared) else { return };
     loop {
         let now = shared.parts.clock.now();

@@ -16,7 +16,8 @@
 //!
 //! # Never
 //! - treats a lost lease as an error: the new lease holder continues the shard;
-//! - lets a panic escape from a shard: the shard is parked, and the other threads continue;
+//! - lets a panic escape: a panic in the task of a shard parks the shard and the other threads
+//!   continue, and a panic in any other part of a thread drains the worker;
 //! - reads a clock or draws a random number: both are arguments.
 
 mod claiming;
@@ -35,6 +36,8 @@ mod worker_shared;
 mod again_tests;
 #[cfg(test)]
 mod moves_tests;
+#[cfg(test)]
+mod panic_tests;
 #[cfg(test)]
 mod poison_tests;
 #[cfg(test)]
@@ -138,5 +141,12 @@ pub enum RunWorkerError {
         parked: usize,
         /// How many are allowed.
         max: usize,
+    },
+    /// A thread of the worker panicked outside of any shard's task: a bug. The other threads have
+    /// drained.
+    #[error("a bug: the {thread} panicked")]
+    Panicked {
+        /// Which thread.
+        thread: &'static str,
     },
 }

@@ -1,6 +1,7 @@
 //! State that the threads of a worker share, and how the threads start and stop.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gossip_contracts::connector::Connector;
 use gossip_coordination::{CollectEvents, CoordinationFacade};
@@ -16,7 +17,7 @@ use super::{Finish, MAX_THREADS, RunWorkerError, WorkerConfig, renewer, shard_ru
 use crate::clock::Clock;
 use crate::observed::Observed;
 use crate::observer::Observer;
-use crate::processor::{Broken, Processor};
+use crate::processor::Processor;
 use crate::task::ResultCache;
 use crate::throttle::Throttle;
 
@@ -107,19 +108,18 @@ where
     );
     let (shared, runners_done) = (&shared, &AtomicBool::new(false));
     thread::scope(|scope| {
-        let renewer = scope.spawn(|| renewer::run(shared, runners_done));
-        let handoff = scope.spawn(|| handoff_thread::run(shared));
+        let renewer =
+            scope.spawn(|| shared.contain("renewer thread", || renewer::run(shared, runners_done)));
+        let handoff =
+            scope.spawn(|| shared.contain("handoff thread", || handoff_thread::run(shared)));
         let runners: Vec<_> = (0..shared.slots.len())
-            .map(|number| scope.spawn(move || shard_runner::run(shared, number)))
+            .map(|number| {
+                let run = move || shard_runner::run(shared, number);
+                scope.spawn(move || shared.contain("shard thread", run))
+            })
             .collect();
         for runner in runners {
-            // A runner catches panics of its task. A panic that reaches this point is a bug in the
-            // runner itself, so the worker must not report success.
-            if runner.join().is_err() {
-                shared.finish(Err(RunWorkerError::Broken(Broken::Failed(
-                    "a worker thread panicked".into(),
-                ))));
-            }
+            drop(runner.join());
         }
         // The order matters: the renewer checks this flag after it read the notification count, so
         // the notification of `shut_down` cannot be lost between its check and its wait.
@@ -175,6 +175,15 @@ impl<'a, B> WorkerShared<'a, B> {
             parked: AtomicUsize::new(0),
             sharing,
             end: Mutex::new(None),
+        }
+    }
+
+    /// Runs one thread of the worker. If it panics, the worker drains: without renewals the leases
+    /// of the other threads would expire, and without the handoff thread frozen shards would wait
+    /// for ever.
+    fn contain(&self, thread: &'static str, run: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            self.finish(Err(RunWorkerError::Panicked { thread }));
         }
     }
 
