@@ -17,6 +17,7 @@
 //! | `loaded`, `owner` | the loaded inputs of a shard operation; changes of the owner key |
 //! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | the flights |
 //! | `deletion`, `gc` | deletion, also of damaged runs; garbage collection of abandoned runs |
+//! | `floors` | fence floors of many runs at once; the list of tenants |
 //! | `handoffs` | handoff records, with opaque payloads |
 //! | `core`, `routes` | the state of a handle; its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver and their backends |
@@ -67,6 +68,7 @@ mod core;
 mod deletion;
 mod engine;
 mod flight;
+mod floors;
 mod gc;
 mod handoffs;
 mod index;
@@ -106,6 +108,7 @@ pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::Flight;
 #[cfg(test)]
 pub(crate) use self::flight::{Reply, Step};
+pub use self::floors::next_tenant;
 pub use self::handoffs::{
     HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
     list_moves, load_handoff, save_handoff,

@@ -24,6 +24,12 @@ impl KeyRange {
         Self::below(&KeyBytes::prefix_of_tenants())
     }
 
+    /// Returns every key of the tenants after `tenant`.
+    #[must_use]
+    pub(crate) fn tenants_after(tenant: TenantId) -> Self {
+        Self { start: Self::tenant(tenant).end, ..Self::all_tenants() }
+    }
+
     /// Returns every key of a tenant. An access rule on this range isolates the tenant.
     #[must_use]
     pub fn tenant(tenant: TenantId) -> Self {
