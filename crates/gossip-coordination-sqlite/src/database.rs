@@ -8,6 +8,7 @@ use gossip_coordination::InfraError;
 use rusqlite::Connection;
 
 use crate::backup::{self, BackupError};
+use crate::boot;
 use crate::core::Core;
 use crate::db_file::DbFile;
 use crate::failure::{corruption, infra};
@@ -52,6 +53,8 @@ impl SqliteDatabase {
         let (path, options) = (absolute(path.as_ref())?, options.bounded());
         let connection = open_file(&path, &options)?;
         let file = Arc::new(DbFile::new(path, options)?);
+        // Before any handle exists: no grant may use a fence that was issued and lost.
+        boot::enter(&connection, &file)?;
         let fail = |error: rusqlite::Error| OpenSqliteError::of(file.path(), &error);
         let checkpointer = Arc::new(WalCheckpointer::new());
         let core = Core::new(Arc::clone(&file), connection, Arc::clone(&checkpointer));

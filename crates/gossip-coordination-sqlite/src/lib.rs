@@ -30,7 +30,8 @@
 //! # Guarantees
 //! - An acknowledged commit is on the disk ([`SyncMode::Full`], the default). With
 //!   [`SyncMode::Relaxed`] a power cut may lose the last commits; a killed process loses none in
-//!   either mode.
+//!   either mode. After a restart of the system the next open raises all fence floors, so that no
+//!   fence is issued twice ([`SqliteOptions::boot`]).
 //! - Several processes of one machine may use one file. It must be on a local disk: WAL mode needs
 //!   memory shared between processes, which network file systems do not have.
 //! - A process may be killed at any moment; the next one opens the file without a repair.
@@ -72,6 +73,7 @@
 //! | `readers` | the pool of reading connections |
 //! | `core` | writer, readers and group commit together |
 //! | `database`, `store`, `coordinator` | the public handles |
+//! | `boot` | fence floors after a restart of the system that may have lost commits |
 //! | `thread` | a thread that is joined on drop |
 //! | `backup` | online backups |
 //! | `failure` | SQLite's error codes as errors of the store layer |
@@ -85,6 +87,7 @@
 
 mod apply;
 mod backup;
+mod boot;
 mod coordinator;
 mod core;
 mod database;
@@ -105,11 +108,13 @@ pub use self::backup::BackupError;
 pub use self::coordinator::SqliteCoordinator;
 pub use self::database::SqliteDatabase;
 pub use self::open_error::OpenSqliteError;
-pub use self::options::{OpenCheck, SqliteOptions, SyncMode};
+pub use self::options::{Boot, OpenCheck, SqliteOptions, SyncMode};
 pub use self::store::SqliteStore;
 
 #[cfg(test)]
 mod backup_tests;
+#[cfg(test)]
+mod boot_tests;
 #[cfg(test)]
 mod conformance_tests;
 #[cfg(test)]

@@ -99,6 +99,19 @@ pub enum OpenSqliteError {
         /// The path of the database.
         path: PathBuf,
     },
+    /// The system was restarted since the file was last opened with relaxed sync, and the fence
+    /// floors could not be raised.
+    #[error(
+        "{path}: the system was restarted since the last open, and the fence floors cannot be \
+         raised ({cause})",
+        path = .path.display()
+    )]
+    FloorsNotRaised {
+        /// The path of the database.
+        path: PathBuf,
+        /// The first failure.
+        cause: InfraError,
+    },
     /// Any other error of SQLite or the operating system.
     #[error("{path}: {message}", path = .path.display())]
     Engine {
@@ -126,8 +139,9 @@ impl OpenSqliteError {
         }
     }
 
-    const fn refusal(&self) -> Option<StoreRefusal> {
+    fn refusal(&self) -> Option<StoreRefusal> {
         match self {
+            Self::FloorsNotRaised { cause: InfraError::Refused { why, .. }, .. } => Some(*why),
             Self::MissingDirectory { .. }
             | Self::NotAFile { .. }
             | Self::NotADatabase { .. }
@@ -136,7 +150,10 @@ impl OpenSqliteError {
             Self::ReadOnly { .. } => Some(StoreRefusal::ReadOnly),
             Self::NotPermitted { .. } => Some(StoreRefusal::NotPermitted),
             Self::NoSpace { .. } => Some(StoreRefusal::NoSpace),
-            Self::Locked { .. } | Self::Corrupt { .. } | Self::Engine { .. } => None,
+            Self::Locked { .. }
+            | Self::Corrupt { .. }
+            | Self::FloorsNotRaised { .. }
+            | Self::Engine { .. } => None,
         }
     }
 }

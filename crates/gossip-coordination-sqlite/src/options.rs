@@ -16,6 +16,47 @@ pub enum SyncMode {
     Relaxed,
 }
 
+impl SyncMode {
+    /// Returns the value of `PRAGMA synchronous`.
+    pub(crate) const fn pragma(self) -> &'static str {
+        match self {
+            Self::Full => "FULL",
+            Self::Relaxed => "NORMAL",
+        }
+    }
+}
+
+/// The boot of the system in which a file is opened, and the time of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Boot {
+    id: i64,
+    unix_seconds: u64,
+}
+
+impl Boot {
+    /// Digits of a boot id that are used: 64 bits, of which 60 are random in a UUID.
+    const ID_DIGITS: usize = 16;
+
+    /// Returns the boot with this id, as Linux has it in `/proc/sys/kernel/random/boot_id`; `None`
+    /// if it is no UUID. `unix_seconds` is the time of opening: the floors that a restart requires
+    /// lie above all earlier fences by it.
+    #[must_use]
+    pub fn new(uuid: &str, unix_seconds: u64) -> Option<Self> {
+        let digits: String = uuid.trim().chars().filter(|digit| *digit != '-').collect();
+        let id = u64::from_str_radix(digits.get(..Self::ID_DIGITS)?, 16).ok()?;
+        Some(Self { id: id.cast_signed(), unix_seconds })
+    }
+
+    /// Returns the number that the file stores.
+    pub(crate) const fn id(self) -> i64 {
+        self.id
+    }
+
+    pub(crate) const fn unix_seconds(self) -> u64 {
+        self.unix_seconds
+    }
+}
+
 /// How much of a file is checked on open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,6 +101,11 @@ pub struct SqliteOptions {
     pub file_bytes_max: Option<u64>,
     /// How much is checked on open.
     pub check: OpenCheck,
+    /// The present boot. With it, the first open after a restart of the system raises the fence
+    /// floors of all runs if the file was ever opened with [`SyncMode::Relaxed`]. Without it a
+    /// caller that uses relaxed sync must raise them: otherwise fences of lost grants are issued
+    /// again.
+    pub boot: Option<Boot>,
 }
 
 impl Default for SqliteOptions {
@@ -69,6 +115,7 @@ impl Default for SqliteOptions {
             busy_timeout: BUSY_TIMEOUT,
             file_bytes_max: None,
             check: OpenCheck::default(),
+            boot: None,
         }
     }
 }

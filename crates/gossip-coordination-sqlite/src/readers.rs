@@ -118,7 +118,12 @@ impl Drop for Pooled<'_> {
     }
 }
 
-fn answer(connection: &Connection, read: &Read, page_max: usize) -> Result<Answer, InfraError> {
+/// Answers one query on `connection`, with at most `page_max` entries in a page.
+pub(crate) fn answer(
+    connection: &Connection,
+    read: &Read,
+    page_max: usize,
+) -> Result<Answer, InfraError> {
     Ok(match read {
         Read::Get(key) => Answer::Value(get(connection, key, READ)?),
         Read::Scan { range, limit } => {

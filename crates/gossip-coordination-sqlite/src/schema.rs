@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  kv    key BLOB, revision INTEGER, value BLOB     all records; the key is the primary key
-//!  meta  name TEXT, value INTEGER                   one row, `floor`
+//!  meta  name TEXT, value INTEGER                   `floor`, below; `boot`, see that module
 //! ```
 //!
 //! `kv` has no row ids: the rows are stored in the tree sorted by key. Compared with row ids and a
@@ -126,10 +126,7 @@ pub(crate) fn connect(
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    let synchronous = match options.sync {
-        SyncMode::Full => "FULL",
-        SyncMode::Relaxed => "NORMAL",
-    };
+    let synchronous = options.sync.pragma();
     // In WAL mode FULL syncs the log at every commit, and NORMAL only before a checkpoint. Either
     // way the file is intact after any crash.
     connection.pragma_update(None, "synchronous", synchronous)?;

@@ -218,7 +218,7 @@ pub(crate) fn failed(failure: GroupFailure, count: usize) -> Vec<Outcome> {
 /// Takes the file's write lock, and waits for it up to `busy_timeout`; then returns the busy error
 /// of the last attempt. It polls, because SQLite's busy handler sleeps up to 100 ms at a time and a
 /// commit of another process takes a thousandth of that.
-fn begin(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
+pub(crate) fn begin(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
     let mut pause = BUSY_PAUSE_MIN;
     let mut deadline = None;
     loop {

@@ -4,10 +4,11 @@ use gossip_coordination::store::{
     MapStore, RecordCache, StoreConfig, StoreCoordinator, fresh_nonce,
 };
 use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
-use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase};
+use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase, SqliteOptions, SyncMode};
 use thiserror::Error;
 
 use super::any_store::AnyStore;
+use super::boot;
 use super::url::StoreUrl;
 
 /// A coordinator on the selected store.
@@ -38,7 +39,13 @@ impl Backend {
         let open = match url {
             StoreUrl::Memory => Open::Memory(MapStore::new()),
             StoreUrl::Sqlite { path, options } => {
-                Open::Sqlite(SqliteDatabase::open(path, *options)?)
+                let boot = options.boot.or_else(boot::present);
+                // Without it a power cut goes unnoticed, and the fences of lost grants are issued
+                // again.
+                if boot.is_none() && options.sync == SyncMode::Relaxed {
+                    return Err(OpenStoreError::NoBootId);
+                }
+                Open::Sqlite(SqliteDatabase::open(path, SqliteOptions { boot, ..*options })?)
             }
             StoreUrl::Etcd(config) => {
                 let coordinator = config.connect_blocking()?;
@@ -95,6 +102,9 @@ pub enum OpenStoreError {
     /// The file.
     #[error(transparent)]
     Sqlite(#[from] sqlite::OpenSqliteError),
+    /// The file is to be opened with relaxed sync on a system without a boot id.
+    #[error("sync=relaxed needs the boot id of Linux; use sync=full on this system")]
+    NoBootId,
     /// The cluster.
     #[error(transparent)]
     Etcd(#[from] ConnectError),

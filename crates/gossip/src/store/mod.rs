@@ -31,11 +31,13 @@
 
 mod any_store;
 mod backend;
+mod boot;
 mod url;
 
 pub use self::any_store::AnyStore;
 pub use self::backend::{Backend, Coordinator, OpenStoreError};
 pub use self::url::{StoreUrl, StoreUrlError};
+pub use gossip_coordination_sqlite::BackupError;
 
 #[cfg(doc)]
 use gossip_coordination_etcd::EtcdConfig;
