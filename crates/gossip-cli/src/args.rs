@@ -253,8 +253,21 @@ pub(crate) enum FailOn {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
+    /// Copy a SQLite store, also while it is in use, to a new file
+    Backup {
+        /// File to create
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// After a restore from a backup: refuse the leases of all workers from before it
-    Restored,
+    Restored(RestoredArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoredArgs {
+    /// Only the runs of --tenant, for credentials that cannot read all tenants
+    #[arg(long)]
+    pub(crate) only_tenant: bool,
 }
 
 #[derive(Debug, Subcommand)]

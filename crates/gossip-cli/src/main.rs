@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod backup;
 mod certificate;
 mod console;
 mod duration;
@@ -62,7 +63,8 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
-        Command::Store(StoreCommand::Restored) => restored::restored(&global, console),
+        Command::Store(StoreCommand::Backup { file }) => backup::back_up(&global, &file, console),
+        Command::Store(StoreCommand::Restored(args)) => restored::restored(&global, &args, console),
     }
 }
 

@@ -124,7 +124,7 @@ fn list(
 }
 
 /// Returns the runs of a tenant; with `active` the unfinished ones.
-pub(crate) fn ids(
+fn ids(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     active: bool,
@@ -157,7 +157,7 @@ fn remedy(coordinator: &mut Coordinator, tenant: TenantId, run: RunId) -> String
 }
 
 /// Returns a record with only the id of a run.
-pub(crate) fn id_record(run: RunId) -> Record {
+fn id_record(run: RunId) -> Record {
     Record::new().with("run", format!("{:016x}", run.as_raw()))
 }
 
