@@ -206,7 +206,7 @@ const COMMANDS: [Command; 23] = [
     Command {
         name: "deny",
         arguments: "",
-        purpose: "check licences, bans and sources of every dependency",
+        purpose: "check licences, versions and sources of every dependency",
         run: deny::run,
     },
     Command {

@@ -2,18 +2,27 @@
 
 use std::fmt;
 
+/// Start of the line that a test prints if the machine cannot run it. The test passes by the count
+/// of its program, and counts as skipped here.
+const NOT_RUN: &str = "NOT RUN: ";
+
 /// Tests passed, failed and skipped, over any number of test programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
+    /// Those that their programs call passed, [`Self::not_run`] included.
     passed: u64,
     failed: u64,
-    /// Ignored tests, of which there are none by policy, and stages that could not run.
-    skipped: u64,
+    /// Ignored tests, of which there are none by policy.
+    ignored: u64,
+    /// Tests that said that they could not run.
+    not_run: u64,
 }
 
 impl Tally {
-    /// Adds a line of output if it is a summary; any other line changes nothing.
+    /// Adds a line of output if it is a summary or reports a test that was not run; any other line
+    /// changes nothing.
     pub(crate) fn add_line(&mut self, line: &str) {
+        self.not_run += u64::from(line.starts_with(NOT_RUN));
         let Some((_, counts)) =
             line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
         else {
@@ -32,7 +41,7 @@ impl Tally {
         match word {
             "passed" => self.passed += number,
             "failed" => self.failed += number,
-            "ignored" => self.skipped += number,
+            "ignored" => self.ignored += number,
             _ => {}
         }
     }
@@ -52,8 +61,9 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { passed, failed, skipped } = self;
-        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+        let Self { passed, failed, ignored, not_run } = self;
+        let passed = passed.saturating_sub(*not_run);
+        write!(f, "{passed} passed, {failed} failed, {} skipped", ignored + not_run)
     }
 }
 
@@ -90,6 +100,12 @@ mod tests {
     }
 
     #[test]
+    fn a_test_that_was_not_run_counts_as_skipped() {
+        let line = "NOT RUN: packets were not dropped: only root may";
+        assert_eq!(tally(&[OK, line]), "11 passed, 0 failed, 2 skipped");
+    }
+
+    #[test]
     fn a_stage_that_is_one_test_counts_as_one() {
         let mut tally = Tally::default();
         tally.add_passed_stage();
@@ -101,7 +117,7 @@ mod tests {
         let mut silent = Tally::default();
         silent.add_failed_stage();
         assert_eq!(silent.to_string(), "0 passed, 1 failed, 0 skipped");
-        let mut counted = Tally { passed: 1, failed: 2, skipped: 0 };
+        let mut counted = Tally { passed: 1, failed: 2, ..Tally::default() };
         counted.add_failed_stage();
         assert_eq!(counted.to_string(), "1 passed, 2 failed, 0 skipped");
     }

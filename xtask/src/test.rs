@@ -19,17 +19,13 @@ use crate::{deny, mutants, setup, test_programs, tidy, tla};
 /// what release builds leave behind. Its tests hold in both.
 const RELEASE_TESTED: &str = "gossip-stdx";
 
-/// A profile with the assertions of a release build and little optimization: the tests that use it
-/// run for seconds, so most of their time is compilation.
-const RELEASE_PROFILE: [&str; 2] = ["--profile", "release-test"];
-
 /// The test of another crate that must hold in both: the same seed gives the same world. One file,
-/// because release builds of everything take minutes.
+/// because compiling everything once more takes minutes.
 const DETERMINISM: [&str; 4] = ["--package", "gossip-sim", "--test", "determinism"];
 
-/// Documentation tests have a stage of their own, and benchmarks are only compiled, by clippy: so
-/// the targets are named.
-const TEST_TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
+/// The crates that a simulated world runs.
+const SIMULATED: [&str; 5] =
+    ["gossip-stdx", "gossip-contracts", "gossip-coordination", "gossip-conformance", "gossip-sim"];
 
 /// Crates whose unit tests start no server and take seconds.
 const QUICK: [&str; 8] = [
@@ -53,6 +49,7 @@ const STAGES: [Stage; 11] = [
     Stage { name: "setup", run: |_| setup::packages_for("test", &Workspace::load()?) },
     Stage { name: "format", run: |_| format() },
     Stage { name: "tidy", run: |_| tidy::check() },
+    Stage { name: "licences and sources", run: deny::stage },
     Stage { name: "clippy", run: |_| clippy() },
     Stage { name: "tests", run: tests },
     Stage { name: "tests in release", run: release_tests },
@@ -60,7 +57,6 @@ const STAGES: [Stage; 11] = [
     Stage { name: "documentation tests", run: documentation_tests },
     Stage { name: "documentation", run: |_| documentation() },
     Stage { name: "specification", run: tla::check_short },
-    Stage { name: "licences, bans, sources", run: |_| deny::check_if_installed() },
 ];
 
 /// The stages of `--quick`.
@@ -124,13 +120,9 @@ fn clippy() -> Result<(), Failure> {
 /// Unit and integration tests. The tests of `gossip-trials` run the `gossip` binary. Cargo builds
 /// it for the integration tests of `gossip-cli`, and builds everything before the first test runs.
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
-    // A test runs the examples for users as programs.
-    let mut examples = process::cargo();
-    examples.args(["build", "--package", "gossip-engine", "--examples"]);
-    process::run(&mut examples, "fix the errors that rustc reported above")?;
-    let mut arguments = vec!["--workspace", "--all-features"];
-    arguments.extend(TEST_TARGETS);
-    test_programs::run(&arguments, tally)
+    // Without a list of targets cargo builds the examples too, which a test runs as programs. A
+    // build of them alone would compile every dependency with another set of features.
+    test_programs::run(&["--workspace", "--all-features"], tally)
 }
 
 /// Unit tests of the crates in [`QUICK`].
@@ -140,12 +132,27 @@ fn quick_tests(tally: &mut Tally) -> Result<(), Failure> {
     test_programs::run(&arguments, tally)
 }
 
-/// The tests of [`RELEASE_TESTED`] once more, as it is used, and [`DETERMINISM`].
+/// The tests of [`RELEASE_TESTED`] once more, as it is used, and [`DETERMINISM`]. Only the crates
+/// in question are built without debug assertions. The others are those of the tests above: a
+/// profile of its own would compile all dependencies again, which took half of this stage.
 fn release_tests(tally: &mut Tally) -> Result<(), Failure> {
     let mut command = cargo_test();
-    command.args(RELEASE_PROFILE).args(["--package", RELEASE_TESTED]);
-    counted(command.args(TEST_TARGETS), tally)?;
-    counted(cargo_test().args(RELEASE_PROFILE).args(DETERMINISM), tally)
+    command.args(["--package", RELEASE_TESTED, "--lib", "--tests"]);
+    counted(command.args(profile(RELEASE_TESTED, "debug-assertions=false")), tally)?;
+    let mut command = cargo_test();
+    command.args(DETERMINISM);
+    for package in SIMULATED {
+        command.args(profile(package, "debug-assertions=false"));
+        // Another level than in the tests above, so that two builds are compared; and the fastest
+        // to compile, because the worlds take less than a second.
+        command.args(profile(package, "opt-level=0"));
+    }
+    counted(&mut command, tally)
+}
+
+/// Returns the arguments of cargo that change one setting of a package in the profile of the tests.
+fn profile(package: &str, setting: &str) -> [String; 2] {
+    ["--config".to_owned(), format!("profile.dev.package.{package}.{setting}")]
 }
 
 fn documentation_tests(tally: &mut Tally) -> Result<(), Failure> {
