@@ -55,6 +55,10 @@ struct Ended {
 /// their tests in `tally`.
 pub(crate) fn run(arguments: &[&str], tally: &mut Tally) -> Result<(), Failure> {
     let mut programs = build(arguments)?;
+    if programs.is_empty() {
+        let why = "none of cargo's messages names a test program";
+        return Err(Failure::new("no test was run", why, "compare xtask/src/test_programs.rs"));
+    }
     programs.sort_by_key(|program| !SLOW.contains(&program.name.as_str()));
     let mut ended = run_all(programs);
     for line in ended.iter().flat_map(|program| program.output.lines()) {

@@ -287,7 +287,14 @@ macro_rules! refused {
 }
 use refused;
 
+/// The number of cases when one was last counted. Fewer would mean that a topic or a case was lost.
+pub const CASES_MIN: usize = 252;
+
 /// Returns every case, by topic.
+///
+/// # Panics
+///
+/// If there are fewer than [`CASES_MIN`].
 #[must_use]
 pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
     let topics = [
@@ -310,7 +317,9 @@ pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
         clocks::cases(),
         workers::cases(),
     ];
-    topics.into_iter().flatten().collect()
+    let cases: Vec<Case<T>> = topics.into_iter().flatten().collect();
+    assert!(cases.len() >= CASES_MIN, "{} cases of {CASES_MIN} are left", cases.len());
+    cases
 }
 
 /// Runs every case, calls `report` before each, and returns the number of cases.

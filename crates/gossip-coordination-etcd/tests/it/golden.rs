@@ -6,14 +6,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gossip_conformance::testscript::{ScriptBackend, ScriptOutcome, WorldSettings, run_script};
+use gossip_conformance::testscript::{
+    SCRIPTS_MIN, ScriptBackend, ScriptOutcome, WorldSettings, run_script,
+};
 use gossip_coordination_etcd::EtcdConfig;
 
 /// Scripts at a time: most of each is waiting for a disk.
 const THREADS: usize = 6;
-
-/// Fewer would mean that they were not found.
-const SCRIPTS_MIN: usize = 200;
 
 /// Scripts that repeat an operation a thousand times and more. Fewer would mean that they were not
 /// recognised, and all the others wait for them at the end.

@@ -9,6 +9,9 @@ use super::coverage::FileCoverage;
 use super::executor::{Executor, LocalExecutor};
 use super::run::{ScriptOutcome, run_script_on};
 
+/// The number of scripts when one was last counted. Fewer would mean that some were not found.
+pub const SCRIPTS_MIN: usize = 262;
+
 /// Result of all scripts.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -26,7 +29,7 @@ pub struct Report {
 ///
 /// # Errors
 ///
-/// If the scripts cannot be read or written.
+/// If the scripts cannot be read or written, or there are fewer than [`SCRIPTS_MIN`].
 pub fn check_scripts<B: ScriptBackend>(backend: &mut B, rewrite: bool) -> io::Result<Report> {
     check_scripts_on(&mut LocalExecutor::new(backend), rewrite)
 }
@@ -66,6 +69,10 @@ fn scripts_below(root: &Path) -> io::Result<Vec<PathBuf>> {
         for script in fs::read_dir(topic?.path())? {
             paths.push(script?.path());
         }
+    }
+    if paths.len() < SCRIPTS_MIN {
+        let why = format!("{} scripts of {SCRIPTS_MIN} are left", paths.len());
+        return Err(io::Error::other(why));
     }
     paths.sort_unstable();
     Ok(paths)

@@ -53,7 +53,7 @@ mod world;
 
 pub use self::coverage::{Cell, FileCoverage, Order};
 pub use self::executor::{CommandOutput, Executor};
-pub use self::files::{Report, check_scripts, check_scripts_on};
+pub use self::files::{Report, SCRIPTS_MIN, check_scripts, check_scripts_on};
 pub use self::multi_handle::{Channel, HandleServer, MultiHandle, Routing};
 pub use self::run::{ScriptOutcome, run_script, run_script_on};
 pub use self::script::ScriptError;
