@@ -51,13 +51,18 @@ impl Console {
         self.drain.get_or_init(|| drain.clone());
     }
 
-    /// Returns whether only errors are printed.
+    /// Returns whether only failures are printed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.level == Level::Quiet
     }
 
     pub(crate) const fn is_terminal(&self) -> bool {
         self.is_terminal
+    }
+
+    /// Prints that something failed, also if quiet.
+    pub(crate) fn problem(&self, text: &str) {
+        self.line(text);
     }
 
     /// Prints a message, unless quiet.

@@ -238,15 +238,27 @@ impl Worker<'_> {
                 Code::Interrupted,
                 format!(
                     "stopped: {} done. Run the same command again to resume",
-                    count(read(&totals), "key")
+                    count(totals.keys, "key")
                 ),
             ),
         };
-        self.console.note(&format!("run {id}: {text}"));
+        print_outcome(self.console, code, &format!("run {id}: {text}"));
         self.console.detail(&progress.done_here());
-        let here = progress.keys.load(Ordering::Relaxed);
-        summary(self.global.output, run, code, &totals, here)?;
+        summary(self.global.output, run, code, &totals, progress.keys_done())?;
         Ok(code)
+    }
+}
+
+/// Prints how a run ended. A run that is not complete is a failure, which is printed also if quiet.
+fn print_outcome(console: &Console, code: Code, text: &str) {
+    match code {
+        Code::Incomplete | Code::RunOver => console.problem(text),
+        Code::Complete
+        | Code::Internal
+        | Code::Usage
+        | Code::Store
+        | Code::Findings
+        | Code::Interrupted => console.note(text),
     }
 }
 
@@ -277,18 +289,13 @@ fn not_done(parked: &[ShardSummary], totals: &Totals) -> String {
     if totals.unread > 0 {
         parts.push(format!("{} unread", totals.unread));
     }
-    parts.push(format!("{} done", read(totals)));
+    parts.push(format!("{} done", totals.keys));
     parts.join(", ")
 }
 
 /// Counts unread and finished items: `1 item unread, 2 done`.
 fn unread(totals: &Totals) -> String {
-    format!("{} unread, {} done", count(totals.unread, "item"), read(totals))
-}
-
-/// Keys that the cursors have passed and that could be read.
-const fn read(totals: &Totals) -> u64 {
-    totals.keys.saturating_sub(totals.unread)
+    format!("{} unread, {} done", count(totals.unread, "item"), totals.keys)
 }
 
 /// Counts the keys and findings of a complete run.
@@ -341,7 +348,7 @@ fn already_over(
             Code::RunOver
         }
     };
-    console.note(&match runs::outcome_word(status, &totals) {
+    let text = match runs::outcome_word(status, &totals) {
         "incomplete" => {
             format!("run {id}: already finished, incomplete: {}. {FIX_UNREAD}", unread(&totals))
         }
@@ -349,7 +356,8 @@ fn already_over(
             let totals = all_done(&totals);
             format!("run {id}: already {word} ({totals}). Add --restart to start a new run")
         }
-    });
+    };
+    print_outcome(console, code, &text);
     summary(global.output, run, code, &totals, 0)?;
     Ok(code)
 }

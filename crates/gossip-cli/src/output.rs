@@ -40,6 +40,16 @@ impl Record {
         }
     }
 
+    /// Adds a bound of a range like [`with_bytes`](Self::with_bytes); null if it is empty, which
+    /// means that there is none.
+    pub(crate) fn with_bound(self, names: [&'static str; 2], bound: &[u8]) -> Self {
+        if bound.is_empty() {
+            self.with(names[0], Value::Null)
+        } else {
+            self.with_bytes(names, bound)
+        }
+    }
+
     fn to_json(&self) -> Value {
         let fields = self.0.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         Value::from(fields.collect::<Map<_, _>>())

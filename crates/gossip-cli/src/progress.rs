@@ -1,6 +1,7 @@
 //! Progress of a worker: one line that is updated on a terminal, elsewhere a line every ten
 //! seconds.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -32,6 +33,10 @@ const NAP: Duration = Duration::from_millis(50);
 const READ_EVERY: Duration = Duration::from_secs(1);
 const READ_SHARE: u32 = 20;
 
+/// The rate is that of this time before now: an average since the start would hide for minutes that
+/// the work has stopped.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+
 const _: () = assert!(NAP.as_millis() < PAINT_EVERY.as_millis());
 
 /// Counts events, and prints those that a user must see.
@@ -40,8 +45,9 @@ pub(crate) struct Progress {
     console: Arc<Console>,
     keys_shown_as: KeyFormat,
     started: Instant,
-    pub(crate) keys: AtomicU64,
-    pub(crate) unread: AtomicU64,
+    /// Keys that this process has passed, unread ones included.
+    keys: AtomicU64,
+    unread: AtomicU64,
     shards_done: AtomicU64,
     pause_printed: AtomicBool,
 }
@@ -64,9 +70,14 @@ impl Progress {
         escaped(&self.keys_shown_as.text(key))
     }
 
+    /// Returns the keys that this process has done; unread ones are not.
+    pub(crate) fn keys_done(&self) -> u64 {
+        get(&self.keys).saturating_sub(get(&self.unread))
+    }
+
     /// Summarizes the work of this process.
     pub(crate) fn done_here(&self) -> String {
-        let (keys, seconds) = (get(&self.keys), self.started.elapsed().as_secs_f64());
+        let (keys, seconds) = (self.keys_done(), self.started.elapsed().as_secs_f64());
         let rate = keys as f64 / seconds.max(0.001);
         let (keys, shards) = (count(keys, "key"), count(get(&self.shards_done), "shard"));
         format!("this process: {keys} in {seconds:.0} s ({rate:.0}/s), {shards} done")
@@ -86,18 +97,21 @@ impl Observer for Progress {
             Event::Covered { items, .. } => drop(self.keys.fetch_add(items, Ordering::Relaxed)),
             Event::Unread { key, error } => {
                 self.unread.fetch_add(1, Ordering::Relaxed);
-                console.note(&format!("unread: {}: {error}", self.shown(key)));
+                console.problem(&format!("unread: {}: {error}", self.shown(key)));
             }
             Event::Failed { key, message, again } => {
-                let what = if again { "retrying" } else { "failed" };
-                let message = escaped(message.as_bytes());
-                console.note(&format!("{what}: {}: {message}", self.shown(key)));
+                let (key, message) = (self.shown(key), escaped(message.as_bytes()));
+                match again {
+                    // Not a failure yet: the next try may succeed.
+                    true => console.note(&format!("retrying: {key}: {message}")),
+                    false => console.problem(&format!("failed: {key}: {message}")),
+                }
             }
             Event::ListingFailed { shard, error } => {
-                console.note(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
+                console.problem(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
             }
             Event::Refused { shard, error } => {
-                console.note(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
+                console.problem(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
             }
             Event::Kept { shard } => console.note(&format!(
                 "shard {:016x}: the handoff was not accepted or was withdrawn; resuming here",
@@ -143,6 +157,7 @@ impl Painter<'_> {
         }
         let every = if console.is_terminal() { PAINT_EVERY } else { LINE_EVERY };
         let (mut last, mut overview) = (Instant::now(), None);
+        let mut rate = Rate::new(self.progress.started);
         while !self.is_over.load(Ordering::SeqCst) {
             thread::sleep(NAP);
             if last.elapsed() < every {
@@ -150,7 +165,9 @@ impl Painter<'_> {
             }
             let overview = overview.get_or_insert_with(|| Overview::of(self));
             overview.refresh(self);
-            let line = line(overview.progress.as_ref(), self.progress);
+            let here = self.progress.keys_done();
+            let rate = rate.at(Instant::now(), here);
+            let line = line(overview.progress.as_ref(), here, rate);
             match console.is_terminal() {
                 true => console.paint(&line),
                 false => console.note(&line),
@@ -196,12 +213,36 @@ impl Overview {
     }
 }
 
-/// Formats the progress of the run and the rate of this process.
-fn line(run: Option<&RunProgress>, here: &Progress) -> String {
-    let seconds = here.started.elapsed().as_secs_f64().max(0.001);
-    let rate = format!("{:.0}/s here", get(&here.keys) as f64 / seconds);
+/// The rate of this process over the last [`RATE_WINDOW`].
+struct Rate {
+    /// Times and counts, oldest first; never empty.
+    samples: VecDeque<(Instant, u64)>,
+}
+
+impl Rate {
+    fn new(started: Instant) -> Self {
+        Self { samples: VecDeque::from([(started, 0)]) }
+    }
+
+    /// Adds a count and returns the keys per second.
+    fn at(&mut self, now: Instant, keys: u64) -> f64 {
+        self.samples.push_back((now, keys));
+        // One sample from before the window stays, so that the window is always spanned.
+        let is_outside = |(time, _): &(Instant, u64)| *time + RATE_WINDOW <= now;
+        while self.samples.get(1).is_some_and(is_outside) {
+            self.samples.pop_front();
+        }
+        let (since, before) = self.samples.front().copied().unwrap_or((now, keys));
+        let seconds = now.duration_since(since).as_secs_f64().max(0.001);
+        keys.saturating_sub(before) as f64 / seconds
+    }
+}
+
+/// Formats the progress of the run, and the keys and the rate of this process.
+fn line(run: Option<&RunProgress>, here: u64, rate: f64) -> String {
+    let rate = format!("{rate:.0}/s here");
     let Some(run) = run else {
-        return format!("{}, {rate}", count(get(&here.keys), "key"));
+        return format!("{}, {rate}", count(here, "key"));
     };
     let shards =
         format!("{} done, {} in progress", count(run.shards_done, "shard"), run.shards_leased);
@@ -212,11 +253,13 @@ fn line(run: Option<&RunProgress>, here: &Progress) -> String {
     format!("{}{}; {rate}; {shards}{parked}", keys_of(run), time_left(run))
 }
 
-/// Formats the number of finished keys and the total, with its accuracy.
+/// Formats the number of done keys and the total, with its accuracy, and the unread keys.
 pub(crate) fn keys_of(run: &RunProgress) -> String {
-    // Rounded down, so that 100 % means complete.
-    let percent = run.fraction.map(|fraction| (fraction * 100.0).floor());
-    match (run.kind, run.total, percent) {
+    let unread = match run.unread {
+        0 => String::new(),
+        unread => format!(", {unread} unread"),
+    };
+    let keys = match (run.kind, run.total, run.percent) {
         (ProgressKind::Exact, Some(total), Some(percent)) => {
             format!("{} of {} ({percent} %)", run.keys, count(total, "key"))
         }
@@ -226,17 +269,20 @@ pub(crate) fn keys_of(run: &RunProgress) -> String {
         (ProgressKind::Exact | ProgressKind::Estimated | ProgressKind::Unknown, _, _) => {
             format!("{} (total unknown)", count(run.keys, "key"))
         }
-    }
+    };
+    keys + &unread
 }
 
 fn time_left(run: &RunProgress) -> String {
-    let paused = if run.paused { ", paused" } else { "" };
-    match run.eta {
+    let left = match run.eta {
         Some(eta) => {
-            format!(", {} left ± {}{paused}", duration::rough(eta.left), duration::rough(eta.error))
+            format!(", {} left ± {}", duration::rough(eta.left), duration::rough(eta.error))
         }
-        None => paused.to_owned(),
-    }
+        // Without a total there is nothing to estimate, and the text says so already.
+        None if run.paused || run.total.is_none() => String::new(),
+        None => ", ETA unknown".to_owned(),
+    };
+    if run.paused { left + ", paused" } else { left }
 }
 
 /// Formats the estimated working time left, if it is known.
@@ -268,9 +314,15 @@ fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Formats bytes for one line of a terminal.
-pub(crate) fn escaped(key: &[u8]) -> String {
-    String::from_utf8_lossy(key).chars().flat_map(char::escape_debug).collect()
+/// Formats bytes for one line of a terminal. A backslash is doubled and a byte that is not UTF-8 is
+/// `\xNN`, so that different names are shown differently.
+pub(crate) fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.extend(chunk.valid().chars().flat_map(char::escape_debug));
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
 }
 
 #[cfg(test)]

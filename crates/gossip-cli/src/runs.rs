@@ -285,8 +285,9 @@ impl Control<'_> {
             true => self.coordinator.delete_damaged_run(now, self.tenant, self.run, op_id),
             false => self.coordinator.delete_run(now, self.tenant, self.run, op_id),
         };
-        deleted.map_err(|error| not_deleted(self.run, error))?;
-        console.note("deleted");
+        let deleted = deleted.map_err(|error| not_deleted(self.run, error))?;
+        // A repetition completes an interrupted deletion, and is harmless otherwise.
+        console.note(if deleted.is_replay() { "already deleted" } else { "deleted" });
         let now = SystemClock::new().now();
         collect_abandoned(self.coordinator, now, self.tenant, &Notices::for_worker(console));
         self.print(global, "deleted")

@@ -210,7 +210,7 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
         .with("lease_until", row.lease_deadline.map(|deadline| deadline.as_raw()))
         .with("fence", row.fence_epoch.as_raw())
         .with("grants", row.acquire_count)
-        .with("keys", keys.map_or(0, |token| token.accumulator.count()))
+        .with("keys", keys.map_or(0, |token| token.accumulator.count() - token.unread))
         .with("unread", keys.map_or(0, |token| token.unread))
         .with("parent", row.parent.map(|parent| format!("{:016x}", parent.as_raw())));
     let record = match &row.last_key {
@@ -218,8 +218,8 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
         None => record,
     };
     record
-        .with_bytes(["start", "start_hex"], &format.bound_text(&row.start))
-        .with_bytes(["end", "end_hex"], &format.bound_text(&row.end))
+        .with_bound(["start", "start_hex"], &format.bound_text(&row.start))
+        .with_bound(["end", "end_hex"], &format.bound_text(&row.end))
 }
 
 const fn status_word(row: &ShardSummary) -> &'static str {

@@ -63,7 +63,7 @@ fn unread_item_is_not_reported_as_done() {
     let lines: Vec<Vec<&str>> =
         listed.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0][..4], ["RUN", "STATUS", "KEYS", "UNREAD"]);
-    assert_eq!(lines[1][1..4], ["incomplete", "2", "1"]);
+    assert_eq!(lines[1][1..4], ["incomplete", "1", "1"]);
     let shown = scratch.run(&["run", "show", lines[1][0]]);
     assert!(shown.stdout.contains("incomplete"), "{}", shown.stdout);
     assert!(shown.stderr.contains("1 item could not be read"), "{}", shown.stderr);
@@ -80,6 +80,42 @@ fn failed_and_unread_items_are_counted_separately() {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let text = "incomplete: 1 item failed, 1 unread, 2 done. List: ";
     assert!(ran.stderr.contains(text), "{}", ran.stderr);
+    // Also where the whole run is counted: two of four keys are done, however many were passed.
+    let run = value(&scratch.run(&["-o", "json", "run", "list"]))[0]["run"].clone();
+    let shown = scratch.run(&["run", "show", run.as_str().unwrap()]);
+    assert!(shown.stdout.contains("2 of 4 keys (50 %), 1 unread"), "{}", shown.stdout);
+    let counts = value(&scratch.run(&["-o", "json", "run", "show", run.as_str().unwrap()]));
+    assert_eq!((&counts["keys"], &counts["unread"]), (&Value::from(2), &Value::from(1)));
+}
+
+/// Two names that differ in one byte that is not UTF-8.
+#[test]
+fn names_that_are_not_utf8_are_told_apart() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let scratch = Scratch::new();
+    for name in [b"a\xFE", b"a\xFF"] {
+        scratch.file(std::ffi::OsStr::from_bytes(name), "");
+    }
+    let ran = scratch.run(&["exec", "tree", "--tries", "1", "--", "false"]);
+    for line in ["failed: a\\xfe: exit status 1", "failed: a\\xff: exit status 1"] {
+        assert!(ran.stderr.contains(line), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn quiet_prints_failures_and_nothing_else() {
+    let scratch = Scratch::new();
+    let failed = scratch.run(&["-q", "exec", "range:0..2", "--tries", "1", "--", "false"]);
+    assert_eq!(failed.code, Some(3));
+    for text in ["failed: 0: exit status 1", "failed: 1: ", "incomplete: 2 items failed, 0 done"] {
+        assert!(failed.stderr.contains(text), "{}", failed.stderr);
+    }
+    assert_eq!(failed.stderr.lines().count(), 3, "{}", failed.stderr);
+    // A try that fails and is repeated is not a failure.
+    let flaky = "test -e tried$1 || { : > tried$1; exit 1; }";
+    let retried = ["-q", "exec", "range:5..7", "--", "sh", "-c", flaky, "sh", "{}"];
+    let retried = scratch.run(&retried);
+    assert_eq!((retried.code, retried.stderr.as_str()), (Some(0), ""));
 }
 
 #[rstest]

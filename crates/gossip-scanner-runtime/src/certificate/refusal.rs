@@ -153,16 +153,13 @@ pub enum Refusal {
         what: &'static str,
     },
     /// The source has another number of keys there.
-    #[error(
-        "leaf {leaf} counts {stated} keys; the source has {found}{}",
-        if found > stated { " or more" } else { "" }
-    )]
+    #[error("leaf {leaf} counts {stated} keys; the source has {found}")]
     CountDiffers {
         /// Which leaf.
         leaf: u64,
         /// Keys stated.
         stated: u64,
-        /// Keys listed; where the listing was stopped, one more than stated.
+        /// Keys listed.
         found: u64,
     },
     /// The source has other keys there.

@@ -62,7 +62,7 @@ impl<'a> SourceCheck<'a> {
     }
 
     fn list_done(&mut self, leaf: &LeafRecord) -> Result<Accumulator, PageError> {
-        let mut found = Found::at_most(leaf.accumulator.count());
+        let mut found = Accumulator::EMPTY;
         let mut shared = match self.shared.take() {
             Some(shared) => shared,
             None => Listing::open(self.connector, &leaf.start, &self.end)?,
@@ -72,42 +72,25 @@ impl<'a> SourceCheck<'a> {
             // The shared listing may have failed in the range of a later leaf, so this one is
             // listed alone before it is reported.
             Err(_) => {
-                found = Found::at_most(leaf.accumulator.count());
+                found = Accumulator::EMPTY;
                 let mut own = Listing::open(self.connector, &leaf.start, &leaf.end)?;
                 own.take_below(&leaf.end, &mut found)?;
             }
         }
-        Ok(found.accumulator)
+        Ok(found)
     }
 
     fn list_parked(&mut self, leaf: &LeafRecord) -> Result<Accumulator, PageError> {
         // The shared listing would have to pass the part behind the cursor, for which the leaf may
         // be parked.
         self.shared = None;
-        let mut found = Found::at_most(leaf.accumulator.count());
+        let mut found = Accumulator::EMPTY;
         if let Some(cursor) = &leaf.cursor {
             // The end is exclusive, and the cursor's own key is covered.
             let end = [cursor, &b"\0"[..]].concat();
             Listing::open(self.connector, &leaf.start, &end)?.take_below(&end, &mut found)?;
         }
-        Ok(found.accumulator)
-    }
-}
-
-/// The keys found so far, not more than one too many.
-struct Found {
-    accumulator: Accumulator,
-    max: u64,
-}
-
-impl Found {
-    const fn at_most(max: u64) -> Self {
-        Self { accumulator: Accumulator::EMPTY, max }
-    }
-
-    /// Returns whether another key would add no information.
-    const fn is_too_many(&self) -> bool {
-        self.accumulator.count() > self.max
+        Ok(found)
     }
 }
 
@@ -127,10 +110,11 @@ impl Listing {
     }
 
     /// Takes the keys below `end`, and leaves the first that is not.
-    fn take_below(&mut self, end: &[u8], found: &mut Found) -> Result<(), PageError> {
-        // One key more than stated decides the comparison; the rest of the source need not be
-        // listed.
-        while !found.is_too_many() {
+    fn take_below(&mut self, end: &[u8], found: &mut Accumulator) -> Result<(), PageError> {
+        // To the end of the leaf, also behind the first difference: the refusal states how many
+        // keys the source has, and listing them costs no more than those of a certificate that is
+        // right.
+        loop {
             let Some(item) = self.page.item(self.next) else {
                 if self.page.is_exhausted() {
                     break;
@@ -142,7 +126,7 @@ impl Listing {
             if item.key() >= end {
                 break;
             }
-            found.accumulator.add(item.key());
+            found.add(item.key());
             self.next += 1;
         }
         Ok(())

@@ -36,6 +36,9 @@ fn a_source_that_has_changed_is_refused() {
     let one_more = with(all().chain([b"k05x".to_vec()]).collect());
     let refused = against(&one_more, &leaves()).unwrap_err();
     assert_eq!(refused, Refusal::CountDiffers { leaf: 1, stated: 8, found: 9 });
+    let more = (0..5).map(|number| format!("k05{number}").into_bytes());
+    let refused = against(&with(all().chain(more).collect()), &leaves()).unwrap_err();
+    assert_eq!(refused, Refusal::CountDiffers { leaf: 1, stated: 8, found: 13 });
     let one_other = all().filter(|k| *k != key(5)).chain([b"k05x".to_vec()]);
     let refused = against(&with(one_other.collect()), &leaves()).unwrap_err();
     assert_eq!(refused, Refusal::KeysDiffer { leaf: 1, count: 8 });

@@ -3,11 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardId};
+use gossip_coordination::ShardSummary;
 
+use super::counted;
 use crate::clock::TICKS_PER_SECOND;
 
-/// Snapshots from which the speed is computed: at one per second, about the last minute.
-const LOOKS_KEPT: usize = 64;
+/// The speed is that of this much working time before the last snapshot: long enough to smooth the
+/// intervals between checkpoints, short enough to follow workers that join or leave.
+const WINDOW: u64 = 60 * TICKS_PER_SECOND;
+
+/// Snapshots kept at most: the window at one per half second, and its ends.
+const LOOKS_KEPT: usize = 128;
+
+const _: () = assert!(WINDOW / LOOKS_APART < LOOKS_KEPT as u64);
 
 /// Snapshots closer together than this count as one: their difference is mostly chance.
 const LOOKS_APART: u64 = TICKS_PER_SECOND / 2;
@@ -37,6 +45,9 @@ pub(crate) struct Speed {
     last: Option<(LogicalTime, bool)>,
     /// Working time and keys of the last snapshots, oldest first; neither ever decreases.
     looks: VecDeque<(u64, u64)>,
+    /// Whether a lease holder was seen at work. Before that only the newest snapshot is kept: the
+    /// leases of a dead worker look like any other, and waiting for their end is no slowness.
+    has_worked: bool,
     /// When each leased shard was first seen under its lease.
     shards: BTreeMap<ShardId, Followed>,
 }
@@ -47,6 +58,22 @@ struct Followed {
     fence: FenceEpoch,
     /// Working time and keys then.
     since: (u64, u64),
+    /// The end of the lease then.
+    deadline: Option<LogicalTime>,
+    /// Whether the lease was renewed since.
+    is_renewed: bool,
+}
+
+/// The time that a leased shard needs for its remaining keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Needs {
+    /// About so many ticks, by its own speed.
+    About(f64),
+    /// More than so many ticks: its lease is renewed, and in all the time since it was first seen
+    /// it has not finished a key.
+    MoreThan(f64),
+    /// Nothing is known: it was just granted, or its holder is dead.
+    Unknown,
 }
 
 impl Speed {
@@ -62,15 +89,21 @@ impl Speed {
         }
         self.last = Some((at, paused));
         let newest = self.looks.back().copied();
+        self.has_worked |= newest.is_some_and(|(_, before)| keys > before);
         if newest.is_some_and(|(worked, _)| self.worked < worked + LOOKS_APART) {
             return;
         }
         // Listings are not of one instant and may show less than the last one.
         let keys = newest.map_or(keys, |(_, before)| keys.max(before));
-        if self.looks.len() == LOOKS_KEPT {
-            self.looks.pop_front();
+        if !self.has_worked {
+            self.looks.clear();
         }
         self.looks.push_back((self.worked, keys));
+        // One snapshot from before the window stays, so that the window is always spanned.
+        let is_outside = |look: &(u64, u64)| look.0 + WINDOW <= self.worked;
+        while self.looks.len() > LOOKS_KEPT || self.looks.get(1).is_some_and(is_outside) {
+            self.looks.pop_front();
+        }
     }
 
     /// Drops shards that are no longer leased, or have another lease.
@@ -78,21 +111,32 @@ impl Speed {
         self.shards.retain(|shard, known| leased.get(shard) == Some(&known.fence));
     }
 
-    /// Returns the ticks that a leased shard needs for `left` more keys by its own speed, and at
-    /// least for one.
-    ///
-    /// A shard that has not moved since it was seen is assumed to finish a key right now, so its
-    /// estimate grows with time. `None` if it is seen for the first time.
-    pub(super) fn shard_needs(
-        &mut self,
-        shard: ShardId,
-        fence: FenceEpoch,
-        keys: u64,
-        left: f64,
-    ) -> Option<f64> {
-        self.follow(shard, fence, keys);
-        let (ticks, done) = self.seen(shard, keys);
-        (ticks > 0).then(|| left.max(1.0) * ticks as f64 / done.max(1) as f64)
+    /// Tracks the leases of the next snapshot, and notes whether their holders are at work.
+    pub(super) fn follow_leases<'a>(&mut self, leased: impl Iterator<Item = &'a ShardSummary>) {
+        let is_first = self.last.is_none();
+        for shard in leased {
+            let is_known = self.shards.contains_key(&shard.shard);
+            self.follow(shard.shard, shard.fence_epoch, counted(shard).0);
+            let Some(followed) = self.shards.get_mut(&shard.shard) else { continue };
+            if !is_known {
+                followed.deadline = shard.lease_deadline;
+            }
+            followed.is_renewed |= shard.lease_deadline > followed.deadline;
+            // A grant between two snapshots was made to a live worker. Those of the first snapshot
+            // may be of workers that died before it.
+            self.has_worked |= followed.is_renewed || (!is_known && !is_first);
+        }
+    }
+
+    /// Returns the time that a followed shard, which now counts `keys`, needs for `left` more keys,
+    /// and at least for one.
+    pub(super) fn shard_needs(&self, shard: ShardId, keys: u64, left: f64) -> Needs {
+        let ((ticks, done), left) = (self.seen(shard, keys), left.max(1.0));
+        match self.shards.get(&shard) {
+            Some(_) if ticks > 0 && done > 0 => Needs::About(left * ticks as f64 / done as f64),
+            Some(followed) if followed.is_renewed => Needs::MoreThan(left * ticks as f64),
+            Some(_) | None => Needs::Unknown,
+        }
     }
 
     /// Starts to track a leased shard with `keys` counted keys, unless it is tracked.
@@ -101,7 +145,8 @@ impl Speed {
         // it.
         if self.shards.len() < SHARDS_FOLLOWED || self.shards.contains_key(&shard) {
             let since = (self.worked, keys);
-            self.shards.entry(shard).or_insert(Followed { fence, since });
+            let followed = Followed { fence, since, deadline: None, is_renewed: false };
+            self.shards.entry(shard).or_insert(followed);
         }
     }
 

@@ -15,7 +15,8 @@
 //!
 //! **The remaining time** is working time: pauses do not count, neither past nor future ones. It is
 //! never shorter than the time that the slowest leased shard needs by its own speed, and it comes
-//! with its error.
+//! with its error. Shards of a dead worker, whose lease is no longer renewed, have no speed: they
+//! count by the speed of the run. Where too little is known there is no number.
 //!
 //! Nothing here reads a clock or decides anything; it reads stored records.
 
@@ -65,16 +66,19 @@ impl fmt::Display for ProgressKind {
 pub struct Progress {
     /// The time of the snapshot.
     pub at: LogicalTime,
-    /// Checkpointed keys; always exact, never decreases.
+    /// Done keys: checkpointed, and not skipped as unreadable. Always exact, never decreases.
     pub keys: u64,
-    /// How many of them were skipped as unreadable.
+    /// Keys that were skipped as unreadable; they are not done.
     pub unread: u64,
     /// All keys of the source; `None` exactly if the kind is unknown. Not below `keys`.
     pub total: Option<u64>,
     /// How the total and the fraction are known.
     pub kind: ProgressKind,
-    /// The covered fraction, from 0 to 1; never decreases, and is 1 exactly when no work remains.
+    /// The done fraction, from 0 to 1; 1 exactly when every key is done. Never decreases while work
+    /// remains.
     pub fraction: Option<f64>,
+    /// The same in percent, rounded down.
+    pub percent: Option<u8>,
     /// Shards that are finished.
     pub shards_done: u64,
     /// Parked shards.
@@ -85,7 +89,8 @@ pub struct Progress {
     pub shards_waiting: u64,
     /// Whether the run is paused. The remaining time then counts from its resumption.
     pub paused: bool,
-    /// Remaining working time; `None` if there is no speed yet, or the total is unknown.
+    /// Remaining working time; `None` if it is unknown: there is no speed yet, a leased shard has
+    /// finished no key for long, or the total is unknown.
     pub eta: Option<Eta>,
 }
 

@@ -1,6 +1,6 @@
 use gossip_contracts::connector::{Connector, MemoryConnector};
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
-use gossip_contracts::identity::{OpId, RunId, ShardId, ShardKey, WorkerId};
+use gossip_contracts::identity::{FenceEpoch, OpId, RunId, ShardId, ShardKey, WorkerId};
 use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, HandoffId, Lease, ParkReason, RunManagement, RunStatus,
@@ -342,4 +342,104 @@ fn covering(shard: u64, start: &[u8], end: &[u8], first: usize, keys: usize) -> 
         end: end.into(),
         ..world.rows().remove(0)
     }
+}
+
+/// Rows of a shard whose lease was granted with this fence and ends at this time.
+fn held(row: ShardSummary, fence: u64, deadline: u64) -> ShardSummary {
+    let fence_epoch = FenceEpoch::from_raw(fence);
+    ShardSummary { fence_epoch, lease_deadline: Some(at(deadline)), ..row }
+}
+
+/// Two workers die. Another process resumes: it waits for the leases, then does ten keys a second.
+#[test]
+fn a_wait_for_the_leases_of_a_dead_worker_is_no_slowness() {
+    let mut meter = ProgressMeter::new(density(&numbered(200)));
+    let mut known = 0;
+    for second in 0..25_u64 {
+        let taken_over = second.checked_sub(15);
+        let (fence, deadline) = taken_over.map_or((2, 15_001), |_| (3, second * 1000 + 15_001));
+        let keys = taken_over.map_or(0, |working| working as usize * 5);
+        let rows = [1, 2].map(|shard| held(row(shard, 10 + keys), fence, deadline));
+        let progress = meter.observe(&look(second * 1000 + 1, false, rows.into()));
+        let truth = (180 - 2 * keys as u64) * 100;
+        if let Some(eta) = progress.eta {
+            known += 1;
+            assert!((truth / 2..=truth * 2).contains(&eta.left), "{second} s: {eta:?}, {truth}");
+        }
+    }
+    assert!(known >= 8, "known in {known} of 10 seconds of work");
+}
+
+/// Some shards are waiting and are processed at once, others are held by the dead worker.
+#[test]
+fn shards_of_a_dead_worker_count_by_the_speed_of_the_run() {
+    let mut meter = ProgressMeter::new(density(&numbered(200)));
+    for second in 0..10_u64 {
+        let dead = held(row(1, 0), 2, 15_001);
+        let alive = held(row(2, second as usize * 10), 3, second * 1000 + 15_001);
+        let progress = meter.observe(&look(second * 1000 + 1, false, vec![dead, alive]));
+        let truth = (200 - second * 10) * 100;
+        if second > 0 {
+            let left = progress.eta.unwrap().left;
+            assert!((truth / 2..=truth * 2).contains(&left), "{second} s: {left}, {truth}");
+        }
+    }
+}
+
+/// A live worker that finishes no key: the others' speed says nothing about its shard.
+#[test]
+fn time_left_is_unknown_while_a_live_shard_has_no_speed() {
+    let mut meter = ProgressMeter::new(density(&numbered(200)));
+    let mut eta = None;
+    for second in 0..10_u64 {
+        let deadline = second * 1000 + 15_001;
+        let still = held(row(1, 0), 2, deadline);
+        let fast = held(row(2, second as usize * 11), 2, deadline);
+        eta = meter.observe(&look(second * 1000 + 1, false, vec![still, fast])).eta;
+    }
+    assert_eq!(eta, None);
+}
+
+#[test]
+fn speed_is_that_of_the_last_minute() {
+    let mut meter = ProgressMeter::new(density(&numbered(200)));
+    let mut progress = None;
+    // Ten keys in the first ten seconds, then none, seen every ten seconds.
+    for second in (0..120_u64).step_by(10) {
+        let rows = vec![held(row(1, if second == 0 { 0 } else { 10 }), 2, 15_001), row(2, 0)];
+        progress = Some(meter.observe(&look(second * 1000 + 1, false, rows)));
+    }
+    assert_eq!(progress.unwrap().eta, None);
+}
+
+#[test]
+fn percent_is_rounded_down_from_integers() {
+    for done in 0..100 {
+        let mut meter = ProgressMeter::new(density(&numbered(100)));
+        let progress = meter.observe(&look(1, false, vec![row(1, done)]));
+        assert_eq!(progress.percent, Some(done as u8));
+    }
+    // Complete only when the run says so.
+    let mut meter = ProgressMeter::new(density(&numbered(100)));
+    let all = meter.observe(&look(1, false, vec![row(1, 100)]));
+    assert_eq!((all.keys, all.percent), (100, Some(99)));
+}
+
+#[test]
+fn unread_keys_are_not_done() {
+    let unread = |row: ShardSummary| {
+        let token = row.token.unwrap();
+        let token =
+            crate::RuntimeToken { unread: 25, ..crate::RuntimeToken::decode(&token).unwrap() };
+        let mut bytes = Vec::new();
+        token.encode_into(&mut bytes).unwrap();
+        ShardSummary { token: Some(bytes.into()), ..row }
+    };
+    let mut meter = ProgressMeter::new(density(&numbered(100)));
+    let half = meter.observe(&look(1, false, vec![unread(row(1, 50))]));
+    assert_eq!((half.keys, half.unread, half.percent, half.total), (25, 25, Some(25), Some(100)));
+    let done = ShardSummary { status: ShardStatus::Done, leased: false, ..unread(row(1, 100)) };
+    let over = meter.observe(&look(2, false, vec![done]));
+    assert_eq!((over.keys, over.unread, over.percent), (75, 25, Some(75)));
+    assert_eq!((over.fraction, over.total), (Some(0.75), Some(100)));
 }

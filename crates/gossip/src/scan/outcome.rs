@@ -87,9 +87,9 @@ impl Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Keys that the cursors have passed, unread ones included.
+    /// Keys that were processed.
     pub keys: u64,
-    /// Keys that could not be read.
+    /// Keys that could not be read and were skipped.
     pub unread: u64,
     /// Findings that handlers have counted.
     pub findings: u64,
@@ -108,7 +108,7 @@ impl Totals {
             totals.parked += u64::from(row.status == ShardStatus::Parked);
             let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
             if let Some(token) = token {
-                totals.keys += token.accumulator.count();
+                totals.keys += token.accumulator.count().saturating_sub(token.unread);
                 totals.unread += token.unread;
                 totals.findings = totals.findings.saturating_add(token.found);
             }

@@ -271,7 +271,7 @@ fn unread_item_is_counted_and_makes_the_outcome_incomplete() {
         Ok(())
     });
     let outcome = outcome.unwrap();
-    assert_eq!((outcome.totals.keys, outcome.totals.unread), (3, 1));
+    assert_eq!((outcome.totals.keys, outcome.totals.unread), (2, 1));
     assert_eq!(outcome.status, Status::Incomplete);
 }
 
