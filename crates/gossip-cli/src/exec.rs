@@ -378,7 +378,7 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
         RunWorkerError::Broken(broken) => {
             let code = match broken {
                 Broken::NotExecutable(_) => Code::Usage,
-                Broken::OutputClosed => Code::Interrupted,
+                Broken::OutputClosed | Broken::NoReply => Code::Interrupted,
                 Broken::Failed(_) => Code::Internal,
             };
             Failure::new(code, "stopped; progress is saved")

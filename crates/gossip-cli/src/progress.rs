@@ -107,6 +107,14 @@ impl Observer for Progress {
                     false => console.problem(&format!("failed: {key}: {message}")),
                 }
             }
+            Event::NoReply { key, lasted, is_first } => {
+                let (key, seconds) = (self.shown(key), lasted.as_secs());
+                let advice = match is_first {
+                    true => ". If it has replied: it must flush its output after each line",
+                    false => "",
+                };
+                console.note(&format!("no reply from the command for {seconds} s: {key}{advice}"));
+            }
             Event::ListingFailed { shard, error } => {
                 console.problem(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
             }

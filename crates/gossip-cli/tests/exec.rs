@@ -580,3 +580,18 @@ fn too_many_failures_stop_the_worker() {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     assert!(ran.stderr.contains("too many failures"), "{}", ran.stderr);
 }
+
+/// The handler reads its items and never replies.
+#[test]
+fn silent_handler_is_reported_and_does_not_block_a_drain() {
+    let scratch = Scratch::new();
+    let errors = std::fs::File::create(scratch.path().join("errors")).unwrap();
+    let args = ["exec", "range:5..9", "-j", "1", "--stream", "--", "sh", "-c", "cat > /dev/null"];
+    let child = scratch.gossip(&args).stderr(errors).spawn().unwrap();
+    let has = |text: &str| scratch.lines("errors").iter().any(|line| line.contains(text));
+    wait_until("a report of the silence", || has("no reply from the command for 5 s: 5. If"));
+    assert!(has("flush its output after each line"), "{:?}", scratch.lines("errors"));
+    signal(&child, Signal::TERM);
+    assert_eq!(finish(child).code, Some(130), "{:?}", scratch.lines("errors"));
+    assert!(has("stopped: 0 keys done. Run the same"), "{:?}", scratch.lines("errors"));
+}

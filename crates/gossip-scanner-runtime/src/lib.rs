@@ -166,7 +166,7 @@ pub use self::job::{Job, JobError, MAX_JOB_SIZE};
 pub use self::observed::Observed;
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;
-pub use self::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
+pub use self::processor::{Broken, Inline, ItemResult, Processor, Report, Silence, Work};
 pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Tally};
 pub use self::run_plan::{
     MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,

@@ -9,6 +9,7 @@
 //! nowhere else.
 
 use std::fmt;
+use std::time::Duration;
 
 use gossip_contracts::connector::OpenError;
 use gossip_contracts::identity::ShardKey;
@@ -83,6 +84,15 @@ pub enum Event<'a> {
         /// Whether it is retried.
         again: bool,
     },
+    /// The handler has had an item for long, and has not replied since.
+    NoReply {
+        /// The key of the item.
+        key: &'a [u8],
+        /// For how long.
+        lasted: Duration,
+        /// Whether it has never replied.
+        is_first: bool,
+    },
     /// A source could not be listed; it is retried unless the shard is parked next.
     ListingFailed {
         /// The shard.
@@ -128,6 +138,7 @@ impl fmt::Debug for Event<'_> {
             Self::Covered { .. } => "Covered",
             Self::Unread { .. } => "Unread",
             Self::Failed { .. } => "Failed",
+            Self::NoReply { .. } => "NoReply",
             Self::ListingFailed { .. } => "ListingFailed",
             Self::Refused { .. } => "Refused",
             Self::Ended { .. } => "Ended",

@@ -103,9 +103,24 @@ pub enum Broken {
     /// Standard output or standard error of this process is a pipe that is not read any more.
     #[error("output closed: the reader of the pipe has exited")]
     OutputClosed,
+    /// A drain was requested, and the handler neither replied nor exited.
+    #[error("the handler did not reply after the request to stop, and was killed")]
+    NoReply,
     /// Any other reason.
     #[error("{0}")]
     Failed(Box<str>),
+}
+
+/// A processor that has items and has reported none for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Silence {
+    /// The ticket of the item that waits longest.
+    pub ticket: usize,
+    /// For how long.
+    pub lasted: Duration,
+    /// Whether the handler has never replied.
+    pub is_first: bool,
 }
 
 /// Processes every key, on one thread.
@@ -120,6 +135,12 @@ pub trait Processor {
     /// Appends reports; waits at most `patience` for the first. No item is submitted before one is
     /// reported, so items that were delayed to fill a batch must be processed now.
     fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken>;
+
+    /// Returns that the processor has been silent for so long that the user should see it; once for
+    /// each silence.
+    fn silence(&mut self) -> Option<Silence> {
+        None
+    }
 
     /// Drops all submitted items, because the lease was lost. No report of them may follow.
     fn abandon(&mut self);

@@ -66,7 +66,7 @@ pub(super) fn process(
     Ok(verdicts.into_values().collect())
 }
 
-fn work<'a>(connector: &'a dyn Connector, key: &'a [u8], ticket: usize) -> Work<'a> {
+pub(super) fn work<'a>(connector: &'a dyn Connector, key: &'a [u8], ticket: usize) -> Work<'a> {
     Work {
         ticket,
         item: PageItem::new(key),

@@ -33,11 +33,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::child::{End, Launcher, Running, Stdio, check_output};
 use super::{ExecConfig, MAX_BATCH, Rendering};
-use crate::processor::{Broken, ItemResult, Processor, Report, Work};
+use crate::processor::{Broken, ItemResult, Processor, Report, Silence, Work};
 use crate::worker::Drain;
 
 /// Maximum length of an answer's line.
@@ -54,8 +54,22 @@ const MAX_SILENT_ITEMS: usize = 10;
 /// How many items a program has to finish alone before it gets several at a time again.
 const CAUTIOUS_ITEMS: u32 = 8;
 
-/// How long a program may take to exit after `drain`.
+/// How long a program may take to exit after `drain`, and be silent while it has items.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a program that has items and has never answered is waited for silently. A longer wait
+/// is reported: most programs buffer what they write into a pipe, and such a program would wait for
+/// more items while we wait for its answer.
+const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same for a program that has answered before: it does not buffer, so it is slow or hangs.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a program with items may be silent after a drain was requested before its input is
+/// closed: one that buffers writes its answers then.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+
+const _: () = assert!(CLOSE_PATIENCE.as_millis() < DRAIN_PATIENCE.as_millis());
 
 /// How long to wait for the answers of a program that has ended: they are in a pipe that a thread
 /// of this process drains at once.
@@ -115,6 +129,10 @@ pub struct StreamProcessor {
     silent_items: BTreeSet<u64>,
     /// When an item was last answered.
     answered_at: Option<Instant>,
+    /// Whether the silence since then was reported.
+    is_silence_reported: bool,
+    /// When the request to drain was noticed.
+    drain_since: Option<Instant>,
     scratch: Vec<u8>,
     text: Vec<u8>,
 }
@@ -133,6 +151,8 @@ struct Talk {
     /// Lines to be written; dropping it ends the program's input.
     to_child: Option<Sender<Vec<u8>>>,
     from_child: Receiver<Line>,
+    /// Whether it has answered an item.
+    has_answered: bool,
 }
 
 /// Output of the program.
@@ -160,6 +180,8 @@ impl StreamProcessor {
             cautious: 0,
             silent_items: BTreeSet::new(),
             answered_at: None,
+            is_silence_reported: false,
+            drain_since: None,
             scratch: Vec::new(),
             text: Vec::new(),
         }
@@ -168,6 +190,10 @@ impl StreamProcessor {
     /// Returns the running program, and starts it if none is running. Fails if it cannot be
     /// started.
     fn talk(&mut self) -> Result<&mut Talk, Broken> {
+        // An ended input takes no more items.
+        if let Some(closed) = self.talk.take_if(|talk| talk.is_closed()) {
+            closed.finish();
+        }
         if self.talk.is_none() {
             let Some((program, arguments)) = self.command.split_first() else {
                 return Err(Broken::Failed("no command given".into()));
@@ -197,6 +223,10 @@ impl StreamProcessor {
                 // fault.
                 self.silent_items.clear();
                 self.answered_at = Some(Instant::now());
+                self.is_silence_reported = false;
+                if let Some(talk) = &mut self.talk {
+                    talk.has_answered = true;
+                }
                 self.cautious = self.cautious.saturating_sub(1);
                 self.ready.push(Report { ticket: given.ticket, result: answer.result });
                 Ok(())
@@ -240,16 +270,53 @@ impl StreamProcessor {
     /// Kills a program that has items and gives no answer. The time that an item waits for those
     /// before it does not count: a program that answers one after another is not slow.
     fn check_time(&mut self) -> Result<(), Broken> {
-        let Some(timeout) = self.timeout else { return Ok(()) };
-        // A program without items may be silent for as long as it likes.
-        let oldest = self.given.values().map(|given| given.since).min();
-        let Some(oldest) = oldest else { return Ok(()) };
-        let silent_since = self.answered_at.map_or(oldest, |answered| oldest.max(answered));
-        if silent_since.elapsed() >= timeout {
+        let (Some(timeout), Some((_, since))) = (self.timeout, self.oldest()) else {
+            return Ok(());
+        };
+        if since.elapsed() >= timeout {
             check_output()?;
             self.give_back(Some("timed out and was killed"));
         }
         Ok(())
+    }
+
+    /// Ends the wait for a silent program after a drain was requested. Its input is closed first,
+    /// so that a program that buffers its answers writes them.
+    fn check_drain(&mut self) -> Result<(), Broken> {
+        if !self.drain.is_asked() {
+            return Ok(());
+        }
+        let drain_since = *self.drain_since.get_or_insert_with(Instant::now);
+        let Some((_, silent_since)) = self.oldest() else { return Ok(()) };
+        let silent = drain_since.max(silent_since).elapsed();
+        if silent >= DRAIN_PATIENCE {
+            return self.no_reply();
+        }
+        if silent >= CLOSE_PATIENCE
+            && let Some(talk) = &mut self.talk
+        {
+            talk.close_input();
+        }
+        Ok(())
+    }
+
+    /// Kills a program that was asked to drain and leaves items unanswered.
+    fn no_reply(&mut self) -> Result<(), Broken> {
+        check_output()?;
+        // Not as failures, because the program was not given the time that it may take otherwise.
+        // Not as untried either: they would be submitted again at once.
+        self.abandon();
+        self.talk = None;
+        Err(Broken::NoReply)
+    }
+
+    /// Returns the ticket of the item that waits longest, and since when: from its submission, or
+    /// from the last answer if that is later. A program without items may be silent for as long as
+    /// it likes.
+    fn oldest(&self) -> Option<(usize, Instant)> {
+        let oldest = self.given.values().min_by_key(|given| given.since)?;
+        let since = self.answered_at.map_or(oldest.since, |at| oldest.since.max(at));
+        Some((oldest.ticket, since))
     }
 
     /// Handles one answer, or the end of the program; waits for it at most `patience`.
@@ -260,6 +327,13 @@ impl StreamProcessor {
         match talk.next_line(patience) {
             Ok(line) => self.take_line(&line).map(|()| true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Disconnected) if talk.is_closed() => {
+                match self.given.is_empty() {
+                    true => self.talk = None,
+                    false => self.no_reply()?,
+                }
+                Ok(true)
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 // The exit status explains more to the user than a closed pipe, so wait for it.
                 match talk.how_it_ended(&self.drain) {
@@ -275,6 +349,10 @@ impl StreamProcessor {
 
 impl Processor for StreamProcessor {
     fn capacity(&self) -> usize {
+        // No more items for a program whose input is closed, until it has answered those it has.
+        if self.talk.as_ref().is_some_and(Talk::is_closed) {
+            return self.given.len().max(1);
+        }
         if self.cautious > 0 { 1 } else { self.window }
     }
 
@@ -305,8 +383,18 @@ impl Processor for StreamProcessor {
         // returning.
         while self.ready.len() < MAX_BATCH && self.listen(Duration::ZERO)? {}
         self.check_time()?;
+        self.check_drain()?;
         reports.append(&mut self.ready);
         Ok(())
+    }
+
+    fn silence(&mut self) -> Option<Silence> {
+        let (ticket, since) = self.oldest().filter(|_| !self.is_silence_reported)?;
+        let has_answered = self.talk.as_ref().is_some_and(|talk| talk.has_answered);
+        let patience = if has_answered { ANSWER_PATIENCE } else { FIRST_ANSWER_PATIENCE };
+        let lasted = since.elapsed();
+        self.is_silence_reported = lasted >= patience;
+        self.is_silence_reported.then_some(Silence { ticket, lasted, is_first: !has_answered })
     }
 
     fn abandon(&mut self) {
@@ -349,7 +437,18 @@ impl Talk {
         // one.
         thread::spawn(move || write_lines(input.into(), &lines));
         thread::spawn(move || read_lines(output.into(), &answers));
-        Ok(Self { running, to_child: Some(to_child), from_child })
+        Ok(Self { running, to_child: Some(to_child), from_child, has_answered: false })
+    }
+
+    /// Returns whether its input was closed.
+    const fn is_closed(&self) -> bool {
+        self.to_child.is_none()
+    }
+
+    /// Requests the program to finish and ends its input, also for one that does not know `drain`.
+    fn close_input(&mut self) {
+        self.say(line_of([("type", Value::from("drain"))]));
+        self.to_child = None;
     }
 
     fn say(&self, line: Vec<u8>) {
@@ -382,9 +481,7 @@ impl Talk {
 
     /// Lets the program finish. Dropped, it is killed if it did not.
     fn finish(mut self) {
-        self.say(line_of([("type", Value::from("drain"))]));
-        // Also ends its input, for a program that does not know `drain`.
-        self.to_child = None;
+        self.close_input();
         let _ = self.running.wait(DRAIN_PATIENCE);
     }
 }
@@ -477,12 +574,11 @@ fn bytes_field([plain, hex]: [&'static str; 2], bytes: &[u8]) -> (&'static str, 
     }
 }
 
+/// Returns an object with these fields in this order, which is the documented one: handlers in
+/// shell scripts match the beginning of a line.
 fn line_of<const N: usize>(fields: [(&'static str, Value); N]) -> Vec<u8> {
-    let object: Map<String, Value> =
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let mut line = Value::from(object).to_string().into_bytes();
-    line.push(b'\n');
-    line
+    let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
+    format!("{{{}}}\n", fields.join(",")).into_bytes()
 }
 
 /// Writes until the queue is closed or the program has closed its input.

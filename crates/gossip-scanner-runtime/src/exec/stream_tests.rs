@@ -1,9 +1,12 @@
+use std::time::Duration;
+
+use gossip_contracts::connector::MemoryConnector;
 use rstest::rstest;
 
-use super::batch_tests::{config, is_failed, process, stream};
+use super::batch_tests::{config, is_failed, process, stream, work};
 use super::{MAX_LINE_BYTES, Rendering, StreamProcessor};
 use crate::connectors::KeyFormat;
-use crate::processor::{Broken, ItemResult};
+use crate::processor::{Broken, ItemResult, Processor as _};
 
 /// A handler in sh: answers every item with what `answer` makes of its number and line.
 fn handler(answer: &str) -> String {
@@ -155,4 +158,62 @@ fn a_handler_is_drained_when_it_is_no_longer_needed() {
     let drained = marker.exists();
     std::fs::remove_dir_all(&directory).unwrap();
     assert!(drained);
+}
+
+#[test]
+fn fields_have_the_documented_order() {
+    let first =
+        r#"'{"type":"item","id":1,"key":"a","text":"a","run":"0'*'","shard":"0'*'","fence":'*"#;
+    let answer = format!("case $line in {first}) {DONE};; *) exit 7;; esac");
+    let mut processor = stream(&handler(&answer), config(1, None));
+    assert_eq!(process(&mut processor, &[b"a"]), Ok(vec![ItemResult::Done]));
+}
+
+/// Gives one item to a processor, and calls `until` after each wait for a reply.
+fn wait_for<T>(
+    processor: &mut StreamProcessor,
+    mut until: impl FnMut(&mut StreamProcessor, Result<(), Broken>) -> Option<T>,
+) -> T {
+    let connector = MemoryConnector::try_new([(*b"a", *b"")]).unwrap();
+    processor.submit(work(&connector, b"a", 0)).unwrap();
+    loop {
+        let collected = processor.collect(Duration::from_millis(20), &mut Vec::new());
+        if let Some(found) = until(processor, collected) {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn silence_is_reported_once() {
+    let mut processor = stream("cat > /dev/null", config(1, None));
+    let silence = wait_for(&mut processor, |processor, _| processor.silence());
+    assert!(silence.is_first && silence.lasted >= Duration::from_secs(5), "{silence:?}");
+    assert_eq!((silence.ticket, processor.silence()), (0, None));
+}
+
+/// A program that buffers, as most do when they write into a pipe.
+#[test]
+fn replies_that_were_held_back_are_written_when_a_drain_closes_the_input() {
+    let script = r#"n=0; while read -r line; do case $line in *'"item"'*) n=$((n + 1));; esac; done;
+        i=0; while [ $i -lt $n ]; do i=$((i + 1)); echo "{\"type\":\"done\",\"id\":$i}"; done"#;
+    let config = config(2, None);
+    config.drain.ask();
+    let mut processor = stream(script, config);
+    assert_eq!(process(&mut processor, &[b"a", b"b"]), Ok(vec![ItemResult::Done; 2]));
+    // An item that is submitted later is given to a new process, which counts from one again and
+    // so leaves this item without a reply.
+    assert_eq!(process(&mut processor, &[b"c"]), Err(Broken::NoReply));
+}
+
+#[rstest]
+#[case::exits("cat > /dev/null")]
+#[case::stays("exec sleep 600")]
+fn a_drain_does_not_wait_for_a_handler_that_never_replies(#[case] script: &str) {
+    let config = config(1, None);
+    let drain = config.drain.clone();
+    let mut processor = stream(script, config);
+    drain.ask();
+    let ended = wait_for(&mut processor, |_, collected| collected.err());
+    assert_eq!(ended, Broken::NoReply);
 }

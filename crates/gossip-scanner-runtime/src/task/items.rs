@@ -141,6 +141,10 @@ impl ShardTask {
         self.reports = reports;
         // Even after an error: the reports that were collected before it are valid.
         self.advance(context);
+        if let Some(silence) = context.processor.silence() {
+            let (key, lasted) = (self.key_at(silence.ticket), silence.lasted);
+            context.observer.observe(Event::NoReply { key, lasted, is_first: silence.is_first });
+        }
         collected
     }
 
