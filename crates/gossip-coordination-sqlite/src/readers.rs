@@ -52,7 +52,7 @@ impl Readers {
         let connection = pooled.connection();
         let answer = |read| answer(connection, read, page_max);
         // A single statement reads from one snapshot without an explicit transaction.
-        if reads.len() <= 1 {
+        if is_single_statement(reads) {
             return reads.iter().map(answer).collect();
         }
         let run = |sql: &str| -> rusqlite::Result<()> {
@@ -115,6 +115,17 @@ impl Drop for Pooled<'_> {
             None => pool.open -= 1,
         }
         self.readers.returned.notify_one();
+    }
+}
+
+/// Returns whether all reads together take at most one statement.
+fn is_single_statement(reads: &[Read]) -> bool {
+    match reads {
+        [] => true,
+        // A statement for each range.
+        [Read::ScanFirst { ranges, .. }] => ranges.len() <= 1,
+        [Read::Get(_) | Read::Scan { .. } | Read::Count(_)] => true,
+        [_, _, ..] => false,
     }
 }
 

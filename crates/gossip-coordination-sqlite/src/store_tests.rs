@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gossip_contracts::identity::{RunId, TenantId};
 use gossip_coordination::store::{
@@ -161,6 +162,45 @@ fn scans_are_ordered_bounded_and_counted() {
     assert_eq!(keys(&answers[5]), [key(3)]);
     assert_eq!(keys(&answers[6]), []);
     assert_eq!(store.read(Vec::new()), Ok(Vec::new()));
+}
+
+/// An entry is moved between two ranges, in one transaction each time, while both are searched. The
+/// empty ranges between them make the search long enough to be overtaken by a move.
+#[test]
+fn a_single_search_of_several_ranges_sees_one_snapshot() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let tenant = |number: u8| TenantId::from_bytes([number; 32]);
+    let entry = |number| Key::RunHead { tenant: tenant(number), run: RunId::from_raw(1) };
+    let mut first = Txn::new();
+    first.put(entry(1), b"x".to_vec());
+    applied(&mut database.store(), first);
+    let is_over = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut store = database.store();
+            for turn in 0.. {
+                let (from, to) = if turn % 2 == 0 { (1, 255) } else { (255, 1) };
+                let mut txn = Txn::new();
+                txn.delete(entry(from));
+                txn.put(entry(to), b"x".to_vec());
+                applied(&mut store, txn);
+                if is_over.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+        });
+        let mut store = database.store();
+        let search = || {
+            let ranges = (1..=255).map(|number| KeyRange::runs_of(tenant(number))).collect();
+            let answers = store.read(vec![Read::ScanFirst { ranges, limit: 1 }]).unwrap();
+            matches!(&answers[..], [Answer::Page(page)] if page.len() == 1)
+        };
+        let found: Vec<bool> = std::iter::repeat_with(search).take(1000).collect();
+        is_over.store(true, Ordering::SeqCst);
+        found
+    });
+    assert!(found.iter().all(|found| *found), "the entry was always in one of the ranges");
 }
 
 #[test]
