@@ -19,6 +19,7 @@ mod coverage;
 mod deny;
 mod etcd_faults;
 mod failure;
+mod figures;
 mod fuzz;
 mod handoff;
 mod items;
@@ -26,6 +27,7 @@ mod kill_sqlite;
 mod miri;
 mod mutants;
 mod mutation;
+mod nightly;
 mod numbers;
 mod process;
 mod saved;
@@ -63,7 +65,7 @@ struct Command {
 }
 
 /// All commands, the most frequent ones first.
-const COMMANDS: [Command; 23] = [
+const COMMANDS: [Command; 25] = [
     Command {
         name: "test",
         arguments: "[--quick]",
@@ -82,6 +84,19 @@ const COMMANDS: [Command; 23] = [
         arguments: "[COMMAND]",
         purpose: "install the packages that COMMAND (default: test) needs",
         run: setup::run,
+    },
+    Command {
+        name: "figures",
+        arguments: "[--list]",
+        purpose: "make saved figures again whose sources have changed, cheap ones first",
+        run: figures::run,
+    },
+    Command {
+        name: "nightly",
+        arguments: nightly::USAGE,
+        purpose: "run every campaign for N hours, resuming after an interruption; writes \
+                  docs/nightly.md and fails if one of them fails",
+        run: nightly::run,
     },
     Command {
         name: "bench",

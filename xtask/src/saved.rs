@@ -2,13 +2,15 @@
 //!
 //! A [`Block`] is a section of a page for figures, between two marks; [`BLOCKS`] lists all blocks.
 //! A command replaces only the text between the marks of its blocks, and writes below the figures
-//! the command, the date and the commit that produced them ([`Made`]). `cargo xtask tidy` rejects a
-//! block without them.
+//! the command, the date and the commit that produced them, and the hash of the sources they depend
+//! on ([`Made`]). `cargo xtask tidy` rejects a block without command, date and commit, and lists
+//! those whose sources have changed ([`crate::figures`]).
 
 use std::fs;
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::figures;
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -16,6 +18,8 @@ use crate::workspace::Workspace;
 const MADE_BY: &str = "Made by `";
 /// Start of a block without figures.
 const NOT_RUN: &str = "Not run yet";
+/// Start of the hash of the sources.
+const SOURCES: &str = ", sources ";
 /// Number of commit digits that are written, enough to identify it.
 const COMMIT_DIGITS: &str = "--short=12";
 const COMMIT_DIGITS_MIN: usize = 7;
@@ -65,10 +69,11 @@ pub(crate) const SIM_WORKER: Block = Block { page: RELIABILITY, name: "sim-worke
 pub(crate) const MAKESPAN: Block = Block { page: SCHEDULING, name: "makespan" };
 pub(crate) const COSTS: Block = Block { page: SCHEDULING, name: "costs" };
 pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: "configurations" };
+pub(crate) const NIGHTLY: Block = Block { page: "docs/nightly.md", name: "nightly" };
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 27] = [
+pub(crate) const BLOCKS: [Block; 28] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -94,6 +99,7 @@ pub(crate) const BLOCKS: [Block; 27] = [
     SIM_WORKER,
     MAKESPAN,
     COSTS,
+    NIGHTLY,
     TLA_CONFIGURATIONS,
     TLA_MUTATIONS,
 ];
@@ -107,7 +113,7 @@ impl Block {
         };
         let path = Workspace::load()?.root.join(page);
         let old = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-        let text = format!("{}\n\n{}", figures.trim(), made.line());
+        let text = format!("{}\n\n{}", figures.trim(), made.line(self));
         let new = self
             .replaced(&old, &text)
             .ok_or_else(|| failed(format!("the marks around the figures `{name}` are missing")))?;
@@ -140,6 +146,9 @@ pub(crate) struct Made {
     date: String,
     /// Followed by `-changed` if files were changed since.
     commit: String,
+    /// The hashes of the sources of every command ([`figures::hashes`]); empty if they are not
+    /// known any more.
+    sources: Vec<u64>,
     /// A sentence about the build or the machine, if it matters.
     remark: &'static str,
 }
@@ -148,13 +157,16 @@ impl Made {
     /// Returns the origin for `cargo xtask COMMAND WORDS`, today, from the present checkout. Call
     /// it before a long run: the checkout may change during the run.
     pub(crate) fn now(command: &str, words: &[String]) -> Result<Self, Failure> {
+        let workspace = Workspace::load()?;
         Ok(Self {
             date: stdout_of("date", &["-u", "+%F"])?,
+            sources: figures::hashes(&workspace, &workspace.files()?),
             ..Self::of(command, words, &commit()?)
         })
     }
 
-    /// Returns the origin for `commit` at the time when `file` was last written.
+    /// Returns the origin for `commit` at the time when `file` was last written. Sources are known
+    /// only if that is still the commit of the checkout.
     pub(crate) fn when_written(
         file: &str,
         commit: &str,
@@ -162,7 +174,9 @@ impl Made {
         words: &[String],
     ) -> Result<Self, Failure> {
         let date = stdout_of("date", &["-u", "+%F", "-r", file])?;
-        Ok(Self { date, ..Self::of(command, words, commit) })
+        let now = Self::now(command, words)?;
+        let sources = if now.commit == commit { now.sources } else { Vec::new() };
+        Ok(Self { date, sources, ..Self::of(command, words, commit) })
     }
 
     fn of(command: &str, words: &[String], commit: &str) -> Self {
@@ -172,7 +186,13 @@ impl Made {
             typed.push(' ');
             typed.push_str(if word.contains('/') { "FILE" } else { word });
         }
-        Self { command: typed, date: String::new(), commit: commit.to_owned(), remark: "" }
+        Self {
+            command: typed,
+            date: String::new(),
+            commit: commit.to_owned(),
+            sources: Vec::new(),
+            remark: "",
+        }
     }
 
     pub(crate) const fn remarking(mut self, remark: &'static str) -> Self {
@@ -180,14 +200,27 @@ impl Made {
         self
     }
 
-    fn line(&self) -> String {
-        let Self { command, date, commit, remark } = self;
+    fn line(&self, block: Block) -> String {
+        let Self { command, date, commit, remark, .. } = self;
+        let sources = self.sources_of(block).map(|hash| format!("{SOURCES}{hash:016x}"));
+        let sources = sources.unwrap_or_default();
         let (commit, changes) = match commit.strip_suffix(CHANGED) {
             Some(commit) => (commit, " with changes"),
             None => (commit.as_str(), ""),
         };
-        let line = format!("{MADE_BY}{command}`, {date}, commit {commit}{changes}. {remark}");
+        let line =
+            format!("{MADE_BY}{command}`, {date}, commit {commit}{changes}{sources}. {remark}");
         line.trim_end().to_owned()
+    }
+
+    /// Returns the hash of the sources of a block; a block of several commands depends on all.
+    fn sources_of(&self, block: Block) -> Option<u64> {
+        let maker = figures::MAKERS.iter().position(|maker| maker.blocks.contains(&block));
+        match maker {
+            Some(maker) => self.sources.get(maker).copied(),
+            None if self.sources.is_empty() => None,
+            None => Some(figures::combined(&self.sources)),
+        }
     }
 }
 
@@ -216,6 +249,23 @@ pub(crate) fn section<'t>(output: &'t str, title: &str) -> Result<&'t str, Failu
         Failure::new("no figures were saved", why, "check the output above")
     })?;
     Ok(rest.split_once("\n## ").map_or(rest, |(section, _)| section).trim())
+}
+
+/// The origin that a block names.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Origin<'p> {
+    pub(crate) commit: &'p str,
+    /// The hash of the sources; blocks of older versions of xtask have none.
+    pub(crate) sources: Option<u64>,
+}
+
+/// Returns the origin of the figures in the text of a block; `None` if it has none.
+pub(crate) fn origin(block: &str) -> Option<Origin<'_>> {
+    let line = block.lines().find(|line| is_made(line))?;
+    let (_, rest) = line.split_once(", commit ")?;
+    let commit = rest.split(|it: char| !it.is_ascii_hexdigit()).next()?;
+    let sources = rest.split_once(SOURCES).and_then(|(_, rest)| rest.get(..16));
+    Some(Origin { commit, sources: sources.and_then(|hash| u64::from_str_radix(hash, 16).ok()) })
 }
 
 /// A block in a page.

@@ -26,16 +26,32 @@ fn only_what_is_between_its_marks_is_replaced() {
 
 #[test]
 fn the_line_names_command_date_and_commit() {
-    let line = made("0123456789ab").line();
+    let line = made("0123456789ab").line(MUTANTS);
     assert_eq!(line, "Made by `cargo xtask mutants --save`, 2026-11-15, commit 0123456789ab.");
-    let line = made("0123456789ab-changed").remarking("Unoptimised build.").line();
+    let line = made("0123456789ab-changed").remarking("Unoptimised build.").line(MUTANTS);
     assert!(line.ends_with(", commit 0123456789ab with changes. Unoptimised build."), "{line}");
+}
+
+#[test]
+fn the_origin_of_a_line_is_read_back() {
+    let sources: Vec<u64> = (0..figures::MAKERS.len()).map(|place| 7 << place).collect();
+    let made = Made { sources, ..made("0123456789ab-changed") };
+    for block in [MUTANTS, FUZZ, NIGHTLY] {
+        let line = made.line(block);
+        let expected = made.sources_of(block);
+        assert!(expected.is_some(), "{block:?}");
+        let read = origin(&line).unwrap();
+        assert_eq!((read.commit, read.sources), ("0123456789ab", expected), "{line}");
+    }
+    let older = "| 1 |\n\nMade by `cargo xtask x`, 2026-11-15, commit 0123abc. Slow.";
+    assert_eq!(origin(older), Some(Origin { commit: "0123abc", sources: None }));
+    assert_eq!(origin("Not run yet."), None);
 }
 
 #[test]
 fn written_lines_pass_the_check() {
     for commit in ["0123456789ab", "0123456789ab-changed"] {
-        let text = format!("| 1 |\n\n{}", made(commit).remarking("On two cores.").line());
+        let text = format!("| 1 |\n\n{}", made(commit).remarking("On two cores.").line(MUTANTS));
         let page =
             MUTANTS.replaced("<!-- mutants: begin --><!-- mutants: end -->\n", &text).unwrap();
         let [block] = &found(&page)[..] else { panic!("{page}") };
@@ -89,6 +105,6 @@ fn every_block_is_listed_once() {
 #[test]
 fn paths_are_not_written_down() {
     let words = ["--progress", "/home/user/file", "--save"].map(str::to_owned);
-    let line = Made::of("sim --campaign", &words, "0123456789ab").line();
+    let line = Made::of("sim --campaign", &words, "0123456789ab").line(MUTANTS);
     assert!(line.contains("`cargo xtask sim --campaign --progress FILE --save`"), "{line}");
 }

@@ -22,8 +22,12 @@ impl Token<'_> {
 /// Returns the text with comments and the contents of literals replaced by spaces. Line breaks and
 /// columns are preserved, and so are the quotes of strings.
 pub(crate) fn mask(text: &str) -> String {
-    let masker = Masker { text: text.chars().collect(), at: 0, out: String::new() };
-    masker.run()
+    Masker::new(text, false).run()
+}
+
+/// Returns the text with comments replaced by spaces; literals are kept.
+pub(crate) fn without_comments(text: &str) -> String {
+    Masker::new(text, true).run()
 }
 
 /// Splits masked text into tokens.
@@ -60,9 +64,14 @@ struct Masker {
     /// Index of the next character to copy or blank.
     at: usize,
     out: String,
+    keeps_literals: bool,
 }
 
 impl Masker {
+    fn new(text: &str, keeps_literals: bool) -> Self {
+        Self { text: text.chars().collect(), at: 0, out: String::new(), keeps_literals }
+    }
+
     fn run(mut self) -> String {
         while let Some(first) = self.peek(0) {
             match (first, self.peek(1)) {
@@ -94,6 +103,11 @@ impl Masker {
         let blanks = self.text[self.at..end].iter().map(|&c| if c == '\n' { '\n' } else { ' ' });
         self.out.extend(blanks);
         self.at = end;
+    }
+
+    /// Blanks or keeps characters of a literal.
+    fn literal(&mut self, count: usize) {
+        if self.keeps_literals { self.keep(count) } else { self.blank(count) }
     }
 
     /// Blanks a line comment. Documentation too: it is prose, and its examples are not
@@ -129,8 +143,8 @@ impl Masker {
         while let Some(c) = self.peek(0) {
             match c {
                 '"' => return self.keep(1),
-                '\\' => self.blank(2),
-                _ => self.blank(1),
+                '\\' => self.literal(2),
+                _ => self.literal(1),
             }
         }
     }
@@ -139,13 +153,13 @@ impl Masker {
     fn quote(&mut self) {
         // `'a'` closes after one character; a lifetime never does, and an escape may be longer.
         if self.peek(1) == Some('\\') {
-            self.blank(3);
+            self.literal(3);
             while self.peek(0).is_some_and(|c| c != '\'') {
-                self.blank(1);
+                self.literal(1);
             }
-            self.blank(1);
+            self.literal(1);
         } else if self.peek(2) == Some('\'') {
-            self.blank(3);
+            self.literal(3);
         } else {
             self.keep(1);
         }
@@ -166,16 +180,16 @@ impl Masker {
     }
 
     fn raw_string(&mut self, hashes: usize) {
-        self.blank(hashes);
+        self.literal(hashes);
         self.keep(1);
         while self.at < self.text.len() {
             let is_end = self.peek(0) == Some('"')
                 && (1..=hashes).all(|ahead| self.peek(ahead) == Some('#'));
             if is_end {
                 self.keep(1);
-                return self.blank(hashes);
+                return self.literal(hashes);
             }
-            self.blank(1);
+            self.literal(1);
         }
     }
 }
@@ -207,6 +221,12 @@ mod tests {
         assert_eq!(words(r##"a br"b \" d"##), ["a", "br", "d"]);
         assert_eq!(words("a 'b' '\\'' '\\u{1F600}' c"), ["a", "c"]);
         assert_eq!(words("a \"never closed"), ["a"]);
+    }
+
+    #[test]
+    fn literals_are_kept_if_only_comments_are_removed() {
+        let text = without_comments("a(\"// b\", 'c', r#\"/* \"d\" */\"#); // e");
+        assert_eq!(text.trim_end(), "a(\"// b\", 'c', r#\"/* \"d\" */\"#);");
     }
 
     #[test]

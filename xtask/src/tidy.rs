@@ -70,7 +70,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
 
 /// Runs every check; findings are printed and are a failure.
 pub(crate) fn check() -> Result<(), Failure> {
-    let findings = findings(&Workspace::load()?)?;
+    let workspace = Workspace::load()?;
+    let findings = findings(&workspace)?;
+    note_stale(&workspace)?;
     if findings.is_empty() {
         return Ok(());
     }
@@ -83,6 +85,18 @@ pub(crate) fn check() -> Result<(), Failure> {
         "each line above names a place and the rule it breaks",
         "fix them, then run `cargo xtask tidy`",
     ))
+}
+
+/// Lists the tables whose sources have changed. No finding: no change could land before hours of
+/// campaigns.
+fn note_stale(workspace: &Workspace) -> Result<(), Failure> {
+    let stale = crate::figures::stale(workspace, &workspace.files()?);
+    let names: Vec<String> = stale.iter().map(|it| it.maker.words.join(" ")).collect();
+    if !names.is_empty() {
+        eprintln!("note: figures of older sources: {}", names.join(", "));
+        eprintln!("      `cargo xtask figures` makes them again, `--list` says why");
+    }
+    Ok(())
 }
 
 /// Lowers the entries of the marker-word ratchet to the present counts.
