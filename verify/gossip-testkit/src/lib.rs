@@ -2,15 +2,20 @@
 //!
 //! - [`CountingAllocator`]: shows that a hot path allocates nothing, and refuses large requests.
 //! - [`Rng`]: pseudo-random numbers from a seed.
+//! - `recording_vfs` (feature `sqlite`): a record of what SQLite writes and syncs.
 //! - [`test_support`]: real etcd servers, and a proxy and a network that cut them off.
 //!
 //! This crate depends on no product crate, so a unit test of any of them can use it. Its unsafe
-//! code is the allocator's, carries `SAFETY` notes and runs under Miri.
+//! code carries `SAFETY` notes. The allocator runs under Miri; the hooks of SQLite, which are calls
+//! into C, are tested with real files.
 
 #![deny(unsafe_code)]
 
 #[expect(unsafe_code, reason = "GlobalAlloc is an unsafe trait")]
 mod counting_alloc;
+#[cfg(feature = "sqlite")]
+#[expect(unsafe_code, reason = "SQLite calls a file layer through C function pointers")]
+pub mod recording_vfs;
 mod rng;
 pub mod test_support;
 

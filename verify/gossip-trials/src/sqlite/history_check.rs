@@ -6,8 +6,8 @@ use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, ShardId, ShardKey, WorkerId};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CoordinationBackend, GrantToken, IdempotentOutcome, Lease, RunManagement, ShardFilter,
-    ShardSummary,
+    AcquireScratch, CoordinationBackend, GetRunError, GrantToken, IdempotentOutcome, Lease,
+    RunManagement, ShardFilter, ShardSummary,
 };
 use gossip_coordination_sqlite::SqliteDatabase;
 
@@ -15,7 +15,16 @@ use crate::Failure;
 use crate::run::{RUN, TENANT, now};
 use crate::sqlite::journal::{Call, Line};
 use crate::sqlite::keys::{key_of, number_of};
-use crate::sqlite::world::{ROOTS, SHARDS_MAX, coordinator};
+use crate::sqlite::world::{LEASE, ROOTS, SHARDS_MAX, coordinator};
+
+/// What a store must have after a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Every acknowledged call.
+    EveryAcknowledged,
+    /// A state it had at some time: the last calls may be missing.
+    AnEarlierState,
+}
 
 /// The combined journals of one file.
 #[derive(Debug, Default)]
@@ -88,6 +97,60 @@ impl HistoryCheck {
         Ok(rows.len())
     }
 
+    /// Checks a store after a power cut as [`Self::check`] does, and that a lease granted now has a
+    /// fence that was not given before, if nothing may be lost.
+    pub(crate) fn check_after_power_loss(
+        mut self,
+        database: &SqliteDatabase,
+        expect: Expect,
+    ) -> Result<(), Failure> {
+        if expect == Expect::AnEarlierState {
+            return self.check_earlier(database);
+        }
+        self.check(database)?;
+        let mut backend = coordinator(database);
+        let mut scratch = Box::<AcquireScratch>::default();
+        for (shard, account) in &self.shards {
+            let key = ShardKey::new(RUN, ShardId::from_raw(*shard));
+            let (later, worker) = (after_every_lease(), WorkerId::from_raw(u64::MAX));
+            let view =
+                backend.acquire_and_restore_into(later, TENANT, key, worker, &mut scratch)?;
+            let fence = view.lease.fence().as_raw();
+            if account.fences.contains(&fence) {
+                return Err(format!("fence {fence} of shard {shard} was given again").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the store is intact and has nothing unrequested.
+    fn check_earlier(&self, database: &SqliteDatabase) -> Result<(), Failure> {
+        database.check_integrity()?;
+        let mut rows = Vec::new();
+        let listed = coordinator(database).list_shards_into(
+            now(),
+            TENANT,
+            RUN,
+            ShardFilter::all(),
+            &mut rows,
+        );
+        match listed {
+            // The run itself was lost.
+            Err(GetRunError::RunNotFound { .. }) => return Ok(()),
+            listed => listed?,
+        }
+        for row in &rows {
+            let reached = row.last_key.as_deref().map(number_of);
+            let account = self.shards.get(&row.shard.as_raw());
+            let asked = |key| account.is_some_and(|account| account.keys_asked.contains(&key));
+            // A child of a split may begin with its parent's cursor.
+            if row.parent.is_none() && reached.is_some_and(|key| !asked(key)) {
+                return Err(format!("shard {:?} is at a key without a request", row.shard).into());
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that acknowledged shards exist and that the others were requested.
     fn check_births(&self, rows: &BTreeMap<u64, ShardSummary>) -> Result<(), Failure> {
         if let Some(lost) = self.children.keys().find(|child| !rows.contains_key(child)) {
@@ -113,6 +176,11 @@ impl HistoryCheck {
 
 fn row_count(rows: &BTreeMap<u64, ShardSummary>, parent: ShardId) -> u64 {
     rows.values().filter(|row| row.parent == Some(parent)).count() as u64
+}
+
+/// Returns a time at which every lease of the record is over.
+fn after_every_lease() -> LogicalTime {
+    LogicalTime::from_raw(now().as_raw() + 2 * LEASE)
 }
 
 impl Account {

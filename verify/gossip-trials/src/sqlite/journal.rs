@@ -8,6 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
+use gossip_testkit::recording_vfs::Recorder;
+
 use crate::Failure;
 
 /// One call on one shard.
@@ -31,15 +33,18 @@ pub(crate) struct Line {
     pub(crate) call: Call,
 }
 
-/// A journal file.
+/// A journal.
 #[derive(Debug)]
-pub(crate) struct Journal {
-    file: File,
+pub(crate) enum Journal {
+    /// In a file that outlives the process.
+    File(File),
+    /// In the record of the database's writes and syncs, so that their order is known.
+    Record(Recorder),
 }
 
 impl Journal {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        Ok(Self { file: OpenOptions::new().create(true).append(true).open(path)? })
+        Ok(Self::File(OpenOptions::new().create(true).append(true).open(path)?))
     }
 
     pub(crate) fn ask(&mut self, shard: u64, call: Call) -> Result<(), Failure> {
@@ -51,7 +56,11 @@ impl Journal {
     }
 
     fn add(&mut self, line: Line) -> Result<(), Failure> {
-        Ok(self.file.write_all(line.to_text().as_bytes())?)
+        match self {
+            Self::File(file) => file.write_all(line.to_text().as_bytes())?,
+            Self::Record(recorder) => recorder.mark(line.to_text()),
+        }
+        Ok(())
     }
 }
 
@@ -84,7 +93,7 @@ impl Line {
         }
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let is_acknowledged = words.next()? == "got";
         let kind = words.next()?;

@@ -120,7 +120,7 @@ fn one_file(
 }
 
 /// Grows the WAL so that the next commit triggers a checkpoint.
-fn fill_log(database: &SqliteDatabase) -> Result<(), Failure> {
+pub(crate) fn fill_log(database: &SqliteDatabase) -> Result<(), Failure> {
     let mut txn = Txn::new();
     for nth in 0..FILLING {
         let key = Key::RunHead { tenant: STRANGER, run: RunId::from_raw(nth) };

@@ -7,6 +7,7 @@
 //! ```text
 //! sqlite-campaign kill DIRECTORY CYCLES SEED      kill -9 at random times, then check the file
 //! sqlite-campaign race DIRECTORY PROCESSES OPERATIONS SEED
+//! sqlite-campaign power-loss DIRECTORY IMAGES SEED MODE    cut the power, then check the file
 //! sqlite-campaign work FILE JOURNAL WORKER OPERATIONS SEED     one process of those two
 //! sqlite-campaign open FILE                       print `Opened` or the name of the open error
 //! sqlite-campaign fill FILE                       write until refused, then check the file
@@ -14,10 +15,12 @@
 //! sqlite-campaign serve DIRECTORY                 serve store requests from stdin
 //! ```
 
+mod disk;
 mod history_check;
 mod journal;
 mod keys;
 mod kill;
+mod power_loss;
 mod probe;
 mod race;
 mod serve;
@@ -42,6 +45,12 @@ fn run(words: &[&str]) -> Result<String, Failure> {
         ["race", directory, processes, operations, seed] => {
             race::run(directory.as_ref(), processes.parse()?, operations.parse()?, seed.parse()?)
         }
+        ["power-loss", directory, images, seed, mode] => power_loss::run(
+            directory.as_ref(),
+            images.parse()?,
+            seed.parse()?,
+            power_loss::Mode::parse(mode)?,
+        ),
         ["work", file, journal, worker, operations, seed] => work::run(
             file.as_ref(),
             journal.as_ref(),
@@ -54,7 +63,7 @@ fn run(words: &[&str]) -> Result<String, Failure> {
         ["open", file] => Ok(probe::open(file.as_ref())),
         ["fill", file] => probe::fill(file.as_ref()),
         _ => Err("usage: kill DIRECTORY CYCLES SEED | race DIRECTORY PROCESSES OPERATIONS SEED | \
-                  open FILE | fill FILE"
+                  power-loss DIRECTORY IMAGES SEED MODE | open FILE | fill FILE"
             .into()),
     }
 }

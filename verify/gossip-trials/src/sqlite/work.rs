@@ -50,9 +50,9 @@ pub(crate) fn run(
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let database = &database;
-                let journal = journal_of(journal, thread);
+                let journal = Journal::create(&journal_of(journal, thread));
                 let id = worker * THREADS + thread;
-                scope.spawn(move || Worker::new(database, &journal, id, seed)?.work(operations))
+                scope.spawn(move || Worker::new(database, journal?, id, seed)?.work(operations))
             })
             .collect();
         threads.into_iter().try_for_each(|it| it.join().map_err(|_| "a thread panicked")?)
@@ -66,7 +66,8 @@ fn end_with_parent() {
     std::process::exit(1);
 }
 
-struct Worker {
+/// One thread with its own coordinator handle.
+pub(crate) struct Worker {
     backend: SqliteCoordinator,
     journal: Journal,
     id: u64,
@@ -86,10 +87,15 @@ struct Held {
 }
 
 impl Worker {
-    fn new(database: &SqliteDatabase, journal: &Path, id: u64, seed: u64) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        database: &SqliteDatabase,
+        journal: Journal,
+        id: u64,
+        seed: u64,
+    ) -> Result<Self, Failure> {
         let mut worker = Self {
             backend: coordinator(database),
-            journal: Journal::create(journal)?,
+            journal,
             id,
             rng: Rng::new(seed ^ (id << 32)),
             shards: Vec::new(),
@@ -99,7 +105,8 @@ impl Worker {
         Ok(worker)
     }
 
-    fn work(mut self, operations: u64) -> Result<(), Failure> {
+    /// Requests that many leases; without end if zero.
+    pub(crate) fn work(mut self, operations: u64) -> Result<(), Failure> {
         let mut asked = 0;
         while operations == 0 || asked < operations {
             asked += 1;

@@ -19,7 +19,7 @@ pub(crate) const ROOTS: u64 = 8;
 /// Shard limit. Processes split shards until they reach it.
 pub(crate) const SHARDS_MAX: usize = 24;
 /// Lease in milliseconds: short, so that shards of killed processes are free soon.
-const LEASE: u64 = 20;
+pub(crate) const LEASE: u64 = 20;
 
 /// Opens the file as the product does by default: every commit is synced.
 pub(crate) fn open(file: &Path) -> Result<SqliteDatabase, Failure> {

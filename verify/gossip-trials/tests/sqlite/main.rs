@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
 
 mod conformance;
+mod power_loss;
 mod processes;
 mod scripts;
 mod support;
