@@ -129,7 +129,7 @@ impl Record {
     fn sync(&self, file: String, with_directory: bool) -> bool {
         let number = self.sync_count.fetch_add(1, Ordering::SeqCst) + 1;
         let period = self.sync_failure_period.load(Ordering::SeqCst);
-        let succeeded = period == 0 || number % period != 0;
+        let succeeded = period == 0 || !number.is_multiple_of(period);
         self.add(Step::Sync { file, succeeded, with_directory });
         succeeded
     }

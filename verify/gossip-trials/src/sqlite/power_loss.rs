@@ -12,11 +12,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use gossip_coordination_sqlite::{SqliteDatabase, SqliteOptions};
+use gossip_coordination_sqlite::{Boot, SqliteDatabase, SqliteOptions};
 use gossip_testkit::recording_vfs::{Recorder, Step};
 
 use crate::Failure;
 use crate::rng::Rng;
+use crate::run::now;
 use crate::sqlite::disk::{Disk, Image, Luck};
 use crate::sqlite::history_check::{Expect, HistoryCheck};
 use crate::sqlite::journal::{Journal, Line};
@@ -65,10 +66,14 @@ impl Mode {
         }
     }
 
-    fn options(self) -> SqliteOptions {
+    /// The options of a database before the cut, or after it: then the machine has started again.
+    fn options(self, has_restarted: bool) -> SqliteOptions {
+        let id = format!("{:032x}", 1 + u64::from(has_restarted));
+        let boot = Boot::new(&id[16..], now().as_raw() / 1_000);
+        let options = SqliteOptions { boot, ..SqliteOptions::default() };
         match self {
-            Self::Full | Self::FailingSyncs => SqliteOptions::default(),
-            Self::Relaxed | Self::Careless => SqliteOptions::default().relaxed(),
+            Self::Full | Self::FailingSyncs => options,
+            Self::Relaxed | Self::Careless => options.relaxed(),
         }
     }
 
@@ -119,7 +124,7 @@ pub(crate) fn run(directory: &Path, images: u64, seed: u64, mode: Mode) -> Resul
             Expect::EveryAcknowledged => {
                 "nothing acknowledged lost, nothing invented, no fence given twice"
             }
-            Expect::AnEarlierState => "each an earlier consistent state",
+            Expect::AnEarlierState => "each an earlier consistent state, no fence given twice",
         },
     ))
 }
@@ -137,7 +142,7 @@ fn recorded(
     for session in 0..SESSIONS {
         // Opening and creating are not to fail: only commits are.
         recorder.fail_syncs(0);
-        let database = SqliteDatabase::open(&file, mode.options())?;
+        let database = SqliteDatabase::open(&file, mode.options(false))?;
         if session == 0 {
             found(&database)?;
             recorder.mark(FOUNDED);
@@ -272,7 +277,7 @@ fn open_one(directory: &Path, cut: &Cut, mode: Mode) -> Result<(), Failure> {
     for (name, bytes) in &cut.image {
         std::fs::write(directory.join(name), bytes)?;
     }
-    let database = SqliteDatabase::open(directory.join("store.db"), mode.options())?;
+    let database = SqliteDatabase::open(directory.join("store.db"), mode.options(true))?;
     // A cut during the creation leaves no run, or a part of it that was not acknowledged.
     if !cut.is_founded {
         return Ok(database.check_integrity()?);
