@@ -24,6 +24,14 @@ impl SyncMode {
             Self::Relaxed => "NORMAL",
         }
     }
+
+    /// Returns that value as the number that SQLite reports.
+    pub(crate) const fn level(self) -> u8 {
+        match self {
+            Self::Full => 2,
+            Self::Relaxed => 1,
+        }
+    }
 }
 
 /// The boot of the system in which a file is opened, and the time of that.

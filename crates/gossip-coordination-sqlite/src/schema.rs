@@ -130,6 +130,9 @@ pub(crate) fn connect(
     // In WAL mode FULL syncs the log at every commit, and NORMAL only before a checkpoint. Either
     // way the file is intact after any crash.
     connection.pragma_update(None, "synchronous", synchronous)?;
+    // SQLite ignores a value that it does not accept, and commits would silently be less durable.
+    let level: u8 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    assert_eq!(level, options.sync.level(), "SQLite took another sync mode than requested");
     // On Apple's systems `fsync` only reaches the cache of the disk; these request `F_FULLFSYNC`.
     // Other systems ignore them.
     let is_full = options.sync == SyncMode::Full;
