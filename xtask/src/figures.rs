@@ -34,7 +34,7 @@ pub(crate) struct Maker {
 
 /// Every command, in order of cost by their last runs: seconds, minutes, hours. The campaign of the
 /// simulator comes behind its other runs, because they write some of its blocks too.
-pub(crate) const MAKERS: [Maker; 20] = [
+pub(crate) const MAKERS: [Maker; 21] = [
     Maker {
         words: &["sim", "--same", "--save"],
         blocks: &[saved::SIM_SAME],
@@ -100,6 +100,12 @@ pub(crate) const MAKERS: [Maker; 20] = [
         blocks: &[saved::KILL_SQLITE],
         packages: &["gossip-coordination-sqlite"],
         paths: &["verify/gossip-trials/src/sqlite"],
+    },
+    Maker {
+        words: &["power-loss", "--save"],
+        blocks: &[saved::POWER_LOSS],
+        packages: &["gossip-coordination-sqlite"],
+        paths: &["verify/gossip-trials/src/sqlite", "verify/gossip-testkit/src/recording_vfs.rs"],
     },
     Maker {
         words: &["tla", "--save"],

@@ -60,13 +60,18 @@ fn table(seed: &str, killed: &str, raced: &str) -> String {
     grouped_in(&format!("Seed {seed}.\n\n| processes are | figures |\n|---|---|\n{rows}"))
 }
 
-fn is_number(word: &str) -> bool {
+pub(crate) fn is_number(word: &str) -> bool {
     word.parse::<u64>().is_ok()
 }
 
 /// Runs one campaign in its own directory and returns its summary. The files of a failed one are
 /// kept for inspection.
-fn campaign(name: &str, directory: &Path, rest: &[&str], seed: &str) -> Result<String, Failure> {
+pub(crate) fn campaign(
+    name: &str,
+    directory: &Path,
+    rest: &[&str],
+    seed: &str,
+) -> Result<String, Failure> {
     if directory.exists() {
         std::fs::remove_dir_all(directory).map_err(|error| {
             let what = format!("{} was not removed", directory.display());

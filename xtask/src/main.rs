@@ -29,6 +29,7 @@ mod mutants;
 mod mutation;
 mod nightly;
 mod numbers;
+mod power_loss;
 mod process;
 mod saved;
 mod scheduling;
@@ -65,7 +66,7 @@ struct Command {
 }
 
 /// All commands, the most frequent ones first.
-const COMMANDS: [Command; 25] = [
+const COMMANDS: [Command; 26] = [
     Command {
         name: "test",
         arguments: "[--quick]",
@@ -158,6 +159,13 @@ const COMMANDS: [Command; 25] = [
         purpose: "kill and race processes on one SQLite file, and check its content; --save \
                   writes the table of docs/reliability.md",
         run: kill_sqlite::run,
+    },
+    Command {
+        name: "power-loss",
+        arguments: power_loss::USAGE,
+        purpose: "cut the power under an SQLite file at every sync, and check every image that it \
+                  may leave; --save writes the table of docs/reliability.md",
+        run: power_loss::run,
     },
     Command {
         name: "check-handoff",

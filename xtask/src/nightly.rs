@@ -48,7 +48,7 @@ struct Campaign {
 }
 
 /// Every campaign, cheap ones first. One whose command does not exist is left out.
-const CAMPAIGNS: [Campaign; 16] = [
+const CAMPAIGNS: [Campaign; 17] = [
     Campaign { name: "check-handoff", words: "", short: "1 0", repeats: false },
     Campaign {
         name: "sim-worker",
@@ -85,6 +85,12 @@ const CAMPAIGNS: [Campaign; 16] = [
         name: "kill-sqlite",
         words: "--cycles 2000 --seed {seed}",
         short: "--cycles 3 --seed {seed}",
+        repeats: true,
+    },
+    Campaign {
+        name: "power-loss",
+        words: "--images 50000 --seed {seed}",
+        short: "--images 5 --seed {seed}",
         repeats: true,
     },
     Campaign {

@@ -62,6 +62,7 @@ pub(crate) const SIM_HANDOFF: Block = Block { page: RELIABILITY, name: "sim-hand
 pub(crate) const SIM_HANDOFF_BUGS: Block = Block { page: RELIABILITY, name: "sim-handoff-bugs" };
 pub(crate) const HANDOFF: Block = Block { page: RELIABILITY, name: "handoff" };
 pub(crate) const KILL_SQLITE: Block = Block { page: RELIABILITY, name: "kill-sqlite" };
+pub(crate) const POWER_LOSS: Block = Block { page: RELIABILITY, name: "power-loss" };
 pub(crate) const KILL_WORKER: Block = Block { page: RELIABILITY, name: "kill-worker" };
 pub(crate) const FLEET: Block = Block { page: RELIABILITY, name: "fleet" };
 pub(crate) const POISON: Block = Block { page: RELIABILITY, name: "poison" };
@@ -73,7 +74,7 @@ pub(crate) const NIGHTLY: Block = Block { page: "docs/nightly.md", name: "nightl
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 28] = [
+pub(crate) const BLOCKS: [Block; 29] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -93,6 +94,7 @@ pub(crate) const BLOCKS: [Block; 28] = [
     SIM_HANDOFF_BUGS,
     HANDOFF,
     KILL_SQLITE,
+    POWER_LOSS,
     KILL_WORKER,
     FLEET,
     POISON,

@@ -1,4 +1,4 @@
-//! A file layer below SQLite that records what is written and synced, in order.
+//! A file layer below SQLite that records writes and syncs, in order.
 //!
 //! [`Recorder::start`] registers hooks in front of SQLite's own file layer (its VFS) for the whole
 //! process, and records the files of one directory. Everything else in the process, and every other
