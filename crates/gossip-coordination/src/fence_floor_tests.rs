@@ -5,13 +5,16 @@ use gossip_contracts::identity::FenceEpoch;
 use rstest::rstest;
 
 use crate::protocol::{FENCE_FLOOR_MAX, FENCE_FLOOR_STEP, ReleaseMode, fence_floor_at};
-use crate::store::{MapStore, StoreConfig, StoreCoordinator};
+use crate::store::{
+    Answer, CommitOutcome, MapBackup, MapStore, Read, Store, StoreConfig, StoreCoordinator,
+    StoreLimits, Txn,
+};
 use crate::test_fixtures::{
     LEASE, RUN, TENANT, acquire, at, fence, key, op, register_two_shards, two_shards, worker,
 };
 use crate::{
-    AcquireScratch, CheckpointError, CoordinationBackend, Lease, ReleaseError, RenewError,
-    RunManagement,
+    AcquireScratch, CheckpointError, CoordinationBackend, InfraError, Lease, ReleaseError,
+    RenewError, RunManagement,
 };
 
 type OverMap = StoreCoordinator<MapStore>;
@@ -107,6 +110,54 @@ fn cached_revisions_that_repeat_after_a_restore_do_not_commit() {
     let late = first.checkpoint(at(13), TENANT, &old, cursor, op(1));
     assert!(matches!(late, Err(CheckpointError::StaleFence { .. })), "{late:?}");
     second.checkpoint(at(14), TENANT, &new, cursor, op(2)).unwrap();
+}
+
+/// A store that is restored, and whose floors are raised, between the load of an operation and its
+/// commit.
+struct RestoredMeanwhile {
+    inner: MapStore,
+    /// Restored before the next commit.
+    backup: Option<MapBackup>,
+}
+
+impl Store for RestoredMeanwhile {
+    fn read(&mut self, reads: Vec<Read>) -> Result<Vec<Answer>, InfraError> {
+        self.inner.read(reads)
+    }
+
+    fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
+        if let Some(backup) = self.backup.take() {
+            self.inner.restore(&backup);
+            let mut operator = over_map(self.inner.another_handle(), 9);
+            // Twice, so that the head has the revision again that the operation has loaded.
+            operator.raise_fence_floor(at(11), TENANT, RUN, fence(0)).unwrap();
+            operator.raise_fence_floor(at(11), TENANT, RUN, fence(0)).unwrap();
+        }
+        self.inner.commit(txns)
+    }
+
+    fn wait(&mut self, ticks: u64) {
+        self.inner.wait(ticks);
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.inner.limits()
+    }
+}
+
+#[test]
+fn pause_that_was_in_flight_during_a_restore_keeps_the_raised_floor() {
+    let mut first = over_map(MapStore::new(), 1);
+    register_two_shards(&mut first);
+    let backup = first.store().backup();
+    first.pause_run(at(2), TENANT, RUN, op(20)).unwrap();
+    first.resume_run(at(3), TENANT, RUN, op(21)).unwrap();
+    let inner = first.store().another_handle();
+    let store = RestoredMeanwhile { inner, backup: Some(backup) };
+    let mut late = StoreCoordinator::new(store, StoreConfig::new(3 << 32));
+    late.pause_run(at(12), TENANT, RUN, op(22)).unwrap();
+    let run = late.get_run(TENANT, RUN).unwrap();
+    assert!(run.is_paused() && run.fence_floor() == fence(2 * FENCE_FLOOR_STEP), "{run:?}");
 }
 
 #[test]

@@ -197,7 +197,7 @@ impl Found {
         };
         let mut txn = Txn::new();
         // A repaired or replaced head must not be deleted as damaged.
-        txn.expect(Key::RunHead { tenant, run }, Some(head));
+        txn.expect_same(Key::RunHead { tenant, run }, Some(head));
         let stored = self.tombstone.as_ref();
         let bytes =
             put_tombstone(&mut txn, (tenant, run), tombstone, stored, (quota, never_created))?;

@@ -323,7 +323,8 @@ fn write(
 ) -> Result<Written, Full> {
     let mut txn = Txn::new();
     let head_key = Key::RunHead { tenant, run };
-    txn.expect(head_key, loaded.head.as_ref());
+    // By value: after a restore revisions repeat, and the write would take back a raised floor.
+    txn.expect_same(head_key, loaded.head.as_ref());
     let (record, roots, last) = match change {
         RunChange::Create(record) => {
             let key = Key::Tombstone { tenant, run };

@@ -154,6 +154,14 @@ impl Txn {
         self.compares.push(Compare::Value { key, value });
     }
 
+    /// Requires that `key` has the loaded value, at whatever revision, or is absent.
+    pub(crate) fn expect_same(&mut self, key: Key, loaded: Option<&Versioned>) {
+        match loaded {
+            Some(loaded) => self.expect_value(key, Arc::new(loaded.bytes.clone())),
+            None => self.expect_revision(key, None),
+        }
+    }
+
     /// Requires that no key lies in `range`.
     pub fn expect_empty(&mut self, range: KeyRange) {
         self.compares.push(Compare::Empty(range));
