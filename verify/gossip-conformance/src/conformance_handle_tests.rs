@@ -9,12 +9,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
+use gossip_contracts::identity::FenceEpoch;
 use gossip_coordination::operations::*;
 use gossip_coordination::*;
 
 use crate::blocking::Blocking;
 use crate::conformance_tests::coordinator;
-use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
+use crate::{Ability, ConformanceTarget, FenceFloors, RaceJob, Settings, check_sequences, run_all};
 
 /// A coordinator behind a lock, shared by several handles.
 #[derive(Clone)]
@@ -102,6 +103,18 @@ impl AsyncShardClaiming for Shared {
 
     fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
         self.store().note_claim(now, tenant, worker);
+    }
+}
+
+impl FenceFloors for Blocking<Shared> {
+    fn raise_fence_floor(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        at_least: FenceEpoch,
+    ) -> Result<FenceEpoch, GetRunError> {
+        self.get_ref().store().raise_fence_floor(now, tenant, run, at_least)
     }
 }
 

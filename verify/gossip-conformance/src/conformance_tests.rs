@@ -163,6 +163,7 @@ fn every_case_is_in_the_registry_of_its_topic() {
         ("cursors", include_str!("cursors.rs")),
         ("events", include_str!("events.rs")),
         ("fencing", include_str!("fencing.rs")),
+        ("floors", include_str!("floors.rs")),
         ("handoff", include_str!("handoff.rs")),
         ("idempotency", include_str!("idempotency.rs")),
         ("limits", include_str!("limits.rs")),

@@ -11,7 +11,9 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, SplitReplacePlan,
     SplitResidualPlan,
 };
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
 use gossip_coordination::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
 use gossip_coordination::{
     AcquireResultView, AcquireScratch, CollectEvents, CoordinationFacade, CoordinatorRuntimeConfig,
@@ -20,7 +22,7 @@ use gossip_coordination::{
     WorkerState,
 };
 
-use super::{ConformanceTarget, Settings};
+use super::{ConformanceTarget, FenceFloors, Settings};
 
 const RUN: RunId = RunId::from_raw(8);
 /// Short, so that leases expire within a few steps.
@@ -215,7 +217,7 @@ struct Draw {
     sequence: OpSequence,
 }
 
-impl<'b, B: CoordinationFacade> Side<'b, B> {
+impl<'b, B: CoordinationFacade + FenceFloors> Side<'b, B> {
     /// Creates a run of two shards for the tenant of this seed.
     fn new(seed: u64, backend: &'b mut B) -> Self {
         let mut name = [5; 32];
@@ -254,7 +256,7 @@ impl<'b, B: CoordinationFacade> Side<'b, B> {
 }
 
 /// Executes one step and returns its answer and the granted lease.
-fn perform<B: CoordinationFacade>(
+fn perform<B: CoordinationFacade + FenceFloors>(
     backend: &mut B,
     tenant: TenantId,
     leases: &[Lease],
@@ -311,7 +313,11 @@ fn handoff(op: OpId) -> HandoffId {
 }
 
 /// Steps without a lease.
-fn administer(backend: &mut impl CoordinationFacade, tenant: TenantId, draw: Draw) -> String {
+fn administer(
+    backend: &mut (impl CoordinationFacade + FenceFloors),
+    tenant: TenantId,
+    draw: Draw,
+) -> String {
     let (now, op, key) = (draw.now, draw.op, ShardKey::new(RUN, draw.shard));
     match draw.kind {
         7 => format!("{:?}", backend.unpark_shard(now, tenant, key, op)),
@@ -331,6 +337,11 @@ fn administer(backend: &mut impl CoordinationFacade, tenant: TenantId, draw: Dra
             (6, _) => format!("{:?}", backend.complete_run(now, tenant, RUN, op)),
             // Rare, because a terminal run can only be read.
             (_, 1..3) => format!("{:?}", backend.cancel_run(now, tenant, RUN, op)),
+            (_, 15..21) => {
+                // From a step to several: some calls raise by a step, others to the given fence.
+                let at_least = FenceEpoch::from_raw((op.as_raw() - 14) << 20);
+                format!("{:?}", backend.raise_fence_floor(now, tenant, RUN, at_least))
+            }
             (_, 3..15) => format!("{:?}", backend.delete_run(now, tenant, RUN, op)),
             _ => format!("{:?}", backend.get_run(tenant, RUN)),
         },

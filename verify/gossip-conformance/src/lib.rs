@@ -67,6 +67,7 @@ pub mod cursors;
 pub mod differential;
 pub mod events;
 pub mod fencing;
+pub mod floors;
 pub mod handoff;
 pub mod idempotency;
 pub mod limits;
@@ -100,6 +101,7 @@ use gossip_coordination::{
     StateTransitionEvent,
 };
 
+pub use self::floors::FenceFloors;
 pub use self::sequences::{Tally, check_sequence, check_sequences};
 
 /// Limits that a case needs.
@@ -185,7 +187,7 @@ pub type RaceJob<'j> = Box<dyn FnOnce() + Send + 'j>;
 /// Owner keys, where a backend has them, are configured without clock skew (DESIGN Q7).
 pub trait ConformanceTarget {
     /// A handle of the backend.
-    type Backend: CoordinationFacade + Send;
+    type Backend: CoordinationFacade + FenceFloors + Send;
 
     /// Name of the backend in reports.
     fn name(&self) -> &str;
@@ -299,6 +301,7 @@ pub const CASES_MIN: usize = 252;
 pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
     let topics = [
         fencing::cases(),
+        floors::cases(),
         idempotency::cases(),
         unknown::cases(),
         cursors::cases(),

@@ -38,6 +38,8 @@ pub(super) struct Run {
     pub(super) log: Vec<(u64, String)>,
     pub(super) registration: Option<(u64, String)>,
     pub(super) roots: Vec<ShardId>,
+    /// The fence floor; every shard has a copy.
+    pub(super) floor: u64,
     pub(super) shards: BTreeMap<ShardId, Shard>,
 }
 
@@ -50,6 +52,8 @@ pub(super) struct Shard {
     pub(super) status: ShardStatus,
     pub(super) reason: Option<ParkReason>,
     pub(super) fence: u64,
+    /// The floor of the run.
+    pub(super) floor: u64,
     /// The handoff that raised the fence last, if the last change was a handoff.
     pub(super) moved_by: Option<u64>,
     /// Owner and deadline.
@@ -126,6 +130,7 @@ impl Shard {
             status: ShardStatus::Active,
             reason: None,
             fence: 1,
+            floor: 0,
             moved_by: None,
             lease: None,
             attempts: 0,
@@ -169,6 +174,7 @@ impl Shard {
             None => Err("StaleFence"),
             Some((_, deadline)) if now >= deadline => Err("LeaseExpired"),
             Some((owner, _)) if owner != lease.owner().as_raw() => Err("StaleFence"),
+            Some(_) if lease.fence().as_raw() < self.floor => Err("StaleFence"),
             Some(_) => Ok(()),
         }
     }
@@ -230,7 +236,7 @@ impl Shard {
     fn grant(&mut self, now: u64, by: u64, duration: u64) -> String {
         self.let_go();
         self.sequence = 0;
-        self.fence += 1;
+        self.fence = (self.fence + 1).max(self.floor);
         self.moved_by = None;
         self.grants += 1;
         let deadline = now.saturating_add(duration);
@@ -575,10 +581,12 @@ impl Model {
         let made_by = (op, format!("{cut:?}"));
         shard.spawned.extend(made);
         shard.executed(lease, op, made_by.1.clone());
-        let (fence, attempts) = (shard.fence, shard.attempts.min(limit));
+        let (fence, floor) = (shard.fence, shard.floor);
+        let attempts = shard.attempts.min(limit);
         for (id, part) in made.iter().zip(parts) {
             let (parent, made_by) = (Some(key.shard()), Some(made_by.clone()));
-            let twin = run.shards.insert(*id, Shard { fence, attempts, parent, made_by, ..part });
+            let twin =
+                run.shards.insert(*id, Shard { fence, floor, attempts, parent, made_by, ..part });
             assert!(twin.is_none() && id.is_derived(), "a new shard has a new, derived id");
         }
     }

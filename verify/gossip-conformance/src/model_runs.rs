@@ -37,6 +37,7 @@ impl Model {
             log: Vec::new(),
             registration: None,
             roots: Vec::new(),
+            floor: 0,
             shards: Default::default(),
         };
         home.runs.insert(run, new);
@@ -70,7 +71,8 @@ impl Model {
         }
         for root in &ROOTS[..count] {
             run.roots.push(root.shard_id);
-            run.shards.insert(root.shard_id, Shard::new(root.spec.start, root.spec.end));
+            let (floor, shard) = (run.floor, Shard::new(root.spec.start, root.spec.end));
+            run.shards.insert(root.shard_id, Shard { floor, ..shard });
         }
         run.registration = Some((op, what));
         run.status = RunStatus::Active;
@@ -112,6 +114,15 @@ impl Model {
             run.log.remove(0);
         }
         Ok("Executed".into())
+    }
+
+    pub(super) fn raise_floor(&mut self, tenant: TenantId, run_id: RunId, at_least: u64) -> Answer {
+        let run = self.run_mut(tenant, run_id)?;
+        run.floor = (run.floor + (1 << 20)).max(at_least);
+        for shard in run.shards.values_mut() {
+            shard.floor = run.floor;
+        }
+        Ok(format!("Raised {}", run.floor))
     }
 
     pub(super) fn delete(&mut self, tenant: TenantId, run_id: RunId, op: u64) -> Answer {

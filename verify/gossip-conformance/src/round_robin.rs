@@ -7,12 +7,15 @@
 //! The claim cooldown is the exception: a handle counts its own claims, so a worker always uses the
 //! same handle for it.
 
+use gossip_contracts::identity::FenceEpoch;
 use gossip_coordination::operations::*;
 use gossip_coordination::store::{Store, StoreCoordinator};
 use gossip_coordination::{
     CollectEvents, CoordinationBackend, EventCollector, RunManagement, ShardClaiming,
     for_each_run_operation, for_each_shard_operation,
 };
+
+use super::FenceFloors;
 
 /// Handles that take turns, operation by operation.
 #[derive(Debug)]
@@ -109,5 +112,17 @@ impl<S: Store> ShardClaiming for RoundRobin<S> {
         out: &mut ClaimCandidates,
     ) -> Result<ClaimOutlook, GetRunError> {
         self.next().probe_candidates_into(now, tenant, run, worker, limit, out)
+    }
+}
+
+impl<S: Store> FenceFloors for RoundRobin<S> {
+    fn raise_fence_floor(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        at_least: FenceEpoch,
+    ) -> Result<FenceEpoch, GetRunError> {
+        self.next().raise_fence_floor(now, tenant, run, at_least)
     }
 }

@@ -16,10 +16,10 @@ use gossip_coordination::{
 
 use super::model::{Answer, Cut, Model, Parts, Shard, grant_words};
 use super::world::{
-    Held, OTHER_RUN, ROOTS, RUN, STRANGER, TENANT, World, answer, at, child, handoff, op,
+    Held, OTHER_RUN, ROOTS, RUN, STRANGER, TENANT, World, answer, at, child, fence, handoff, op,
     residual_at, worker,
 };
-use super::{Ability, ConformanceTarget, Settings};
+use super::{Ability, ConformanceTarget, FenceFloors as _, Settings};
 
 /// Low, so that sequences reach the limits.
 const LIMITS: Settings =
@@ -106,6 +106,7 @@ enum Step {
     Register { tenant: TenantId, run: RunId, count: usize, op: u64 },
     Transition { tenant: TenantId, run: RunId, kind: RunTransitionKind, op: u64 },
     Delete { tenant: TenantId, run: RunId, op: u64 },
+    RaiseFloor { tenant: TenantId, run: RunId, at_least: u64 },
     Acquire { tenant: TenantId, key: ShardKey, by: u64 },
     Claim { tenant: TenantId, run: RunId, by: u64 },
     Accept { tenant: TenantId, key: ShardKey, by: u64, id: u64 },
@@ -219,13 +220,15 @@ impl<T: ConformanceTarget> Pair<'_, T> {
     fn choose_for_run(&self, dice: &mut Dice, op: u64) -> Step {
         let (tenant, run) = (dice.tenant(), dice.run());
         let kinds = RunTransitionKind::ALL;
-        match dice.roll(8) {
+        match dice.roll(9) {
             0 | 1 => Step::Create { tenant, run },
             2 | 3 => Step::Register { tenant, run, count: 1 + dice.index(2), op },
             4 => Step::Delete { tenant, run, op },
             // Terminal transitions are rarer than pauses: few steps are possible after them.
             5 => Step::Transition { tenant, run, kind: kinds[dice.index(kinds.len())], op },
             6 => Step::Transition { tenant, run, kind: RunTransitionKind::Pause, op },
+            // Some calls raise by a step, others to the given fence.
+            7 => Step::RaiseFloor { tenant, run, at_least: dice.roll(6) << 20 },
             _ => Step::Transition { tenant, run, kind: RunTransitionKind::Resume, op },
         }
     }
@@ -367,6 +370,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
             Step::Create { .. }
             | Step::Register { .. }
             | Step::Transition { .. }
+            | Step::RaiseFloor { .. }
             | Step::Delete { .. } => self.ask_run(step),
         }
     }
@@ -401,6 +405,11 @@ impl<T: ConformanceTarget> Pair<'_, T> {
                     other => unreachable!("no sequence has {other:?}"),
                 };
                 (Ok(answer(&result)), self.model.transition(*tenant, *run, *kind, *id))
+            }
+            Step::RaiseFloor { tenant, run, at_least } => {
+                let result = backend.raise_fence_floor(now, *tenant, *run, fence(*at_least));
+                let result = result.map(|floor| format!("Raised {}", floor.as_raw()));
+                (words(result), self.model.raise_floor(*tenant, *run, *at_least))
             }
             Step::Delete { tenant, run, op: id } => {
                 let result = backend.delete_run(now, *tenant, *run, op(*id));
@@ -594,6 +603,7 @@ impl Step {
             | Self::Register { tenant, run, .. }
             | Self::Transition { tenant, run, .. }
             | Self::Delete { tenant, run, .. }
+            | Self::RaiseFloor { tenant, run, .. }
             | Self::Claim { tenant, run, .. } => (*tenant, *run),
             Self::Acquire { tenant, key, .. }
             | Self::Accept { tenant, key, .. }

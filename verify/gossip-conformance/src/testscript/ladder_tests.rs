@@ -98,7 +98,7 @@ const MANIFEST: &[&str] = &[
 const RUN: &[&str] = &["RunNotFound", "OpIdConflict", "replayed", "RunTerminal"];
 
 /// Every operation.
-pub(super) const LADDERS: [Ladder; 32] = [
+pub(super) const LADDERS: [Ladder; 33] = [
     ladder(
         "acquire",
         (SHARD_ERRORS, "AcquireError"),
@@ -239,6 +239,7 @@ pub(super) const LADDERS: [Ladder; 32] = [
         (RUN_ERRORS, "RevokeLeaseError"),
         &[REMEMBERED, &["ShardTerminal", "NotLeased"]],
     ),
+    ladder("raise_fence_floor", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
     ladder("get_run", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
     ladder("get_run_progress", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
     ladder("list_shards", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
@@ -277,6 +278,7 @@ const UNREACHABLE: &[Unreachable] = &[
     excused("unpark", "TenantMismatch", BY_TENANT),
     excused("request_action", "TenantMismatch", BY_TENANT),
     excused("revoke_lease", "TenantMismatch", BY_TENANT),
+    excused("raise_fence_floor", "TenantMismatch", BY_TENANT),
     excused("get_run", "TenantMismatch", BY_TENANT),
     excused("get_run_progress", "TenantMismatch", BY_TENANT),
     excused("list_shards", "TenantMismatch", BY_TENANT),

@@ -64,6 +64,8 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{CoordinationFacade, StateTransitionEvent};
 
+use crate::FenceFloors;
+
 /// Highest tenant number in a script that sets limits.
 const TENANTS_MAX: u8 = 3;
 
@@ -77,7 +79,7 @@ pub fn is_for_memory_only(script: &str) -> bool {
 /// A backend that can run scripts.
 pub trait ScriptBackend {
     /// The coordinator under test.
-    type Coordinator: CoordinationFacade;
+    type Coordinator: CoordinationFacade + FenceFloors;
 
     /// Returns an empty coordinator, or `None` to skip the script if the settings are unsupported.
     fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator>;

@@ -1,7 +1,7 @@
 //! Commands on runs, administration commands, and commands of the worker registry.
 
 use gossip_contracts::coordination::CursorSemantics;
-use gossip_contracts::identity::{LogicalTime, OpId, RunId, TenantId, WorkerId};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, OpId, RunId, TenantId, WorkerId};
 use gossip_coordination::{
     CreateRunError, IdempotentOutcome, RunConfig, RunConfigError, RunManagement, RunOpResult,
     RunTransitionError, ShardAction, SplitKey, WorkerState,
@@ -11,6 +11,7 @@ use super::ScriptBackend;
 use super::answer::Answer;
 use super::arguments::{Arguments, Manifest, bytes, number};
 use super::world::World;
+use crate::FenceFloors as _;
 
 /// Default lease duration of a run.
 const LEASE: u64 = 100;
@@ -35,6 +36,7 @@ impl<B: ScriptBackend> World<B> {
             "pause_run" => self.transition(arguments, B::Coordinator::pause_run)?,
             "resume_run" => self.transition(arguments, B::Coordinator::resume_run)?,
             "delete_run" => self.delete_run(arguments)?,
+            "raise_fence_floor" => self.raise_fence_floor(arguments)?,
             "unpark" => self.unpark(arguments)?,
             "request_action" => self.request_action(arguments)?,
             "revoke_lease" => self.revoke_lease(arguments)?,
@@ -117,6 +119,15 @@ impl<B: ScriptBackend> World<B> {
         let op = self.op(arguments)?;
         let result = self.observe(|coordinator, _| coordinator.delete_run(now, tenant, run, op));
         Ok(Answer::outcome(result, |()| String::new()))
+    }
+
+    fn raise_fence_floor(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
+        let (now, tenant, run) =
+            (self.state.clock, Self::tenant(arguments)?, Self::run(arguments)?);
+        let at_least = FenceEpoch::from_raw(arguments.number("at_least")?.unwrap_or(0));
+        let result = self
+            .observe(|coordinator, _| coordinator.raise_fence_floor(now, tenant, run, at_least));
+        Ok(Answer::of(result, |floor| format!("executed floor={}", floor.as_raw())))
     }
 
     fn unpark(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
