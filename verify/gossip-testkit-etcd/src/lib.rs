@@ -25,4 +25,6 @@ mod faults_tests;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod restore_tests;
+#[cfg(test)]
 mod sim_etcd_kv_tests;

@@ -56,6 +56,10 @@ pub struct SimEtcdKv {
     model: Arc<Mutex<Model>>,
 }
 
+/// The contents of a server, as `etcdctl snapshot save` copies them.
+#[derive(Clone, Debug)]
+pub struct Snapshot(State);
+
 struct Model {
     state: State,
     limits: SimLimits,
@@ -116,6 +120,20 @@ impl SimEtcdKv {
     /// Ends every lease at once, as a leader does that stalled.
     pub fn expire_leases(&self) {
         self.model().state.expire_all();
+    }
+
+    /// Copies everything, with its revisions.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.model().state.clone())
+    }
+
+    /// Replaces everything by a snapshot, as a cluster that is restored with the same token:
+    /// revisions repeat, and clients notice nothing. Leases begin anew.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        let mut model = self.model();
+        model.state = snapshot.0.clone();
+        let now = model.now;
+        model.state.restart_leases(now);
     }
 
     /// Raises the `NOSPACE` alarm.

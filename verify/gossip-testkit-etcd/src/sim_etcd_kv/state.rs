@@ -106,6 +106,14 @@ impl State {
         self.revision
     }
 
+    /// Gives every lease its whole life again, as a new leader does.
+    pub(super) fn restart_leases(&mut self, now: u64) {
+        for lease in self.leases.values_mut() {
+            let millis = lease.ttl_seconds.unsigned_abs().saturating_mul(1_000);
+            lease.expires_at = now.saturating_add(millis);
+        }
+    }
+
     /// Reads.
     pub(super) fn range(&self, request: &RangeRequest) -> Result<RangeResponse, EtcdCause> {
         if request.key.is_empty() {
