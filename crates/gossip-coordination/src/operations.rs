@@ -96,7 +96,10 @@ macro_rules! for_each_shard_operation {
                 now: LogicalTime, tenant: TenantId, key: ShardKey, worker: WorkerId,
                 scratch: &'a mut AcquireScratch
             ) -> Result<AcquireResultView<'a>, AcquireError>
-                = grant(now, worker, scratch, |token| Acquire { tenant, key, worker, token });
+                = grant(now, worker, scratch, |token| {
+                    let reply = ReplyPath::Store;
+                    Acquire { tenant, key, worker, token, reply }
+                });
 
             /// Extends a lease. Repeating it is harmless.
             fn renew(

@@ -16,9 +16,10 @@ use gossip_contracts::identity::{OpId, Redacted, ShardId, TenantId};
 use crate::error_samples_tests::{self as samples, SECRET_HASH, SECRET_KEY, SECRET_OWNER};
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, CreateRun, Decision, DeleteRun, OfferShard, OfferTerms,
-    OwnerEvidence, Park, RegisterShards, Release, ReleaseMode, Renew, Renewed, RequestAction,
-    RevokeLease, RunChange, RunInputs, RunTransition, RunTransitionKind, ShardChange, ShardInputs,
-    ShardTransition, SplitReplace, SplitResidual, Tombstone, Unpark, Withdraw,
+    OwnerEvidence, Park, RegisterShards, Release, ReleaseMode, Renew, Renewed, ReplyPath,
+    RequestAction, RevokeLease, RunChange, RunInputs, RunTransition, RunTransitionKind,
+    ShardChange, ShardInputs, ShardTransition, SplitReplace, SplitResidual, Tombstone, Unpark,
+    Withdraw,
 };
 use crate::request::PendingRequest;
 use crate::split_execution::{hash_split_replace, hash_split_residual};
@@ -288,7 +289,7 @@ fn commands_and_changes_show_no_secret() {
     let (worker, token) = (worker(SECRET_OWNER), GrantToken::from_raw(SECRET_GRANT));
     let mut backend = coordinator();
     let run = backend.get_run(TENANT, RUN).unwrap();
-    let acquire = Acquire { tenant, key: key(0), worker, token };
+    let acquire = Acquire { tenant, key: key(0), worker, token, reply: ReplyPath::Store };
     show_decision(&acquire, backend.shard(TENANT, key(0)), &run);
 
     let mut scratch = AcquireScratch::new();
@@ -405,7 +406,8 @@ fn a_slab_too_large_to_address_is_refused() {
 #[test]
 fn what_hides_its_fields_still_says_what_it_is() {
     let (token, handoff) = (GrantToken::from_raw(3), HandoffId::from_raw(5));
-    let acquire = Acquire { tenant: TENANT, key: key(0), worker: worker(1), token };
+    let acquire =
+        Acquire { tenant: TENANT, key: key(0), worker: worker(1), token, reply: ReplyPath::Store };
     let accept = Accept { tenant: TENANT, key: key(0), worker: worker(1), handoff, token };
     let terms = OfferTerms { handoff, destination: worker(2), deadline: at(60) };
     let tombstone = Tombstone { op_id: op(9), payload_hash: 7 };

@@ -289,7 +289,7 @@ impl InMemoryCoordinator {
         change: ShardChange<'_>,
     ) {
         let key = self.records.get(slot).record.key();
-        self.emit(tenant, key.run(), now, || Some(change.event(key.shard())));
+        self.emit(tenant, key.run(), now, || change.event(key.shard()));
     }
 
     /// Creates records without publishing them: all, or none.

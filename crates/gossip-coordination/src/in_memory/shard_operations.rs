@@ -13,7 +13,7 @@ use crate::operations::*;
 use crate::outcome::CapacityHint;
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OwnerEvidence, Park, Release, Renew,
-    ShardInputs, ShardTransition, SplitReplace, SplitResidual, Verdict, Withdraw,
+    ReplyPath, ShardInputs, ShardTransition, SplitReplace, SplitResidual, Verdict, Withdraw,
 };
 use crate::shard_limits::ShardQuota;
 use crate::traits::CoordinationBackend;
@@ -75,7 +75,8 @@ impl CoordinationBackend for InMemoryCoordinator {
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, AcquireError> {
-        let acquire = Acquire { tenant, key, worker, token: self.fresh_grant() };
+        let (token, reply) = (self.fresh_grant(), ReplyPath::Direct);
+        let acquire = Acquire { tenant, key, worker, token, reply };
         let found = self.find(tenant, key);
         // Both reads are needed only after the checks; by then the memory has answered.
         self.prefetch_snapshot(found);

@@ -213,6 +213,7 @@ impl<'a> SavedBytes<'a> {
                 Self::Spec(buffer, lens)
             }
             ShardChange::Grant { .. }
+            | ShardChange::Confirm { .. }
             | ShardChange::Renew { .. }
             | ShardChange::Park { .. }
             | ShardChange::Replace { .. }

@@ -83,7 +83,8 @@ impl ShardTransition for Accept {
         let lease = grant(now, self.tenant, record, &run, self.worker, self.token);
         assert!(lease.owner() == offer.destination, "only the named destination can accept");
         assert!(record.lease().is_some(), "an offered shard has a lease");
-        let grant = Grant { lease, attempts: record.attempts() };
+        let attempts = record.attempts();
+        let grant = Grant { lease, attempts, needs_confirmation: false };
         Ok(Decision::commit(grant.change(Some(self.handoff)), grant))
     }
 }

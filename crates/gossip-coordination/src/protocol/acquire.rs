@@ -1,6 +1,19 @@
 //! `acquire_and_restore_into`: a worker acquires a shard without a live lease.
 //!
 //! Every grant increments the fence. The fence, not the clock, excludes the previous lease holder.
+//!
+//! # Attempts
+//!
+//! A shard whose grants bring no progress is parked (DESIGN Q13, ADR 82). A grant whose reply was
+//! lost says nothing about the shard. Therefore a grant counts when it is received:
+//!
+//! - the first grant since the last progress counts when it is stored, so that an ordinary acquire
+//!   is one commit; if its reply is lost, one attempt too many is counted;
+//! - every later one is counted by [`ConfirmGrant`](super::ConfirmGrant), which the coordinator
+//!   commits before it returns the lease. In a run with zero retries the first one is, too.
+//!
+//! So at most one of the counted grants was not received. A run without a limit parks nothing by
+//! the count, and its grants are not confirmed.
 
 use std::fmt;
 
@@ -28,6 +41,18 @@ pub struct Acquire {
     pub worker: WorkerId,
     /// A fresh random number that identifies the grant if its reply is lost.
     pub token: GrantToken,
+    /// Whether the reply can be lost after the grant was stored.
+    pub reply: ReplyPath,
+}
+
+/// How the reply to a grant reaches its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a reply can be lost, or not")]
+pub enum ReplyPath {
+    /// A function result: the caller has it, or has died.
+    Direct,
+    /// From a store, whose reply can be lost.
+    Store,
 }
 
 impl fmt::Debug for Acquire {
@@ -44,6 +69,8 @@ pub struct Grant {
     /// Grants since the last progress. An acquire counts as an attempt; an accepted handoff does
     /// not.
     pub attempts: u32,
+    /// Whether the attempt counts only once [`ConfirmGrant`](super::ConfirmGrant) is committed.
+    pub needs_confirmation: bool,
 }
 
 /// The outcome of an acquire that is not refused.
@@ -121,7 +148,16 @@ impl Acquire {
     #[inline]
     pub(crate) fn grant(&self, now: LogicalTime, record: &ShardRecord, run: &RunHead) -> Grant {
         let lease = grant(now, self.tenant, record, run, self.worker, self.token);
-        Grant { lease, attempts: record.attempts().saturating_add(1) }
+        let attempts = record.attempts().saturating_add(1);
+        let matters = match run.config.max_shard_retries() {
+            // Nothing is ever parked by the count.
+            None => false,
+            Some(0) => true,
+            // Confirming costs a commit, which the first grant of every shard would pay.
+            Some(_) => attempts > 1,
+        };
+        let needs_confirmation = matters && self.reply == ReplyPath::Store;
+        Grant { lease, attempts, needs_confirmation }
     }
 
     /// Refuses while a lease is live, even the same worker's: two processes may share a worker id
@@ -185,8 +221,9 @@ impl Grant {
     /// Returns the change that stores the lease.
     #[inline]
     pub(crate) fn change<'c>(&self, handoff: Option<HandoffId>) -> ShardChange<'c> {
-        let Self { lease, attempts } = self;
+        let Self { lease, attempts, needs_confirmation } = self;
         let holder = LeaseHolder::new(lease.owner(), lease.deadline(), lease.token());
-        ShardChange::Grant { holder, fence: lease.fence(), attempts: *attempts, handoff }
+        let attempts = attempts.saturating_sub(u32::from(*needs_confirmation));
+        ShardChange::Grant { holder, fence: lease.fence(), attempts, handoff }
     }
 }

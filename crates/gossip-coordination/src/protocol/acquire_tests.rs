@@ -2,7 +2,9 @@
 
 use rstest::rstest;
 
-use super::{Acquire, Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTransition};
+use super::{
+    Acquire, Decision, OwnerEvidence, ReplyPath, ShardChange, ShardInputs, ShardTransition,
+};
 use crate::error::AcquireError;
 use crate::lease::GrantToken;
 use crate::shard_limits::ShardQuota;
@@ -31,7 +33,8 @@ fn ask(now: u64, owner: OwnerEvidence) -> Result<(), u64> {
         split_hash_of: &|_| None,
     };
     let token = GrantToken::from_raw(9);
-    let acquire = Acquire { tenant: TENANT, key: key(0), worker: worker(2), token };
+    let acquire =
+        Acquire { tenant: TENANT, key: key(0), worker: worker(2), token, reply: ReplyPath::Store };
     match acquire.decide(at(now), &seen) {
         Ok(Decision::Commit { change: ShardChange::Grant { .. }, answer: Ok(_) }) => Ok(()),
         Err(AcquireError::AlreadyLeased { lease_deadline, .. }) => Err(lease_deadline.as_raw()),

@@ -56,6 +56,7 @@ fn apply(
         ShardChange::Grant { holder, fence, attempts, handoff } => {
             grant(record, pool, *holder, *fence, *attempts, *handoff);
         }
+        ShardChange::Confirm { attempts } => record.attempts = *attempts,
         ShardChange::Renew { holder, drop_request } => renew(record, *holder, *drop_request),
         ShardChange::Advance { cursor, attempts, drop_request, sequence, entry } => {
             advance(record, pool, Some(*cursor))?;

@@ -41,6 +41,13 @@ impl Before {
 pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &ShardChange<'_>) {
     match change {
         ShardChange::Grant { holder, fence, .. } => before_grant(record, *holder, *fence),
+        ShardChange::Confirm { attempts } => {
+            assert!(record.lease().is_some(), "a confirmed grant has a holder");
+            assert!(
+                Some(*attempts) == record.attempts().checked_add(1),
+                "a confirmation counts one attempt"
+            );
+        }
         ShardChange::Renew { holder, .. } => before_renewal(record, *holder),
         ShardChange::Advance { cursor, attempts, entry, .. } => {
             before_work(record, *entry, OpKind::Checkpoint);
@@ -126,6 +133,7 @@ pub(super) fn assert_after(
             assert!(record.lease() == Some(*holder), "the renewed lease is stored");
         }
         ShardChange::Advance { .. }
+        | ShardChange::Confirm { .. }
         | ShardChange::Withdraw { .. }
         | ShardChange::Request { .. } => {
             after_step(before, record);

@@ -39,6 +39,7 @@ mod collect_run;
 #[cfg(test)]
 mod collect_run_tests;
 mod complete;
+mod confirm_grant;
 mod create_run;
 mod delete_run;
 mod evolve;
@@ -73,12 +74,13 @@ use gossip_stdx::SlabFull;
 
 pub use self::accept::Accept;
 pub(crate) use self::acquire::Verdict;
-pub use self::acquire::{Acquire, Grant};
+pub use self::acquire::{Acquire, Grant, ReplyPath};
 pub use self::checkpoint::Checkpoint;
 pub use self::claim::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimStep};
 pub(crate) use self::claim::{ClaimCooldown, claim_offset};
 pub use self::collect_run::{COLLECTION_CANCELS, COLLECTION_DELETES, CollectRun, NotCollected};
 pub use self::complete::Complete;
+pub use self::confirm_grant::ConfirmGrant;
 pub use self::create_run::CreateRun;
 pub use self::delete_run::{DeleteRun, Tombstone};
 pub use self::evolve::{evolve, evolve_run};
@@ -312,6 +314,11 @@ pub enum ShardChange<'c> {
         /// The handoff that this grant completes, if any.
         handoff: Option<HandoffId>,
     },
+    /// Counts the attempt of a grant that its worker has received.
+    Confirm {
+        /// The new attempt count.
+        attempts: u32,
+    },
     /// Extends the lease.
     Renew {
         /// The same owner and grant with a later deadline.
@@ -443,6 +450,7 @@ impl<'c> ShardChange<'c> {
             Self::Replace { children, .. } => (Some(children.new_shards()), None),
             Self::Shrink { residual, .. } => (None, Some(*residual)),
             Self::Grant { .. }
+            | Self::Confirm { .. }
             | Self::Renew { .. }
             | Self::Advance { .. }
             | Self::Complete { .. }
@@ -472,8 +480,11 @@ impl<'c> ShardChange<'c> {
             | Self::Revoke { entry, .. } => Some(entry),
             Self::Park { entry, .. } => entry.as_ref(),
             // Not replayed from the log: a repeated grant is a new one, a renewal may be repeated,
-            // and a stored request names its operation.
-            Self::Grant { .. } | Self::Renew { .. } | Self::Request { .. } => None,
+            // a confirmation names the count, and a stored request names its operation.
+            Self::Grant { .. }
+            | Self::Confirm { .. }
+            | Self::Renew { .. }
+            | Self::Request { .. } => None,
         }
     }
 
@@ -492,6 +503,7 @@ impl<'c> ShardChange<'c> {
             | Self::Withdraw { sequence, .. } => *sequence,
             // Renewals may be applied in any order; the others are not operations under a lease.
             Self::Grant { .. }
+            | Self::Confirm { .. }
             | Self::Renew { .. }
             | Self::Unpark { .. }
             | Self::Request { .. }
@@ -499,15 +511,18 @@ impl<'c> ShardChange<'c> {
         }
     }
 
-    /// Returns the event for `shard`, by the mapping table of the seeds.
+    /// Returns the event for `shard`, by the mapping table of the seeds; `None` for a change that
+    /// observers do not see.
     #[must_use]
-    pub(crate) fn event(&self, shard: ShardId) -> EventKind {
-        match self {
+    pub(crate) fn event(&self, shard: ShardId) -> Option<EventKind> {
+        Some(match self {
             Self::Grant { holder, fence, .. } => EventKind::ShardAcquired {
                 shard,
                 worker: Redacted::new(holder.owner()),
                 fence_epoch: *fence,
             },
+            // The grant is the event; its confirmation completes it.
+            Self::Confirm { .. } => return None,
             Self::Renew { holder, .. } => {
                 EventKind::ShardLeaseRenewed { shard, new_deadline: holder.deadline() }
             }
@@ -538,7 +553,7 @@ impl<'c> ShardChange<'c> {
             Self::Revoke { fence, .. } => {
                 EventKind::ShardLeaseRevoked { shard, new_fence_epoch: *fence }
             }
-        }
+        })
     }
 }
 

@@ -17,8 +17,8 @@ use crate::facade::{AsyncShardClaiming, ShardClaiming};
 use crate::operations::*;
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, CreateRun, DeleteRun, OfferShard, Park, RaiseFenceFloor,
-    RegisterShards, Release, RequestAction, RevokeLease, RunTransition, RunTransitionKind,
-    SplitReplace, SplitResidual, Unpark, Withdraw,
+    RegisterShards, Release, ReplyPath, RequestAction, RevokeLease, RunTransition,
+    RunTransitionKind, SplitReplace, SplitResidual, Unpark, Withdraw,
 };
 use crate::run_management::{AsyncRunManagement, RunManagement};
 use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};

@@ -141,6 +141,8 @@ mod handoffs_tests;
 #[cfg(test)]
 mod key_tests;
 #[cfg(test)]
+mod lost_grant_tests;
+#[cfg(test)]
 mod map_store_tests;
 #[cfg(test)]
 mod older_tests;

@@ -42,7 +42,8 @@ impl OwnershipChange {
     pub(super) const fn after(change: &ShardChange<'_>) -> Self {
         match change {
             ShardChange::Grant { holder, .. } => Self::Granted(holder.token()),
-            ShardChange::Renew { .. }
+            ShardChange::Confirm { .. }
+            | ShardChange::Renew { .. }
             | ShardChange::Advance { .. }
             | ShardChange::Shrink { .. }
             | ShardChange::Offer { .. }

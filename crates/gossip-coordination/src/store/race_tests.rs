@@ -23,8 +23,8 @@ use super::{
     decode_owner, renewals, run_flight, shard_flight,
 };
 use crate::protocol::{
-    Acquire, Checkpoint, Release, ReleaseMode, Renew, RequestAction, RevokeLease, RunTransition,
-    RunTransitionKind, SplitResidual,
+    Acquire, Checkpoint, Release, ReleaseMode, Renew, ReplyPath, RequestAction, RevokeLease,
+    RunTransition, RunTransitionKind, SplitResidual,
 };
 use crate::*;
 
@@ -124,7 +124,13 @@ impl Worker<'_> {
     async fn acquire(&mut self, shard: u64) {
         let (now, token) = (self.world.now(), self.core.fresh_grant());
         let worker = WorkerId::from_raw(self.id);
-        let acquire = Acquire { tenant: TENANT, key: shard_key(shard), worker, token };
+        let acquire = Acquire {
+            tenant: TENANT,
+            key: shard_key(shard),
+            worker,
+            token,
+            reply: ReplyPath::Store,
+        };
         let mut end = 0;
         let show = |shown: ShardView<'_>| {
             end = u64::from_be_bytes(shown.spec().end.try_into().unwrap());

@@ -9,15 +9,15 @@ use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId
 
 use super::capacity::CapacityProbe;
 use super::core::Core;
-use super::flight::Flight;
+use super::flight::{Flight, Io};
 use super::gc::RunsListed;
 use super::{capacity, deletion, gc, queries, renewals, run_flight, shard_flight, worker_flight};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
 use crate::protocol::{
-    ClaimCandidates, DeleteRun, Grant, Renew, Renewed, RunTransition, RunTransitionKind,
-    RunTransitionRules, ShardTransition,
+    ClaimCandidates, ConfirmGrant, DeleteRun, Grant, Renew, Renewed, RunTransition,
+    RunTransitionKind, RunTransitionRules, ShardTransition,
 };
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
@@ -65,9 +65,37 @@ impl Core {
             let along = Some(&mut capacity_probe);
             let granted = shard_flight::fly_with(self, &io, now, &operation, show, along).await?;
             let grant = granted.into_inner();
+            if grant.needs_confirmation {
+                self.confirm(&io, now, &grant).await.map_err(T::Error::from)?;
+            }
             let capacity = capacity_probe.hint(self, &io, grant.lease.deadline()).await;
             Ok(Granted { grant, capacity, shown })
         })
+    }
+
+    /// Counts the attempt of a grant whose reply has arrived. If that fails, the caller does not
+    /// get the lease, and the grant does not count.
+    async fn confirm(
+        &mut self,
+        io: &Io,
+        now: LogicalTime,
+        grant: &Grant,
+    ) -> Result<(), InfraError> {
+        let (lease, attempts) = (&grant.lease, grant.attempts);
+        let operation = ConfirmGrant { tenant: lease.tenant(), lease, attempts };
+        match shard_flight::fly(self, io, now, &operation, |_| ()).await {
+            // A lease that ended meanwhile is refused to its holder's next operation.
+            Ok(_) => Ok(()),
+            Err(RenewError::BackendError(error)) => Err(error.into_unresolved()),
+            Err(
+                RenewError::ShardNotFound { .. }
+                | RenewError::TenantMismatch { .. }
+                | RenewError::StaleFence { .. }
+                | RenewError::LeaseExpired { .. }
+                | RenewError::ShardTerminal { .. }
+                | RenewError::RunTerminal { .. },
+            ) => Ok(()),
+        }
     }
 
     pub(super) fn renew<'f>(

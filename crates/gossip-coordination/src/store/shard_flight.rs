@@ -657,7 +657,7 @@ fn plan_commit<T: ShardTransition>(
                 Err(Full::Stored(error)) => Err(error),
                 Ok((txn, parts)) => {
                     show(ShardView::new(&record, &core.pool));
-                    let event = core.events.is_some().then(|| change.event(key.shard()));
+                    let event = core.events.as_ref().and_then(|_| change.event(key.shard()));
                     let (bound, trace) = (owner_key_state.binding, Trace::of::<T>(&change));
                     let base = loaded.hot.as_ref().map(|hot| hot.revision);
                     let prepared = Prepared {

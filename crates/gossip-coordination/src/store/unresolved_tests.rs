@@ -12,7 +12,7 @@ use super::{
     StoreConfig, StoreCoordinator, StoreLimits,
 };
 use crate::protocol::{
-    Acquire, Checkpoint, CreateRun, DeleteRun, Grant, ReleaseMode, Renew, RequestAction,
+    Acquire, Checkpoint, CreateRun, DeleteRun, Grant, ReleaseMode, Renew, ReplyPath, RequestAction,
 };
 use crate::*;
 
@@ -45,7 +45,10 @@ fn core() -> Core {
 
 fn acquire(core: &mut Core) -> Flight<'_, Result<IdempotentOutcome<Grant>, AcquireError>> {
     let token = core.fresh_grant();
-    core.on_shard(at(10), Acquire { tenant: TENANT, key: KEY, worker: WORKER, token })
+    core.on_shard(
+        at(10),
+        Acquire { tenant: TENANT, key: KEY, worker: WORKER, token, reply: ReplyPath::Store },
+    )
 }
 
 /// Drives the flight. The reply to every commit is lost, after it was applied or before, and then

@@ -22,7 +22,7 @@ use gossip_contracts::identity::{
 };
 use gossip_coordination::protocol::{
     Accept, Acquire, Checkpoint, Complete, Decision, Grant, OfferShard, OfferTerms, OwnerEvidence,
-    Park, Release, ReleaseMode, Renew, Renewed, RequestAction, RevokeLease, ShardChange,
+    Park, Release, ReleaseMode, Renew, Renewed, ReplyPath, RequestAction, RevokeLease, ShardChange,
     ShardInputs, ShardTransition, SplitReplace, SplitResidual, Unpark, Withdraw, evolve,
 };
 use gossip_coordination::store::{decode_shard, encode_cold, encode_hot};
@@ -336,7 +336,9 @@ impl Kernel {
         let token = GrantToken::from_raw(worker.as_raw());
         match way {
             ClaimBy::Acquire { .. } => {
-                self.shard_step(q, by, &Acquire { tenant, key, worker, token })
+                // A grant and its confirmation are one step: a model has no lost replies.
+                let reply = ReplyPath::Direct;
+                self.shard_step(q, by, &Acquire { tenant, key, worker, token, reply })
             }
             ClaimBy::Accept(handoff) => {
                 let handoff = HandoffId::from_raw(handoff.into());
