@@ -110,7 +110,7 @@ impl Admin {
             let known = match result {
                 Ok(record) => Some((record.status(), record.is_paused())),
                 Err(GetRunError::RunNotFound) => None,
-                // A stored value is torn. It will be repaired.
+                // A stored value is damaged.
                 Err(_) => continue,
             };
             match known {

@@ -37,6 +37,7 @@ impl Oracle {
     pub(super) fn ended(&mut self, op: &Op, result: OpResult<'_>) -> Result<(), Violation> {
         op.ended.set(Some(result.ending));
         if op.misled.get() {
+            self.skip(|tally| &mut tally.misled);
             return Ok(());
         }
         let applied = op.applied.get() > 0 && !self.is_over(op);

@@ -374,7 +374,9 @@ fn other_child(scene: &mut Scene) -> Option<()> {
 }
 
 fn forgotten_operation(scene: &mut Scene) -> Option<()> {
-    scene.hot(|shard| shard.logged > 0, |record| record.op_log = StoredOps::default())
+    // Without its log a record has no sequence, which would be found first.
+    let unsequenced = |shard: &ShardFacts| shard.logged > 0 && shard.sequence == 0;
+    scene.hot(unsequenced, |record| record.op_log = StoredOps::default())
 }
 
 /// Replaces the only logged operation by one of another shard.

@@ -261,11 +261,15 @@ impl Cx {
         let mut shared = self.shared.borrow_mut();
         shared.op_count += 1;
         let good_until = lease.map_or(0, |lease| shared.oracle.good_until(lease));
+        let begun_true = shared.now;
+        let clock_error = now.as_raw() as i64 - (EPOCH + begun_true) as i64;
         let op = Rc::new(Op {
             number: shared.op_count,
             process: self.process,
             verb,
             now,
+            begun_true,
+            clock_error,
             tenant: self.tenant,
             run,
             worker: self.worker.as_raw(),
@@ -281,6 +285,7 @@ impl Cx {
             unsure: Cell::new(false),
             ended: Cell::new(None),
             misled: Cell::new(false),
+            owner_key: Cell::new(false),
             stale: Cell::new(false),
             damaged: Cell::new(false),
             granted: Cell::new(None),

@@ -15,13 +15,10 @@ use super::audit::Torn;
 use super::disk::looks_at;
 use super::faults::FaultKind;
 use super::op::Verb;
-use super::world::{EventKind, Sender, World};
+use super::world::{Sender, World};
 
 /// Maximum number of commits that a store loses at a time: the contents of an unsynced log.
 const LOST_COMMITS_MAX: u64 = 4;
-
-/// Minimum ticks until a torn value is repaired, and maximum additional ticks.
-const REPAIR_AFTER: (u64, u64) = (20, 200);
 
 impl World {
     /// Damages one of `answers` and counts the fault if a value changed. Returns whether a checksum
@@ -186,9 +183,7 @@ impl World {
             }
         });
         if is_torn {
-            let after = REPAIR_AFTER.0 + self.luck(process, REPAIR_AFTER.1);
             self.torn.push(Torn { key, revision, shown: false, good });
-            self.schedule(after, process, EventKind::Repair { key, revision });
         }
     }
 
@@ -243,22 +238,33 @@ impl World {
         txn.writes().iter().filter_map(written).nth(place)
     }
 
-    /// Repairs a torn value.
-    pub(super) fn repair(&mut self, key: Key, revision: u64) {
-        let is_it = |torn: &Torn| torn.key == key && torn.revision == revision;
-        if let Some(place) = self.torn.iter().position(is_it) {
-            let torn = self.torn.swap_remove(place);
-            self.put_right(torn);
+    /// Returns whether only damage keeps a tenant from finishing: each of its unfinished runs has a
+    /// damaged value of its own, or one that all runs of the tenant share is damaged.
+    pub(super) fn is_blocked(&self, tenant: u32) -> bool {
+        if self.torn.is_empty() {
+            return false;
         }
+        let shared = self.shared.borrow();
+        let id = shared.tenants[tenant as usize];
+        let is_left = |torn: &&Torn| {
+            self.disk.get(&torn.key).is_some_and(|value| value.revision == torn.revision)
+        };
+        let damaged: Vec<Concerns> =
+            self.torn.iter().filter(is_left).filter_map(|torn| concerns(&torn.key, id)).collect();
+        let runs = &shared.directory[tenant as usize];
+        let of_run = |run: &u32| {
+            let run = shared.oracle.runs[*run as usize].id;
+            damaged.contains(&Concerns::Run(run))
+        };
+        !damaged.is_empty() && runs.iter().all(of_run) || damaged.contains(&Concerns::Tenant)
     }
 
-    /// Repairs all torn values.
-    pub(super) fn repair_all(&mut self) {
-        std::mem::take(&mut self.torn).into_iter().for_each(|torn| self.put_right(torn));
-    }
-
-    fn put_right(&mut self, torn: Torn) {
-        self.disk.repair_version(&torn.key, torn.revision, torn.good);
+    /// Restores the torn values once the simulation is over, so that the audit can compare what was
+    /// written. No process reads them any more.
+    pub(super) fn restore_for_audit(&mut self) {
+        for Torn { key, revision, good, .. } in std::mem::take(&mut self.torn) {
+            self.disk.repair_version(&key, revision, good);
+        }
     }
 
     /// Returns whether every operation that reads the value decodes it before it decides. Shards of
@@ -320,4 +326,28 @@ fn with_older(read: &Read, answer: &Answer, key: &Key, older: Option<&Versioned>
         }
         Answer::Value(_) | Answer::Count(_) => answer.clone(),
     }
+}
+
+/// The part of a tenant that a damaged value keeps from finishing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concerns {
+    Run(RunId),
+    Tenant,
+}
+
+/// Returns the part of `tenant` that depends on the value of `key`.
+fn concerns(key: &Key, tenant: TenantId) -> Option<Concerns> {
+    let (of, concerned) = match *key {
+        Key::RunHead { tenant, run } | Key::RunRoots { tenant, run, .. } => {
+            (tenant, Concerns::Run(run))
+        }
+        Key::ShardHot { tenant, shard }
+        | Key::ShardCold { tenant, shard }
+        | Key::Owner { tenant, shard }
+        | Key::ClaimIndex { tenant, shard, .. }
+        | Key::ParkedIndex { tenant, shard, .. } => (tenant, Concerns::Run(shard.run())),
+        Key::TenantCounter { tenant } => (tenant, Concerns::Tenant),
+        _ => return None,
+    };
+    (of == tenant).then_some(concerned)
 }

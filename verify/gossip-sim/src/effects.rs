@@ -7,6 +7,7 @@ use gossip_coordination::{OP_LOG_CAP, ParkReason, RUN_OP_LOG_CAP, RunStatus, Sha
 
 use super::op::{Ending, Granted, LeaseRef, Op, Terms, Verb};
 use super::oracle::{Holder, Log, Oracle, Rule, ShardFacts, Violation};
+use super::processes::CLOCK_SKEW_HONOURED;
 use super::random::mix;
 use super::splits::metadata_of;
 
@@ -125,8 +126,9 @@ impl Oracle {
         )?;
         let shard = &self.shards[lease.shard as usize];
         let Some(holder) = shard.holder else { return Ok(()) };
-        let now = op.now.as_raw();
-        self.require(now < holder.deadline, Rule::Expired, "an effect after the deadline")?;
+        let in_time = (op.begun_true as i64) < holder.live_until(op.clock_error);
+        self.require(in_time, Rule::Expired, "an effect after the end of the lease")?;
+        self.true_time.late_effects += u64::from(self.now >= holder.true_end);
         let frozen = shard.offer.is_some()
             && !matches!(op.verb, Verb::Renew | Verb::RenewMany | Verb::Withdraw);
         self.require(!frozen, Rule::FrozenSource, "the source of an open offer changed the shard")?;
@@ -195,6 +197,7 @@ impl Oracle {
                 (shard.holder, shard.request) = (None, None);
                 if op.said.clean {
                     shard.attempts = shard.attempts.saturating_sub(1);
+                    shard.received = shard.received.saturating_sub(1);
                 }
             }
             Verb::Offer => {
@@ -271,7 +274,12 @@ impl Oracle {
         let wanted = op.now.as_raw() + lease;
         let allowed = shard.offer.map_or(wanted, |offer| wanted.min(offer.until + lease));
         let deadline = allowed.max(holder.deadline);
-        shard.holder = Some(Holder { deadline, ..holder });
+        // An unchanged deadline ends when it did; another one was computed by this clock.
+        let (true_end, clock_error) = match deadline == holder.deadline {
+            true => (holder.true_end, holder.clock_error),
+            false => (op.begun_true + (deadline - op.now.as_raw()), op.clock_error),
+        };
+        shard.holder = Some(Holder { deadline, true_end, clock_error, ..holder });
         shard.renewed_at = self.commits;
         op.renewed.set(Some(deadline));
         let mut batch = op.batch.borrow_mut();
@@ -306,7 +314,7 @@ impl Oracle {
         self.require(written, Rule::LostKey, "a cursor passed a key without an accepted write")?;
         let shard = &mut self.shards[number as usize];
         if to > done {
-            shard.attempts = 0;
+            (shard.attempts, shard.received) = (0, 0);
         }
         shard.done = to;
         Ok(())
@@ -316,7 +324,9 @@ impl Oracle {
         let shard = &mut self.shards[number as usize];
         let settled = |status| !matches!(status, ShardStatus::Active | ShardStatus::Parked);
         let run = &mut self.runs[shard.run as usize];
-        run.unsettled -= u32::from(settled(status) && !settled(shard.status));
+        // A store that lost the end of a shard may report it twice.
+        let ends = u32::from(settled(status) && !settled(shard.status));
+        run.unsettled = run.unsettled.saturating_sub(ends);
         (shard.status, shard.holder, shard.offer) = (status, None, None);
         shard.request = None;
     }
@@ -324,6 +334,9 @@ impl Oracle {
     /// Applies the effect of an operation without a lease.
     fn unleased_change(&mut self, op: &Op, number: u32, txn: &Txn) -> Result<(), Violation> {
         match op.verb {
+            Verb::Claim | Verb::Acquire if self.is_confirmation(op, number, txn) => {
+                self.confirm(op, number)
+            }
             Verb::Claim | Verb::Acquire => {
                 let parks = writes(txn, |key| matches!(key, Key::ParkedIndex { .. }));
                 self.check_grantable(number)?;
@@ -339,6 +352,7 @@ impl Oracle {
                 self.require(!over, Rule::RunOver, "a shard of a finished run was unparked")?;
                 let shard = &mut self.shards[number as usize];
                 (shard.status, shard.attempts) = (ShardStatus::Active, 0);
+                shard.received = 0;
                 (shard.reason, shard.moved_by) = (None, None);
                 shard.fence += 1;
                 Ok(())
@@ -359,6 +373,29 @@ impl Oracle {
         }
     }
 
+    /// Returns whether `txn` is the second commit of a grant, which leaves the deadline as it is.
+    fn is_confirmation(&self, op: &Op, number: u32, txn: &Txn) -> bool {
+        let indexed = |write: &Write| matches!(write.key(), Key::ClaimIndex { .. });
+        let granted = op.granted.get().is_some_and(|it| it.shard == number);
+        granted && !txn.writes().iter().any(indexed)
+    }
+
+    /// Counts the attempt of a grant that its process has received.
+    fn confirm(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+        let Some(granted) = op.granted.get() else { return Ok(()) };
+        let shard = &self.shards[number as usize];
+        let held = shard.holder.is_some_and(|holder| holder.grant == granted.grant);
+        self.require(held, Rule::StaleFence, "a grant was confirmed that had ended")?;
+        let once = shard.attempts + 1 == granted.attempts;
+        self.require(once, Rule::Attempts, "a grant was counted twice")?;
+        let shard = &mut self.shards[number as usize];
+        shard.attempts = granted.attempts;
+        shard.received += 1;
+        // The commit belongs to the grant: one operation, one effect.
+        op.applied.set(op.applied.get() - 1);
+        Ok(())
+    }
+
     fn check_grantable(&self, number: u32) -> Result<(), Violation> {
         let shard = &self.shards[number as usize];
         let active = shard.status == ShardStatus::Active;
@@ -368,9 +405,17 @@ impl Oracle {
         self.require(runs, Rule::RunOver, "a shard of a finished or paused run was granted")
     }
 
-    fn is_free(&self, op: &Op, number: u32) -> bool {
-        let holder = self.shards[number as usize].holder;
-        holder.is_none_or(|holder| op.now.as_raw() >= holder.deadline)
+    /// Returns whether the lease of a shard had ended in true time. A clock that is ahead of the
+    /// holder's takes over so much earlier, unless the owner key shows that the holder lives: then
+    /// the skew that is honoured comes on top.
+    fn is_free(&mut self, op: &Op, number: u32) -> bool {
+        let Some(holder) = self.shards[number as usize].holder else { return true };
+        let alive = op.owner_key.get() && holder.worker != op.worker;
+        let skew = if alive { CLOCK_SKEW_HONOURED } else { 0 };
+        let early = holder.true_end.saturating_sub(self.now);
+        self.true_time.early_grants += u64::from(early > 0);
+        self.true_time.earliest = self.true_time.earliest.max(early);
+        op.begun_true as i64 >= holder.live_until(op.clock_error) + skew as i64
     }
 
     /// An acquire parks a shard that has used up its attempts.
@@ -385,6 +430,10 @@ impl Oracle {
             Rule::Attempts,
             "a shard was parked before its attempts were used up",
         )?;
+        // Independent of how the coordinator counts: lost replies alone must never park a shard.
+        let tried = max.is_some_and(|max| shard.received >= max.max(1));
+        let why = "a shard was parked because of grants that no worker had received";
+        self.require(tried, Rule::Attempts, why)?;
         self.end_shard(number, ShardStatus::Parked);
         self.shards[number as usize].reason = Some(ParkReason::TooManyErrors);
         // The caller gets an error that the shard is parked, which this commit makes true.
@@ -399,8 +448,12 @@ impl Oracle {
         let max = self.runs[shard.run as usize].retries;
         let left = max.is_none_or(|max| shard.attempts <= max);
         self.require(left, Rule::Attempts, "a shard was granted that had used up its attempts")?;
-        self.shards[number as usize].attempts += 1;
-        self.grant(op, number)
+        let attempts = shard.attempts + 1;
+        // Only the first grant since the last progress counts before it is confirmed.
+        if max.is_none() || shard.attempts == 0 && max != Some(0) {
+            self.shards[number as usize].attempts = attempts;
+        }
+        self.grant(op, number, attempts)
     }
 
     fn accept(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
@@ -422,12 +475,13 @@ impl Oracle {
             let why = "the source had done more keys than the destination was granted";
             self.require(!redone, Rule::MoveRedoesNothing, why)?;
         }
-        self.grant(op, number)
+        let attempts = shard.attempts;
+        self.grant(op, number, attempts)
     }
 
     /// Grants one shard to one operation. If the operation were granted a second shard while it
     /// holds the first, the first would have a holder that never learns of its lease.
-    fn grant(&mut self, op: &Op, number: u32) -> Result<(), Violation> {
+    fn grant(&mut self, op: &Op, number: u32, attempts: u32) -> Result<(), Violation> {
         let leaked = op.granted.get().is_some_and(|first| {
             let holder = self.shards[first.shard as usize].holder;
             holder.is_some_and(|holder| holder.grant == first.grant)
@@ -438,8 +492,10 @@ impl Oracle {
         let carried = self.carried(&self.shards[number as usize]);
         let shard = &mut self.shards[number as usize];
         self.worked.push(shard.done);
-        let deadline = op.now.as_raw() + self.runs[shard.run as usize].lease;
-        shard.holder = Some(Holder { grant: self.grants, worker: op.worker, deadline });
+        let lease = self.runs[shard.run as usize].lease;
+        let (deadline, true_end) = (op.now.as_raw() + lease, op.begun_true + lease);
+        let (grant, worker, clock_error) = (self.grants, op.worker, op.clock_error);
+        shard.holder = Some(Holder { grant, worker, deadline, true_end, clock_error });
         shard.fence += 1;
         shard.granted += 1;
         (shard.offer, shard.request, shard.sequence) = (None, None, 0);
@@ -453,7 +509,7 @@ impl Oracle {
             deadline,
             range: shard.range,
             done: shard.done,
-            attempts: shard.attempts,
+            attempts,
             carried,
         }));
         Ok(())
@@ -489,6 +545,8 @@ impl Oracle {
                 tenant,
                 ShardFacts {
                     attempts: attempts.min(left),
+                    // The first grant of the parent was not confirmed.
+                    received: attempts.min(left).saturating_sub(1),
                     parent: Some(parent_id),
                     foreign,
                     ..new_shard_facts(key, run, range, fence, done)
@@ -740,6 +798,7 @@ pub(super) fn new_shard_facts(
         fence,
         done,
         attempts: 0,
+        received: 0,
         offer: None,
         sequence: 0,
         logged: 0,

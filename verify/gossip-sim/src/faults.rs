@@ -62,6 +62,12 @@ macro_rules! fault_kinds {
 }
 
 impl FaultKind {
+    /// Returns whether its damage stays: nothing but a write of the same value ends it.
+    #[must_use]
+    pub const fn lasts(self) -> bool {
+        matches!(self, Self::TornWrite | Self::LostWrite)
+    }
+
     /// Returns whether it misleads a single operation, whose result may be outdated and is not
     /// checked.
     #[must_use]
@@ -129,8 +135,8 @@ fault_kinds! {
     ClockDrift, "drift", Life, 0, Tolerated, [], "a clock runs too fast or too slow";
     ClockBack, "clock-back", Message, 60, Tolerated, [], "a clock steps back";
     ClockForward, "clock-forward", Message, 60, Tolerated, [], "a clock steps forward";
-    TornWrite, "torn-write", Commit, 200, Detected("checksum"), [],
-        "a value is half written until it is repaired";
+    TornWrite, "torn-write", Commit, 60, Detected("checksum"), [],
+        "a value is half written, and stays so until it is written again";
     LostWrite, "lost-write", Commit, 2400,
         Detected("a decreased revision, or shard parts that do not match; else undetected"),
         [StaleFence, Expired, TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay,

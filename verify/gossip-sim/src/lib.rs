@@ -118,7 +118,7 @@ pub use self::faulty_store::{FaultyDisk, FaultyStore, Nature};
 pub use self::guest_coordinator::SimCoordinator;
 use self::keyspace::Keyspace;
 pub use self::op::{Label, Verb};
-pub use self::oracle::StaleTally;
+pub use self::oracle::{StaleTally, TrueTimeTally, UnjudgedTally};
 pub use self::pairs::{PairFailure, PairReport, PairWrong, Turns, pair};
 pub use self::plan::{OPERATIONS_DEFAULT, Plan};
 pub use self::port::SimStore;

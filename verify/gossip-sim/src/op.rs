@@ -259,6 +259,10 @@ pub(super) struct Op {
     pub(super) verb: Verb,
     /// The caller's clock.
     pub(super) now: LogicalTime,
+    /// The true time at which it began.
+    pub(super) begun_true: u64,
+    /// By how much the caller's clock was ahead of the true time.
+    pub(super) clock_error: i64,
     pub(super) tenant: u32,
     /// The run, by the oracle's number.
     pub(super) run: Option<u32>,
@@ -283,6 +287,8 @@ pub(super) struct Op {
     pub(super) ended: Cell<Option<Ending>>,
     /// Whether a read returned an old value: its result may be stale.
     pub(super) misled: Cell<bool>,
+    /// Whether the store had the owner key of the previous holder when it was granted.
+    pub(super) owner_key: Cell<bool>,
     /// Whether it reached the store under an old fence and was counted.
     pub(super) stale: Cell<bool>,
     /// Whether a read returned damaged bytes.

@@ -15,8 +15,8 @@
 //! | rule | guarantee | guards against |
 //! |---|---|---|
 //! | StaleFence | only the last grant of a shard has effects | a paused worker resumes after its shard was granted again |
-//! | Expired | no effect at or after the deadline, by the presented clock | work under an expired lease |
-//! | TwoOwners | no grant while another lease is live, except by its own offer | two workers on one shard |
+//! | Expired | no operation begins at or after the true end of its lease, or later by no more than its clock has lost since | work under an expired lease |
+//! | TwoOwners | no grant before the true end of another lease, except by its own offer, or earlier by no more than the clocks differ; the difference must exceed the honoured skew while the owner key is there | two workers on one shard |
 //! | Handoff | an offer is accepted by its destination, in time, while it is open | a shard taken over without consent |
 //! | FrozenSource | while an offer is open, its source can only renew and withdraw | progress that the destination never sees |
 //! | MoveRedoesNothing | a handoff redoes no key | a planned move that costs work |
@@ -43,6 +43,7 @@
 //! | NeverFinishes | after the last fault everything finishes within a bound | livelock, and state that blocks recovery |
 //! | Panicked | the kernel, the codec and the store layer do not panic | a crash by input |
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use foldhash::fast::FixedState;
@@ -62,8 +63,20 @@ pub use crate::model::{Rule, Violation};
 pub(super) struct Holder {
     pub(super) grant: u32,
     pub(super) worker: u64,
-    /// Never decreases.
+    /// By the holder's clock. Never decreases.
     pub(super) deadline: u64,
+    /// The true time at which the lease ends.
+    pub(super) true_end: u64,
+    /// By how much the holder's clock was ahead when it was granted or renewed.
+    pub(super) clock_error: i64,
+}
+
+impl Holder {
+    /// Returns the true time until which the lease is live for a process whose clock is ahead by
+    /// `clock_error`. A clock that agrees with the holder's sees the true end.
+    pub(super) const fn live_until(&self, clock_error: i64) -> i64 {
+        self.true_end as i64 + self.clock_error - clock_error
+    }
 }
 
 /// The history of a shard.
@@ -78,6 +91,8 @@ pub(super) struct ShardFacts {
     /// The first key that is not done.
     pub(super) done: u32,
     pub(super) attempts: u32,
+    /// Grants since the last progress that a process has received, whatever the coordinator counts.
+    pub(super) received: u32,
     pub(super) offer: Option<Terms>,
     /// The highest sequence of an operation that took effect since the last grant.
     pub(super) sequence: u64,
@@ -222,6 +237,11 @@ pub(super) struct Oracle {
     pub(super) runs: Vec<RunFacts>,
     pub(super) sink: Sink,
     pub(super) commits: u64,
+    /// The true time.
+    pub(super) now: u64,
+    pub(super) true_time: TrueTimeTally,
+    /// Answers that no rule checked, and why.
+    pub(super) unjudged: Cell<UnjudgedTally>,
     pub(super) stale: StaleTally,
     pub(super) live_shards: Vec<u32>,
     pub(super) limits: Limits,
@@ -239,6 +259,51 @@ pub(super) struct Oracle {
     suspended: u64,
     shard_index: HashMap<(TenantId, ShardKey), u32, FixedState>,
     history: HashMap<(Log, OpId), Remembered, FixedState>,
+}
+
+/// Counts of grants and effects beyond the true end of a lease. Clocks that differ cause them; the
+/// oracle bounds each by the difference.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrueTimeTally {
+    /// Grants before the true end of the previous lease.
+    pub early_grants: u64,
+    /// The most ticks by which one of them was early.
+    pub earliest: u64,
+    /// Effects of the last grant that arrived after the true end of its lease.
+    pub late_effects: u64,
+}
+
+impl TrueTimeTally {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.early_grants += other.early_grants;
+        self.earliest = self.earliest.max(other.earliest);
+        self.late_effects += other.late_effects;
+    }
+}
+
+/// Counts of answers that no rule checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnjudgedTally {
+    /// A read had returned an old version.
+    pub misled: u64,
+    /// The reason of a refusal depends on a state during the operation that is not kept.
+    pub refusals: u64,
+    /// The result of a query depends on such a state.
+    pub queries: u64,
+}
+
+impl UnjudgedTally {
+    /// Returns the number of answers.
+    #[must_use]
+    pub const fn all(&self) -> u64 {
+        self.misled + self.refusals + self.queries
+    }
+
+    pub(super) const fn add(&mut self, other: &Self) {
+        self.misled += other.misled;
+        self.refusals += other.refusals;
+        self.queries += other.queries;
+    }
 }
 
 /// Counts of operations and writes under stale fences.
@@ -282,6 +347,9 @@ impl Oracle {
             runs: Vec::new(),
             sink: Sink::default(),
             commits: 0,
+            now: 0,
+            true_time: TrueTimeTally::default(),
+            unjudged: Cell::default(),
             stale: StaleTally::default(),
             live_shards: vec![0; tenants as usize],
             limits,
@@ -295,6 +363,13 @@ impl Oracle {
             shard_index: HashMap::default(),
             history: HashMap::default(),
         }
+    }
+
+    /// Counts an answer that no rule checked.
+    pub(super) fn skip(&self, count: impl FnOnce(&mut UnjudgedTally) -> &mut u64) {
+        let mut tally = self.unjudged.get();
+        *count(&mut tally) += 1;
+        self.unjudged.set(tally);
     }
 
     /// Returns a violation unless `condition` holds or the rule is suspended.

@@ -14,6 +14,7 @@ use super::effects::new_shard_facts;
 use super::keyspace::Keyspace;
 use super::op::{Ending, Granted, LeaseRef, Op, Said, Terms, Verb};
 use super::oracle::{Holder, Limits, Oracle, Rule, RunFacts, Violation};
+use super::processes::CLOCK_SKEW_HONOURED;
 use super::sink::Taken;
 
 const TENANT: TenantId = TenantId::from_bytes([1; 32]);
@@ -97,12 +98,19 @@ pub(super) fn run() -> RunFacts {
     }
 }
 
+/// The other worker holds a shard, and its clock is right.
+const fn held_by(grant: u32, deadline: u64) -> Holder {
+    Holder { grant, worker: OTHER, deadline, true_end: deadline, clock_error: 0 }
+}
+
 pub(super) fn at(now: u64, verb: Verb) -> Op {
     Op {
         number: 1,
         process: 0,
         verb,
         now: LogicalTime::from_raw(now),
+        begun_true: now,
+        clock_error: 0,
         tenant: 0,
         run: None,
         worker: WORKER,
@@ -118,6 +126,7 @@ pub(super) fn at(now: u64, verb: Verb) -> Op {
         unsure: Cell::new(false),
         ended: Cell::new(None),
         misled: Cell::new(false),
+        owner_key: Cell::new(false),
         stale: Cell::new(false),
         damaged: Cell::new(false),
         granted: Cell::new(None),
@@ -164,7 +173,7 @@ fn an_effect_of_a_stale_lease_is_refused(#[case] current: u32, #[case] expected:
     let mut history = History::new();
     let checkpoint = history.under(Verb::Park, |_| ());
     let holder = &mut history.oracle.shards[0].holder;
-    *holder = (current > 0).then_some(Holder { grant: 2, worker: OTHER, deadline: NOW + LEASE });
+    *holder = (current > 0).then(|| held_by(2, NOW + LEASE));
     assert_eq!(rule(history.applied(&checkpoint, 0)), Some(expected));
     assert_eq!(history.oracle.stale.operations_accepted, 1);
 }
@@ -209,7 +218,7 @@ fn a_renewal_that_another_had_made_is_acknowledged_only_in_doubt(
 #[case::at_the_deadline(NOW + LEASE, Some(Rule::Expired))]
 fn an_effect_after_the_deadline_is_refused(#[case] now: u64, #[case] expected: Option<Rule>) {
     let mut history = History::new();
-    let late = history.under(Verb::Park, |op| op.now = LogicalTime::from_raw(now));
+    let late = history.under(Verb::Park, |op| op.begun_true = now);
     assert_eq!(rule(history.applied(&late, 0)), expected);
 }
 
@@ -219,6 +228,54 @@ fn an_effect_after_the_deadline_is_refused(#[case] now: u64, #[case] expected: O
 fn a_grant_of_a_live_lease_is_refused(#[case] now: u64, #[case] expected: Option<Rule>) {
     let mut history = History::new();
     assert_eq!(rule(history.applied(&at(now, Verb::Claim), 0)), expected);
+}
+
+/// The previous lease ends at `NOW + LEASE` in true time, by a clock that is right.
+#[rstest]
+#[case::presented_time_does_not_count(LEASE - 1, 0, false, Some(Rule::TwoOwners))]
+#[case::a_clock_ahead_takes_over_so_much_earlier(LEASE - 7, 7, false, None)]
+#[case::and_no_earlier(LEASE - 8, 7, false, Some(Rule::TwoOwners))]
+#[case::the_owner_key_defends_against_the_skew(LEASE - 7, 7, true, Some(Rule::TwoOwners))]
+#[case::and_no_longer(LEASE - 7 + CLOCK_SKEW_HONOURED, 7, true, None)]
+fn grants_are_judged_by_true_time(
+    #[case] after: u64,
+    #[case] clock_error: i64,
+    #[case] owner_key: bool,
+    #[case] expected: Option<Rule>,
+) {
+    let mut history = History::new();
+    let presented = at(NOW + 10 * LEASE, Verb::Claim);
+    let claim = Op { begun_true: NOW + after, clock_error, worker: OTHER, ..presented };
+    claim.owner_key.set(owner_key);
+    assert_eq!(rule(history.applied(&claim, 0)), expected);
+}
+
+/// A clock that was set back since the renewal lets its holder act so much longer.
+#[rstest]
+#[case::presented_time_does_not_count(LEASE, 0, Some(Rule::Expired))]
+#[case::a_clock_set_back_acts_so_much_longer(LEASE + 6, -7, None)]
+#[case::and_no_longer(LEASE + 7, -7, Some(Rule::Expired))]
+fn effects_are_judged_by_true_time(
+    #[case] after: u64,
+    #[case] clock_error: i64,
+    #[case] expected: Option<Rule>,
+) {
+    let mut history = History::new();
+    let park = history.under(Verb::Park, |op| {
+        (op.begun_true, op.clock_error) = (NOW + after, clock_error);
+    });
+    assert_eq!(rule(history.applied(&park, 0)), expected);
+}
+
+/// A shard is parked by the count only if workers have received it, whatever was counted.
+#[test]
+fn a_shard_that_no_worker_received_is_not_parked() {
+    let mut history = History::new();
+    history.oracle.shards[1].attempts = 3;
+    let mut parks = change(1);
+    parks.put(Key::ParkedIndex { tenant: TENANT, shard: key(1) }, Vec::new());
+    let parked = history.oracle.applied(&at(NOW, Verb::Claim), TENANT, &parks);
+    assert_eq!(rule(parked), Some(Rule::Attempts));
 }
 
 #[rstest]
@@ -490,6 +547,7 @@ fn a_shard_that_is_given_up_too_early_is_refused(
 ) {
     let mut history = History::new();
     history.oracle.shards[1].attempts = attempts;
+    history.oracle.shards[1].received = attempts - 1;
     let mut parks = change(1);
     parks.put(Key::ParkedIndex { tenant: TENANT, shard: key(1) }, Vec::new());
     let claim = at(NOW, Verb::Claim);
@@ -629,7 +687,7 @@ fn a_claim_cannot_overlook_a_free_shard(
 
 /// Gives the second shard to another holder until `deadline`.
 fn hold(history: &mut History, deadline: u64) {
-    history.oracle.shards[1].holder = Some(Holder { grant: 7, worker: OTHER, deadline });
+    history.oracle.shards[1].holder = Some(held_by(7, deadline));
 }
 
 #[rstest]

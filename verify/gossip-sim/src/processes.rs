@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Starts a process with a new coordinator with an empty cache, and a new clock error.
+    /// Starts a process with a new coordinator with an empty cache.
     pub(super) fn start(&mut self, number: u32) {
         let binding = self.plan.binds.then_some(1);
         let limits = self.plan.store_limits();
@@ -109,7 +109,10 @@ impl World {
         if keeps_name && self.is_faulty() {
             self.count_fault(FaultKind::SameName);
         }
-        self.set_clock(number);
+        // A restarted process finds the clock of its machine as it was.
+        if life == 1 {
+            self.set_clock(number);
+        }
         let nonce = mix(self.plan.seed ^ mix(u64::from(number) << 32 | life));
         let config = StoreConfig { max_clock_skew: CLOCK_SKEW_HONOURED, ..StoreConfig::new(nonce) };
         let ours = store.clone();

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::faults::{FaultKind, FaultTally};
 use super::op::{Label, Verb};
-use super::oracle::StaleTally;
+use super::oracle::{StaleTally, TrueTimeTally, UnjudgedTally};
 use super::pairs::Turns;
 use super::report::{Coverage, Report};
 use super::{Plan, Simulator};
@@ -21,7 +21,7 @@ const FINGERPRINT_OPERATIONS: u64 = 2_000;
 
 /// The value of [`fingerprint`] in debug and in optimized builds. A change of the workload, of a
 /// fault or of the trace changes it and must update this constant; other changes must not.
-pub const FINGERPRINT: u64 = 0xed2a_2604_285d_8c2d;
+pub const FINGERPRINT: u64 = 0x72bd_ddf7_ad88_96ac;
 
 /// Returns the trace hash of one small simulation, the same for all builds with the same behaviour.
 ///
@@ -100,6 +100,12 @@ impl Report {
             stale.keys,
             stale.keys_accepted,
             stale.keys_early,
+            self.unjudged.misled,
+            self.unjudged.refusals,
+            self.unjudged.queries,
+            self.true_time.early_grants,
+            self.true_time.earliest,
+            self.true_time.late_effects,
         ]
     }
 
@@ -107,7 +113,8 @@ impl Report {
         let [worlds, operations, operations_excused, commits, ticks, rest @ ..] = numbers;
         let [damaged_reads, corruption_reported, older_reported, rest @ ..] = rest;
         let [runs_finished, calm_ticks_max, trace_hash, stale @ ..] = rest;
-        let [sent, unjudged, accepted, excused, keys, keys_accepted, keys_early] = stale;
+        let [sent, unjudged, accepted, excused, keys, keys_accepted, keys_early, rest @ ..] = stale;
+        let [misled, refusals, queries, early_grants, earliest, late_effects] = rest;
         Self {
             worlds,
             operations,
@@ -129,6 +136,8 @@ impl Report {
                 keys_accepted,
                 keys_early,
             },
+            unjudged: UnjudgedTally { misled, refusals, queries },
+            true_time: TrueTimeTally { early_grants, earliest, late_effects },
             faults: FaultTally::default(),
             coverage: Coverage::default(),
             tenant_hashes: Vec::new(),
@@ -138,4 +147,4 @@ impl Report {
 }
 
 /// Count of numbers before the faults.
-const NUMBERS: usize = 18;
+const NUMBERS: usize = 24;

@@ -86,6 +86,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         let registry = &self.registries[op.tenant as usize];
         if registry.changed_at > op.begun_at || op.misled.get() {
+            self.skip_query(op);
             return Ok(());
         }
         let live = registry.entries.values().filter(|entry| entry.is_live_at(op.now));
@@ -248,7 +249,17 @@ impl Oracle {
     fn unchanged_run(&self, op: &Op) -> Option<&RunFacts> {
         let run = &self.runs[op.run? as usize];
         let unchanged = run.changed_at.max(run.touched_at) <= op.begun_at;
+        if !unchanged {
+            self.skip_query(op);
+        }
         (unchanged && !op.misled.get()).then_some(run)
+    }
+
+    /// Counts a query whose result is not checked. A misled one is counted when it ends.
+    fn skip_query(&self, op: &Op) {
+        if !op.misled.get() {
+            self.skip(|tally| &mut tally.queries);
+        }
     }
 }
 

@@ -40,9 +40,15 @@ impl Oracle {
             op.run.or_else(|| shard.map(|shard| shard.run)).map(|run| &self.runs[run as usize]);
         let changed = |at: u64| at > op.begun_at;
         let founded = match (shard, run) {
-            (Some(shard), Some(run)) if changed(shard.changed_at.max(run.changed_at)) => true,
+            (Some(shard), Some(run)) if changed(shard.changed_at.max(run.changed_at)) => {
+                self.skip(|tally| &mut tally.refusals);
+                true
+            }
             (Some(shard), Some(run)) => self.is_true_of_shard(op, name, shard, run),
-            (None, Some(run)) if changed(run.changed_at) => true,
+            (None, Some(run)) if changed(run.changed_at) => {
+                self.skip(|tally| &mut tally.refusals);
+                true
+            }
             (None, Some(run)) => self.is_true_of_run(op, name, run),
             // A user worker may ask about a shard or run that never existed.
             (None | Some(_), None) => self.is_true_of_worker(op, name),

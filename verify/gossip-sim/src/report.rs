@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::faults::{FaultClass, FaultKind, FaultTally};
 use super::op::{Label, Verb};
-use super::oracle::StaleTally;
+use super::oracle::{StaleTally, TrueTimeTally, UnjudgedTally};
 use super::pairs::Turns;
 use crate::model::Violation;
 
@@ -78,6 +78,10 @@ pub struct Report {
     pub faults: FaultTally,
     /// Writes under stale fences.
     pub stale: StaleTally,
+    /// Answers that no rule checked.
+    pub unjudged: UnjudgedTally,
+    /// Grants and effects beyond the true end of a lease.
+    pub true_time: TrueTimeTally,
     /// Operations and outcomes.
     pub coverage: Coverage,
     /// Damaged values that were returned to a process.
@@ -108,6 +112,8 @@ impl Report {
         self.ticks += other.ticks;
         self.faults.add(&other.faults);
         self.stale.add(&other.stale);
+        self.unjudged.add(&other.unjudged);
+        self.true_time.add(&other.true_time);
         self.coverage.merge(&other.coverage);
         self.damaged_reads += other.damaged_reads;
         self.corruption_reported += other.corruption_reported;
@@ -122,6 +128,15 @@ impl Report {
     #[must_use]
     pub const fn judged(&self) -> u64 {
         self.operations - self.operations_excused
+    }
+
+    /// Returns the share of answers that no rule checked, in millionths.
+    #[must_use]
+    pub const fn unjudged_millionths(&self) -> u64 {
+        if self.operations == 0 {
+            return 0;
+        }
+        self.unjudged.all() * 1_000_000 / self.operations
     }
 
     /// Returns the minimum number of faults of each kind: one in ten thousand checked operations.
@@ -199,6 +214,19 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| operations checked against every rule | {} |", grouped(judged))?;
         writeln!(f, "| including those after a fault had suspended some rule | {operations} |")?;
         writeln!(f, "| only those after a fault had suspended some rule | {excused} |")?;
+        let UnjudgedTally { misled, refusals, queries } = report.unjudged;
+        let share = report.unjudged_millionths();
+        let [misled, refusals, queries] = [misled, refusals, queries].map(grouped);
+        writeln!(
+            f,
+            "| share of answers that no rule checked | {}.{:04} % |",
+            share / 10_000,
+            share % 10_000
+        )?;
+        writeln!(
+            f,
+            "| … after an old version was read, refusals, queries | {misled}, {refusals}, {queries} |"
+        )?;
         let tenths = (seconds * 10.0).round() as u64;
         writeln!(f, "| time | {}.{} s |", grouped(tenths / 10), tenths % 10)?;
         writeln!(f, "| checked operations per second | {rate} |")?;
@@ -215,6 +243,11 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent} |")?;
         let early = grouped(stale.keys_early);
         writeln!(f, "| keys of lost leases written before a later grant | {early} |")?;
+        let TrueTimeTally { early_grants, earliest, late_effects } = report.true_time;
+        let early = pair(early_grants, earliest);
+        writeln!(f, "| grants before the true end of a lease, most ticks early | {early} |")?;
+        let late = grouped(late_effects);
+        writeln!(f, "| effects of the last grant after the true end of its lease | {late} |")?;
         let shown = pair(report.damaged_reads, report.corruption_reported);
         writeln!(f, "| damaged reads, operations that returned corruption | {shown} |")?;
         let older = grouped(report.older_reported);

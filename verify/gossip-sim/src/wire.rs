@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use gossip_contracts::identity::FenceEpoch;
-use gossip_coordination::store::{CommitOutcome, Read, Txn, Write};
+use gossip_coordination::store::{CommitOutcome, Key, Read, Txn, Write};
 use gossip_coordination::{InfraError, StoreRefusal};
 
 use super::bugs::Mutated;
@@ -74,8 +74,9 @@ impl World {
             shared.add_trace(|| format!("p{process} spared {} (number {number:x})", kind.name()));
             return None;
         }
-        // Before the last quarter, the simulation is checked against every rule.
-        if !kind.suspends().is_empty() && !self.is_late() {
+        // Before the last quarter, the simulation is checked against every rule, and nothing is
+        // damaged for good.
+        if (!kind.suspends().is_empty() || kind.lasts()) && !self.is_late() {
             return None;
         }
         self.injected.push(number);
@@ -95,7 +96,10 @@ impl World {
 
     /// Returns whether faults that suspend rules may be injected.
     fn is_late(&self) -> bool {
-        self.shared.borrow().ops >= self.plan.operations / 4 * 3
+        match self.plan.paired_until {
+            Some(until) => self.now >= until / 4 * 3,
+            None => self.shared.borrow().ops >= self.plan.operations / 4 * 3,
+        }
     }
 
     pub(super) fn luck(&mut self, process: u32, bound: u64) -> u64 {
@@ -517,6 +521,10 @@ impl World {
             return Some(Ok(CommitOutcome::Conflict(conflict)));
         }
         let tenant = self.shared.borrow().tenants[op.tenant as usize];
+        if let Some(Write::Put(Key::ShardHot { tenant, shard }, _)) = txn.writes().first() {
+            let owner = Key::Owner { tenant: *tenant, shard: *shard };
+            op.owner_key.set(self.disk.get(&owner).is_some());
+        }
         let revision = self.disk.apply(&txn, bound_number(from.process, from.life));
         {
             let shared = &mut *self.shared.borrow_mut();
@@ -525,6 +533,7 @@ impl World {
                 let (process, verb, count) = (from.process, op.verb, txn.writes().len());
                 format!("store p{process} op {} {verb:?}: {count} writes at {revision}", op.number)
             });
+            shared.oracle.now = self.now;
             let verdict = shared.oracle.applied(op, tenant, &txn);
             shared.judge(verdict);
         }

@@ -19,7 +19,7 @@ use gossip_coordination::AcquireScratch;
 use gossip_coordination::store::{Allotment, Key, Read, Txn, encode_allotment, make_room};
 
 use super::audit::Torn;
-use super::context::{Clock, Phase, Shared};
+use super::context::{Phase, Shared};
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultTally, Place};
 use super::keyspace::Keyspace;
@@ -42,9 +42,9 @@ pub(super) const SHARDS_PER_TENANT: u32 = 48;
 pub(super) const LEASE_TICKS_MAX: u64 = 300;
 
 /// Ticks within which everything must finish after the last fault: twenty of the longest leases. An
-/// offer may have to expire (four leases) and then a lease, a torn value to be repaired (one), a
-/// shard may be parked and unparked, and then a few workers process a few hundred keys. The maximum
-/// seen was 2,594.
+/// offer may have to expire (four leases) and then a lease, a shard may be parked and unparked, and
+/// then a few workers process a few hundred keys. The maximum seen was 2,594. Clocks stay wrong, so
+/// the difference between them is added.
 pub(super) const CALM_TICKS_MAX: u64 = 20 * LEASE_TICKS_MAX;
 
 /// Number of processes whose verified values a simulator thread caches: the workers of a typical
@@ -128,8 +128,6 @@ pub(super) enum EventKind {
     Stop(u32),
     /// The store expires the keys of a dead process.
     Vanish { process: u32, life: u32 },
-    /// A damaged value is repaired.
-    Repair { key: Key, revision: u64 },
 }
 
 /// The time and process of an event. The order of events is the order of the fields.
@@ -201,6 +199,8 @@ pub(super) struct World {
     agenda: Agenda,
     pub(super) now: u64,
     calm_since: Option<u64>,
+    /// The difference between clocks when faults stopped.
+    clock_spread: u64,
 }
 
 impl World {
@@ -259,6 +259,7 @@ impl World {
             agenda: Agenda::default(),
             now: 0,
             calm_since: None,
+            clock_spread: 0,
             user_sink: trial.as_ref().and_then(Trial::sink),
             trial,
             plan,
@@ -293,7 +294,7 @@ impl World {
         self.report()
     }
 
-    /// Runs to the end, and repairs the torn values that are left.
+    /// Runs to the end.
     fn run_to_end(&mut self) {
         self.run_until(|_| false);
     }
@@ -313,7 +314,7 @@ impl World {
         }
         // Programs may hold borrowed state, and are not polled any more.
         self.processes.iter_mut().for_each(|process| process.program = None);
-        self.repair_all();
+        self.restore_for_audit();
     }
 
     /// Advances the phase. Returns whether the simulation is over.
@@ -321,12 +322,16 @@ impl World {
         if self.panic.is_some() {
             return true;
         }
-        let (phase, ops, idle, failed) = {
+        let (phase, ops, done, failed) = {
             let shared = self.shared.borrow();
             let invited = |tenant: u32| self.plan.alone.is_none_or(|alone| alone == tenant);
-            let tidy = (0..).zip(&shared.tidy).all(|(tenant, tidy)| *tidy || !invited(tenant));
-            let idle = tidy && shared.directory.iter().all(Vec::is_empty);
-            (shared.phase, shared.ops, idle, shared.violation.is_some())
+            let is_done = |tenant: u32| {
+                let tidy = shared.tidy[tenant as usize];
+                tidy && shared.directory[tenant as usize].is_empty() || !invited(tenant)
+            };
+            let done =
+                (0..self.plan.tenants).all(|tenant| is_done(tenant) || self.is_blocked(tenant));
+            (shared.phase, shared.ops, done, shared.violation.is_some())
         };
         if failed {
             return true;
@@ -343,8 +348,8 @@ impl World {
                 // A simulation that need not finish would only poll until the limit.
                 self.shared.borrow().oracle.is_suspended(Rule::NeverFinishes)
             }
-            (Phase::Calm, Some(since)) if !idle => {
-                let late = self.now - since > self.plan.calm_ticks;
+            (Phase::Calm, Some(since)) if !done => {
+                let late = self.now - since > self.plan.calm_ticks + self.clock_spread;
                 if late {
                     let mut shared = self.shared.borrow_mut();
                     let why = "unfinished shards are left long after the last fault";
@@ -357,16 +362,28 @@ impl World {
         }
     }
 
+    /// Stops injecting faults and ends partitions and pauses. Damage stays, and clocks stay wrong.
     fn calm_down(&mut self) {
         self.shared.borrow_mut().phase = Phase::Calm;
         self.calm_since = Some(self.now);
+        // A plan without a calm phase ends at once.
+        self.clock_spread = if self.plan.calm_ticks > 0 { self.clock_spread() } else { 0 };
         self.leaderless_until = 0;
         for number in 0..self.processes.len() {
             let process = &mut self.processes[number];
             (process.paused_until, process.requests_cut_until) = (0, 0);
             process.replies_cut_until = 0;
-            self.shared.borrow_mut().clocks[number] = Clock::default();
         }
+    }
+
+    /// Returns the difference between the fastest and the slowest clock. A lease that was granted
+    /// under the fastest one expires so much later for the slowest.
+    fn clock_spread(&self) -> u64 {
+        let shared = self.shared.borrow();
+        let readings = shared.clocks.iter().map(|clock| clock.read(self.now));
+        let (low, high) =
+            readings.fold((u64::MAX, 0), |(low, high), it| (low.min(it), high.max(it)));
+        high.saturating_sub(low)
     }
 
     pub(super) fn is_faulty(&self) -> bool {
@@ -391,7 +408,6 @@ impl World {
             EventKind::Vanish { process, life } => {
                 self.disk.vanish(bound_number(process, life));
             }
-            EventKind::Repair { key, revision } => self.repair(key, revision),
         }
         self.shared.borrow_mut().note(u64::from(process), self.now);
     }
@@ -485,6 +501,8 @@ impl World {
             ticks: self.now,
             faults: self.tally,
             stale: shared.oracle.stale,
+            unjudged: shared.oracle.unjudged.get(),
+            true_time: shared.oracle.true_time,
             coverage: std::mem::take(&mut shared.coverage),
             damaged_reads: self.damaged_reads,
             corruption_reported: shared.corruption_reported,
