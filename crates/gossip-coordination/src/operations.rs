@@ -97,7 +97,7 @@ macro_rules! for_each_shard_operation {
                 scratch: &'a mut AcquireScratch
             ) -> Result<AcquireResultView<'a>, AcquireError>
                 = grant(now, worker, scratch, |token| {
-                    let reply = ReplyPath::Store;
+                    let reply = ReplyPath::CanBeLost;
                     Acquire { tenant, key, worker, token, reply }
                 });
 

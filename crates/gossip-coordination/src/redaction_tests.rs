@@ -289,7 +289,7 @@ fn commands_and_changes_show_no_secret() {
     let (worker, token) = (worker(SECRET_OWNER), GrantToken::from_raw(SECRET_GRANT));
     let mut backend = coordinator();
     let run = backend.get_run(TENANT, RUN).unwrap();
-    let acquire = Acquire { tenant, key: key(0), worker, token, reply: ReplyPath::Store };
+    let acquire = Acquire { tenant, key: key(0), worker, token, reply: ReplyPath::CanBeLost };
     show_decision(&acquire, backend.shard(TENANT, key(0)), &run);
 
     let mut scratch = AcquireScratch::new();
@@ -406,8 +406,13 @@ fn a_slab_too_large_to_address_is_refused() {
 #[test]
 fn what_hides_its_fields_still_says_what_it_is() {
     let (token, handoff) = (GrantToken::from_raw(3), HandoffId::from_raw(5));
-    let acquire =
-        Acquire { tenant: TENANT, key: key(0), worker: worker(1), token, reply: ReplyPath::Store };
+    let acquire = Acquire {
+        tenant: TENANT,
+        key: key(0),
+        worker: worker(1),
+        token,
+        reply: ReplyPath::CanBeLost,
+    };
     let accept = Accept { tenant: TENANT, key: key(0), worker: worker(1), handoff, token };
     let terms = OfferTerms { handoff, destination: worker(2), deadline: at(60) };
     let tombstone = Tombstone { op_id: op(9), payload_hash: 7 };

@@ -259,8 +259,8 @@ impl World {
         !damaged.is_empty() && runs.iter().all(of_run) || damaged.contains(&Concerns::Tenant)
     }
 
-    /// Restores the torn values once the simulation is over, so that the audit can compare what was
-    /// written. No process reads them any more.
+    /// Restores the torn values once the simulation is over, so that the audit can compare the
+    /// written bytes. No process reads them any more.
     pub(super) fn restore_for_audit(&mut self) {
         for Torn { key, revision, good, .. } in std::mem::take(&mut self.torn) {
             self.disk.repair_version(&key, revision, good);

@@ -82,6 +82,7 @@ mod effects;
 mod expected;
 mod faults;
 mod faulty_store;
+mod grants;
 mod guest_coordinator;
 mod keyspace;
 mod listings;
@@ -141,6 +142,8 @@ mod disk_tests;
 mod expected_tests;
 #[cfg(test)]
 mod faulty_store_tests;
+#[cfg(test)]
+mod grants_tests;
 #[cfg(test)]
 mod malformed_input_tests;
 #[cfg(test)]

@@ -14,15 +14,14 @@ use super::effects::new_shard_facts;
 use super::keyspace::Keyspace;
 use super::op::{Ending, Granted, LeaseRef, Op, Said, Terms, Verb};
 use super::oracle::{Holder, Limits, Oracle, Rule, RunFacts, Violation};
-use super::processes::CLOCK_SKEW_HONOURED;
 use super::sink::Taken;
 
-const TENANT: TenantId = TenantId::from_bytes([1; 32]);
+pub(super) const TENANT: TenantId = TenantId::from_bytes([1; 32]);
 const RUN: RunId = RunId::from_raw(1);
 pub(super) const LEASE: u64 = 100;
 pub(super) const NOW: u64 = 1_000;
 const WORKER: u64 = 7;
-const OTHER: u64 = 8;
+pub(super) const OTHER: u64 = 8;
 const OFFER: Terms = Terms { handoff: 5, destination: OTHER, until: NOW + 50 };
 
 pub(super) const fn key(shard: u64) -> ShardKey {
@@ -137,7 +136,7 @@ pub(super) fn at(now: u64, verb: Verb) -> Op {
     }
 }
 
-fn change(shard: u64) -> Txn {
+pub(super) fn change(shard: u64) -> Txn {
     let mut txn = Txn::new();
     txn.put(Key::ShardHot { tenant: TENANT, shard: key(shard) }, Vec::new());
     txn
@@ -228,54 +227,6 @@ fn an_effect_after_the_deadline_is_refused(#[case] now: u64, #[case] expected: O
 fn a_grant_of_a_live_lease_is_refused(#[case] now: u64, #[case] expected: Option<Rule>) {
     let mut history = History::new();
     assert_eq!(rule(history.applied(&at(now, Verb::Claim), 0)), expected);
-}
-
-/// The previous lease ends at `NOW + LEASE` in true time, by a clock that is right.
-#[rstest]
-#[case::presented_time_does_not_count(LEASE - 1, 0, false, Some(Rule::TwoOwners))]
-#[case::a_clock_ahead_takes_over_so_much_earlier(LEASE - 7, 7, false, None)]
-#[case::and_no_earlier(LEASE - 8, 7, false, Some(Rule::TwoOwners))]
-#[case::the_owner_key_defends_against_the_skew(LEASE - 7, 7, true, Some(Rule::TwoOwners))]
-#[case::and_no_longer(LEASE - 7 + CLOCK_SKEW_HONOURED, 7, true, None)]
-fn grants_are_judged_by_true_time(
-    #[case] after: u64,
-    #[case] clock_error: i64,
-    #[case] owner_key: bool,
-    #[case] expected: Option<Rule>,
-) {
-    let mut history = History::new();
-    let presented = at(NOW + 10 * LEASE, Verb::Claim);
-    let claim = Op { begun_true: NOW + after, clock_error, worker: OTHER, ..presented };
-    claim.owner_key.set(owner_key);
-    assert_eq!(rule(history.applied(&claim, 0)), expected);
-}
-
-/// A clock that was set back since the renewal lets its holder act so much longer.
-#[rstest]
-#[case::presented_time_does_not_count(LEASE, 0, Some(Rule::Expired))]
-#[case::a_clock_set_back_acts_so_much_longer(LEASE + 6, -7, None)]
-#[case::and_no_longer(LEASE + 7, -7, Some(Rule::Expired))]
-fn effects_are_judged_by_true_time(
-    #[case] after: u64,
-    #[case] clock_error: i64,
-    #[case] expected: Option<Rule>,
-) {
-    let mut history = History::new();
-    let park = history.under(Verb::Park, |op| {
-        (op.begun_true, op.clock_error) = (NOW + after, clock_error);
-    });
-    assert_eq!(rule(history.applied(&park, 0)), expected);
-}
-
-/// A shard is parked by the count only if workers have received it, whatever was counted.
-#[test]
-fn a_shard_that_no_worker_received_is_not_parked() {
-    let mut history = History::new();
-    history.oracle.shards[1].attempts = 3;
-    let mut parks = change(1);
-    parks.put(Key::ParkedIndex { tenant: TENANT, shard: key(1) }, Vec::new());
-    let parked = history.oracle.applied(&at(NOW, Verb::Claim), TENANT, &parks);
-    assert_eq!(rule(parked), Some(Rule::Attempts));
 }
 
 #[rstest]

@@ -75,7 +75,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, AcquireError> {
-        let (token, reply) = (self.fresh_grant(), ReplyPath::Direct);
+        let (token, reply) = (self.fresh_grant(), ReplyPath::Certain);
         let acquire = Acquire { tenant, key, worker, token, reply };
         let found = self.find(tenant, key);
         // Both reads are needed only after the checks; by then the memory has answered.

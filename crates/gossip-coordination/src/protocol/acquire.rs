@@ -50,9 +50,9 @@ pub struct Acquire {
 #[expect(clippy::exhaustive_enums, reason = "a reply can be lost, or not")]
 pub enum ReplyPath {
     /// A function result: the caller has it, or has died.
-    Direct,
-    /// From a store, whose reply can be lost.
-    Store,
+    Certain,
+    /// A message, which can be lost after the grant was stored.
+    CanBeLost,
 }
 
 impl fmt::Debug for Acquire {
@@ -156,7 +156,7 @@ impl Acquire {
             // Confirming costs a commit, which the first grant of every shard would pay.
             Some(_) => attempts > 1,
         };
-        let needs_confirmation = matters && self.reply == ReplyPath::Store;
+        let needs_confirmation = matters && self.reply == ReplyPath::CanBeLost;
         Grant { lease, attempts, needs_confirmation }
     }
 

@@ -33,8 +33,13 @@ fn ask(now: u64, owner: OwnerEvidence) -> Result<(), u64> {
         split_hash_of: &|_| None,
     };
     let token = GrantToken::from_raw(9);
-    let acquire =
-        Acquire { tenant: TENANT, key: key(0), worker: worker(2), token, reply: ReplyPath::Store };
+    let acquire = Acquire {
+        tenant: TENANT,
+        key: key(0),
+        worker: worker(2),
+        token,
+        reply: ReplyPath::CanBeLost,
+    };
     match acquire.decide(at(now), &seen) {
         Ok(Decision::Commit { change: ShardChange::Grant { .. }, answer: Ok(_) }) => Ok(()),
         Err(AcquireError::AlreadyLeased { lease_deadline, .. }) => Err(lease_deadline.as_raw()),

@@ -1,8 +1,8 @@
 //! The second step of an acquire whose reply can be lost: counts the attempt once the caller has
 //! received the grant.
 //!
-//! A grant is stored before its reply is sent. If the reply is lost, nobody works under the lease,
-//! and the grant must not use up an attempt of the shard ([`Acquire`](super::Acquire) says which
+//! A grant is stored before its reply is sent. If the reply is lost, no worker has the lease, and
+//! the grant must not use up an attempt of the shard ([`Acquire`](super::Acquire) says which
 //! grants are confirmed). The coordinator confirms before it returns the lease, so a key that kills
 //! its worker at once is still counted.
 

@@ -129,7 +129,7 @@ impl Worker<'_> {
             key: shard_key(shard),
             worker,
             token,
-            reply: ReplyPath::Store,
+            reply: ReplyPath::CanBeLost,
         };
         let mut end = 0;
         let show = |shown: ShardView<'_>| {

@@ -337,7 +337,7 @@ impl Kernel {
         match way {
             ClaimBy::Acquire { .. } => {
                 // A grant and its confirmation are one step: a model has no lost replies.
-                let reply = ReplyPath::Direct;
+                let reply = ReplyPath::Certain;
                 self.shard_step(q, by, &Acquire { tenant, key, worker, token, reply })
             }
             ClaimBy::Accept(handoff) => {
