@@ -34,7 +34,7 @@ pub(crate) struct Maker {
 
 /// Every command, in order of cost by their last runs: seconds, minutes, hours. The campaign of the
 /// simulator comes behind its other runs, because they write some of its blocks too.
-pub(crate) const MAKERS: [Maker; 21] = [
+pub(crate) const MAKERS: [Maker; 22] = [
     Maker {
         words: &["sim", "--same", "--save"],
         blocks: &[saved::SIM_SAME],
@@ -168,6 +168,12 @@ pub(crate) const MAKERS: [Maker; 21] = [
         blocks: &[saved::FUZZ],
         packages: &["gossip-decoder-laws"],
         paths: &["verify/fuzz/fuzz_targets/"],
+    },
+    Maker {
+        words: &["soak", "--save"],
+        blocks: &[saved::SOAK],
+        packages: &["gossip-engine"],
+        paths: &["verify/gossip-trials/src/soak.rs"],
     },
 ];
 

@@ -66,7 +66,7 @@ struct Command {
 }
 
 /// All commands, the most frequent ones first.
-const COMMANDS: [Command; 26] = [
+const COMMANDS: [Command; 27] = [
     Command {
         name: "test",
         arguments: "[--quick]",
@@ -219,6 +219,13 @@ const COMMANDS: [Command; 26] = [
         arguments: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
         purpose: "poison keys so that they kill their worker, and check that exactly those are parked",
         run: worker_trials::poison,
+    },
+    Command {
+        name: "soak",
+        arguments: "[--seconds N] [--tenants N] [--save]",
+        purpose: "resume and drain runs of many tenants for hours, and watch memory, descriptors \
+                  and the store; --save writes the table of docs/reliability.md",
+        run: worker_trials::soak,
     },
     Command {
         name: "miri",

@@ -83,7 +83,7 @@ const CAMPAIGNS: [Campaign; 17] = [
     },
     Campaign {
         name: "kill-sqlite",
-        words: "--cycles 2000 --seed {seed}",
+        words: "--cycles 10000 --seed {seed}",
         short: "--cycles 3 --seed {seed}",
         repeats: true,
     },
@@ -100,7 +100,7 @@ const CAMPAIGNS: [Campaign; 17] = [
         repeats: true,
     },
     Campaign { name: "etcd-faults", words: "--rounds 4", short: "--rounds 1", repeats: true },
-    Campaign { name: "soak", words: "", short: "", repeats: true },
+    Campaign { name: "soak", words: "", short: "--seconds 5 --tenants 4", repeats: true },
     Campaign { name: "tla", words: "", short: "--short", repeats: false },
     Campaign { name: "check-model", words: "", short: "--short", repeats: false },
     Campaign { name: "mutants", words: "", short: "--short", repeats: false },

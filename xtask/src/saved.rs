@@ -66,6 +66,7 @@ pub(crate) const POWER_LOSS: Block = Block { page: RELIABILITY, name: "power-los
 pub(crate) const KILL_WORKER: Block = Block { page: RELIABILITY, name: "kill-worker" };
 pub(crate) const FLEET: Block = Block { page: RELIABILITY, name: "fleet" };
 pub(crate) const POISON: Block = Block { page: RELIABILITY, name: "poison" };
+pub(crate) const SOAK: Block = Block { page: RELIABILITY, name: "soak" };
 pub(crate) const SIM_WORKER: Block = Block { page: RELIABILITY, name: "sim-worker" };
 pub(crate) const MAKESPAN: Block = Block { page: SCHEDULING, name: "makespan" };
 pub(crate) const COSTS: Block = Block { page: SCHEDULING, name: "costs" };
@@ -74,7 +75,7 @@ pub(crate) const NIGHTLY: Block = Block { page: "docs/nightly.md", name: "nightl
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 29] = [
+pub(crate) const BLOCKS: [Block; 30] = [
     BENCHMARKS,
     MODEL_STATES,
     MODEL_PAIRS,
@@ -98,6 +99,7 @@ pub(crate) const BLOCKS: [Block; 29] = [
     KILL_WORKER,
     FLEET,
     POISON,
+    SOAK,
     SIM_WORKER,
     MAKESPAN,
     COSTS,

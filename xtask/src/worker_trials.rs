@@ -1,4 +1,4 @@
-//! `cargo xtask kill-worker`, `fleet` and `poison`: campaigns with the `gossip` binary.
+//! `cargo xtask kill-worker`, `fleet`, `poison` and `soak`: campaigns with workers.
 //!
 //! The tests of `gossip-trials` run short forms of the same programs. These print the figures of
 //! `docs/reliability.md`, and `--save` writes them there. They are debug builds, so that assertions
@@ -76,6 +76,17 @@ const POISON: Trial = Trial {
     usage: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
 };
 
+/// The time and the number of tenants that we require.
+const SOAK: Trial = Trial {
+    command: "soak",
+    words: &[],
+    numbers: &[("--seconds", "7200"), ("--tenants", "1000")],
+    each: &[],
+    table: "| time | work | highest values of the first and of the last third |\n|---|---|---|\n",
+    block: saved::SOAK,
+    usage: "[--seconds N] [--tenants N] [--save]",
+};
+
 pub(crate) fn kill_worker(arguments: &[String]) -> Result<ExitCode, Failure> {
     run(&KILL_WORKER, arguments)
 }
@@ -86,6 +97,10 @@ pub(crate) fn fleet(arguments: &[String]) -> Result<ExitCode, Failure> {
 
 pub(crate) fn poison(arguments: &[String]) -> Result<ExitCode, Failure> {
     run(&POISON, arguments)
+}
+
+pub(crate) fn soak(arguments: &[String]) -> Result<ExitCode, Failure> {
+    run(&SOAK, arguments)
 }
 
 fn run(trial: &Trial, arguments: &[String]) -> Result<ExitCode, Failure> {

@@ -16,6 +16,7 @@
 //! | `fleet` | `fleet` | kills, a suspended worker and a drain on etcd |
 //! | `handoff-trials` | `handoff` | kills and restarts during handoffs |
 //! | `etcd-faults`, `lose-leader` | `etcd-faults` | leader losses, stopped workers |
+//! | `soak` | `soak` | none: growth over hours |
 //! | `terminal` | none: run the program | Ctrl-C and Ctrl-Z while children are spawned |
 //! | `runtime-figures` | `bench runtime` | none: overhead and memory |
 //!
@@ -38,6 +39,7 @@ pub mod process;
 mod rng;
 mod run;
 pub mod runtime_figures;
+pub mod soak;
 pub mod sqlite;
 pub mod terminal;
 

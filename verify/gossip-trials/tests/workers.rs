@@ -33,6 +33,13 @@ fn keys_that_kill_a_worker_of_four_threads_are_set_aside_alone() {
     assert!(output.contains("exactly those parked, everything else done"), "{output}");
 }
 
+/// A few seconds show no growth; they show that nothing is lost or repeated.
+#[test]
+fn drained_and_resumed_runs_count_every_item_once() {
+    let output = trial(env!("CARGO_BIN_EXE_soak"), &["4", "6"]);
+    assert!(output.contains("all counted once"), "{output}");
+}
+
 /// The short form of `terminal 8000 300 200`.
 #[test]
 fn keys_of_a_terminal_neither_kill_nor_stop_children() {
