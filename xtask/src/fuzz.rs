@@ -7,7 +7,9 @@
 //!
 //! The targets are in `verify/fuzz`, a separate workspace, so that libFuzzer stays out of the
 //! product's lock file. They run on the stable toolchain without a sanitizer: the crates they
-//! exercise forbid unsafe code, and fuzzing is ten times faster without one.
+//! exercise forbid unsafe code, and fuzzing is ten times faster without one. `--sanitizer SECONDS`
+//! is one pass over every target with the address sanitizer, which checks the unsafe code below
+//! them: BLAKE3, the containers of `gossip-stdx`, the libraries of other crates.
 
 mod campaign;
 mod progress;
@@ -21,7 +23,7 @@ use crate::process::{self, Pipe};
 use crate::setup;
 use crate::workspace::Workspace;
 
-pub(crate) const USAGE: &str = "TARGET SECONDS | TARGET --runs N | --list | \
+pub(crate) const USAGE: &str = "TARGET SECONDS | TARGET --runs N | --list | --sanitizer SECONDS | \
      --all [--runs N] [--jobs N] [--since COMMIT] [--progress FILE] [--save]";
 
 /// The workspace of the targets. `cargo fuzz` would look for it in the root of the repository.
@@ -35,23 +37,25 @@ const KEPT: &str = "verify/fuzz/kept";
 /// Inputs that runs on this machine found.
 const CORPUS: &str = "verify/fuzz/corpus";
 
-/// Maximum input length: above the 16 KiB that the largest decoder accepts, so that its upper
-/// limits are exercised. libFuzzer's default is 4 KiB.
-const INPUT_LEN_MAX: u32 = 20_000;
+/// Maximum input length of a run by time: above the largest shard with both its parts, so that
+/// upper limits are exercised. libFuzzer's default is 4 KiB.
+const INPUT_LEN_MAX: u64 = 65_536;
 
-/// Maximum input length of a run by executions: decoders branch on the first bytes, and short
-/// inputs run ten times as often. Runs by time exercise the upper limits.
-const SHORT_LEN_MAX: u32 = 128;
+/// Maximum input length of a run by executions, unless an input of the repository or a seed of the
+/// laws is longer: decoders branch on the first bytes, and short inputs run ten times as often.
+const SHORT_LEN_MAX: u64 = 128;
+
+/// The same for a target whose every eight bytes are a whole operation, also by time.
+const SEQUENCES: (&str, u64) = ("operation_sequences", 4_096);
 
 /// The same for targets that need more bytes, which get the length of their seeds, and for targets
 /// whose cost grows with every byte and that need fewer.
-const LENGTHS: [(&str, u32); 13] = [
+const LENGTHS: [(&str, u64); 12] = [
     ("certificate", 640),
     ("command_template", 48),
     ("etcd_answers", 256),
     ("line_file", 24),
     ("manifest_rows", 40),
-    ("operation_sequences", 512),
     ("record_decode", 256),
     ("run_head", 192),
     ("shard_cold", 192),
@@ -74,20 +78,49 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let targets = targets(&workspace.root)?;
     match arguments {
         [flag, rest @ ..] if flag == "--all" => campaign::run(rest, &targets)?,
+        [flag, seconds] if flag == "--sanitizer" => {
+            let bound = Bound::Seconds(parse(&targets[0], seconds, &targets)?);
+            sanitize(&workspace, &targets, bound)?;
+        }
         [flag] if flag == "--list" => targets.iter().for_each(|target| println!("{target}")),
         [target, seconds] => {
             let bound = Bound::Seconds(parse(target, seconds, &targets)?);
-            fuzz(&workspace, target, bound)?;
+            fuzz(&workspace, target, bound, Sanitizer::None)?;
         }
         [target, flag, runs] if flag == "--runs" => {
             let bound = Bound::Runs(parse(target, runs, &targets)?);
-            fuzz(&workspace, target, bound)?;
+            fuzz(&workspace, target, bound, Sanitizer::None)?;
         }
         _ => {
             return Err(Failure::usage("fuzz", "a target and a time are required", USAGE));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What checks memory during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sanitizer {
+    None,
+    Address,
+}
+
+impl Sanitizer {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Address => "address",
+        }
+    }
+}
+
+/// Runs every target with the address sanitizer; the first finding ends the pass.
+fn sanitize(workspace: &Workspace, targets: &[String], bound: Bound) -> Result<(), Failure> {
+    for target in targets {
+        fuzz(workspace, target, bound, Sanitizer::Address)?;
+    }
+    println!("{} targets, no finding", targets.len());
+    Ok(())
 }
 
 /// When a run ends.
@@ -130,12 +163,17 @@ fn parse(target: &str, number: &str, targets: &[String]) -> Result<u32, Failure>
 }
 
 /// Runs libFuzzer and prints a summary line on stdout.
-fn fuzz(workspace: &Workspace, target: &str, bound: Bound) -> Result<(), Failure> {
+fn fuzz(
+    workspace: &Workspace,
+    target: &str,
+    bound: Bound,
+    sanitizer: Sanitizer,
+) -> Result<(), Failure> {
     setup::packages_for("fuzz", workspace)?;
     setup::cargo_tool("cargo-fuzz")?;
     let mut executions = None;
     make_corpus(&workspace.root, target)?;
-    let mut command = command(&workspace.root, target, bound);
+    let mut command = command(&workspace.root, target, bound, sanitizer);
     let status = process::stream(&mut command, Pipe::Stderr, &mut |line| {
         if let Some(number) = line.strip_prefix(EXECUTIONS) {
             executions = Some(number.trim().to_owned());
@@ -162,27 +200,43 @@ fn make_corpus(root: &Path, target: &str) -> Result<(), Failure> {
     })
 }
 
-/// Returns the command; `-s none` disables sanitizers, `-O` optimizes.
-fn command(root: &Path, target: &str, bound: Bound) -> Command {
+/// Returns the command; `-O` optimizes.
+fn command(root: &Path, target: &str, bound: Bound, sanitizer: Sanitizer) -> Command {
     let mut command = process::cargo_of("stable");
-    command.args(["fuzz", "run", "--fuzz-dir", DIRECTORY, "-s", "none", "-O", target]);
+    command.args(["fuzz", "run", "--fuzz-dir", DIRECTORY, "-s", sanitizer.word(), "-O", target]);
     // It writes into the first.
-    command.args([CORPUS, KEPT].map(|place| format!("{place}/{target}"))).arg("--");
+    let places = [CORPUS, KEPT].map(|place| format!("{place}/{target}"));
+    let longest = places.iter().map(|place| longest_file(&root.join(place))).max();
+    let len_max = len_max(target, bound, longest.unwrap_or(0));
+    command.args(places).arg("--").arg(format!("-max_len={len_max}"));
     match bound {
-        Bound::Seconds(seconds) => {
-            command.arg(format!("-max_total_time={seconds}"));
-            command.arg(format!("-max_len={INPUT_LEN_MAX}"));
-        }
-        Bound::Runs(runs) => {
-            let own = LENGTHS.iter().find(|(name, _)| *name == target);
-            let len_max = own.map_or(SHORT_LEN_MAX, |(_, len)| *len);
-            command.arg(format!("-runs={runs}")).arg(format!("-max_len={len_max}")).args(QUICK);
-        }
-    }
+        Bound::Seconds(seconds) => command.arg(format!("-max_total_time={seconds}")),
+        Bound::Runs(runs) => command.arg(format!("-runs={runs}")).args(QUICK),
+    };
     command.arg("-print_final_stats=1");
     // Coverage instrumentation is an unstable flag; this makes the stable compiler accept it.
     command.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
     command
+}
+
+/// Returns the maximum length of inputs. None that exists is cut: those at the limits of a decoder
+/// are among them, such as a shard with a full operation log.
+fn len_max(target: &str, bound: Bound, longest: u64) -> u64 {
+    let usual = match bound {
+        _ if target == SEQUENCES.0 => SEQUENCES.1,
+        Bound::Seconds(_) => INPUT_LEN_MAX,
+        Bound::Runs(_) => {
+            let own = LENGTHS.iter().find(|(name, _)| *name == target);
+            own.map_or(SHORT_LEN_MAX, |(_, len)| *len)
+        }
+    };
+    usual.max(longest)
+}
+
+/// Returns the length of the longest file of a directory; zero if there is none.
+fn longest_file(directory: &Path) -> u64 {
+    let files = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    files.filter_map(|file| file.metadata().ok()).map(|it| it.len()).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -199,6 +253,27 @@ mod tests {
         for seconds in ["0", "-1", "ten", ""] {
             assert!(parse("a", seconds, &targets).is_err(), "{seconds:?}");
         }
+    }
+
+    #[test]
+    fn no_input_that_exists_is_cut() {
+        let (time, runs) = (Bound::Seconds(1), Bound::Runs(1));
+        assert_eq!(len_max("job", runs, 7), SHORT_LEN_MAX);
+        assert_eq!(len_max("job", runs, 30_000), 30_000);
+        assert_eq!(len_max("shard_hot", runs, 0), 256);
+        assert_eq!(len_max("job", time, 7), INPUT_LEN_MAX);
+        assert_eq!(len_max("operation_sequences", time, 7), SEQUENCES.1);
+    }
+
+    #[test]
+    fn a_sanitizer_is_part_of_the_command() {
+        let words = |sanitizer| -> Vec<String> {
+            let command = command(Path::new("/r"), "job", Bound::Seconds(9), sanitizer);
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+        };
+        assert!(words(Sanitizer::Address).join(" ").contains("-s address -O job"));
+        assert!(words(Sanitizer::None).join(" ").contains("-s none -O job"));
+        assert!(words(Sanitizer::None).contains(&"-max_total_time=9".to_owned()));
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gossip_contracts::coordination::{MAX_KEY_SIZE, MAX_TOKEN_SIZE};
+use gossip_coordination::OP_LOG_CAP;
+use gossip_coordination::store::{Key, decode_hot};
 use gossip_testkit::Rng;
 
 use super::*;
@@ -88,6 +91,30 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
+/// Fuzzing stays near the seeds, so a full log occurs only if some of them have one.
+#[test]
+fn some_seeds_have_full_operation_logs() {
+    let logs = |seeds: Vec<Vec<u8>>| -> Vec<usize> {
+        let mut value = Vec::new();
+        let len = |seed: &Vec<u8>| {
+            let (tenant, shard) = (seal::TENANT, seal::shard(seed[0] & 1 == 1));
+            seal::seal(Key::ShardHot { tenant, shard }, &seed[1..], &mut value);
+            decode_hot(tenant, shard, &value).unwrap().op_log.len()
+        };
+        seeds.iter().map(len).collect()
+    };
+    let seeds = seeds::hot_shards();
+    let largest = seeds.iter().map(Vec::len).max();
+    assert!(largest > Some(MAX_KEY_SIZE + MAX_TOKEN_SIZE), "{largest:?}");
+    let full = logs(seeds).iter().filter(|len| **len == OP_LOG_CAP).count();
+    assert!(full >= 2, "{full}");
+    // An operation that a full log dropped was repeated.
+    let dropped = seeds::sequences().iter().any(|seed| {
+        operations::answers(seed).keys().any(|(_, answer)| answer.contains("OperationTooOld"))
+    });
+    assert!(dropped, "no sequence repeats an operation that its log has dropped");
+}
+
 #[test]
 fn laws_have_different_names_in_order() {
     let names: Vec<&str> = LAWS.iter().map(|law| law.name).collect();
@@ -140,7 +167,7 @@ fn a_job_is_read_up_to_the_length_that_is_written() {
 #[test]
 #[should_panic(expected = "not canonical")]
 fn a_decoder_that_is_not_canonical_breaks_the_law() {
-    let key = gossip_coordination::store::Key::SchemaVersion;
+    let key = Key::SchemaVersion;
     seal::same_again(key, b"x", |value, again| {
         again.clear();
         again.extend_from_slice(&value[1..]);

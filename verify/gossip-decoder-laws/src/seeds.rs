@@ -5,7 +5,8 @@
 use std::ffi::OsString;
 
 use gossip_contracts::coordination::{
-    CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, plan_split_residual_at_point,
+    CursorSemantics, CursorUpdate, InitialShardInput, MAX_KEY_SIZE, MAX_METADATA_SIZE,
+    MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE, ShardSpecRef, plan_split_residual_at_point,
 };
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId,
@@ -17,8 +18,8 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, GrantToken, HandoffId,
-    InMemoryCoordinator, Lease, ParkReason, RunConfig, RunManagement, ShardStatus, WorkerEntry,
-    WorkerState,
+    InMemoryCoordinator, Lease, OP_LOG_CAP, ParkReason, RUN_OP_LOG_CAP, RunConfig, RunManagement,
+    ShardStatus, WorkerEntry, WorkerState,
 };
 use gossip_frontier::hint::{MetadataBuf, ShardHint, ShardMetadata};
 use gossip_handoff::{Phase, Record, RecordId};
@@ -29,6 +30,9 @@ use gossip_scanner_runtime::connectors::{SourceOptions, SourceStamp, row_key};
 use gossip_scanner_runtime::{Accumulator, Job, RuntimeToken};
 
 use crate::seal::{FRAME_LEN, RUN, TENANT, shard};
+
+/// Room for a shard with a thousand children whose keys and metadata are as long as they may be.
+const FULL_SLAB_BYTES: usize = 1 << 26;
 
 /// The texts as bytes.
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
@@ -178,13 +182,14 @@ pub(crate) fn row_keys() -> Vec<Vec<u8>> {
     [0, 7, u64::MAX].map(|row| row_key(row).to_vec()).to_vec()
 }
 
-/// Steps of eight bytes, which are numbers to draw from.
+/// Steps of eight bytes, which are numbers to draw from. The long ones fill operation logs, and
+/// repeat operations that a full log has dropped.
 pub(crate) fn sequences() -> Vec<Vec<u8>> {
-    let sequence = |seed: u64| -> Vec<u8> {
+    let sequence = |(seed, steps): (u64, u64)| -> Vec<u8> {
         let number = |step: u64| (seed + step).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
-        (0..12).flat_map(|step| number(step).to_le_bytes()).collect()
+        (0..steps).flat_map(|step| number(step).to_le_bytes()).collect()
     };
-    (0..4).map(sequence).collect()
+    [(0, 12), (1, 12), (2, 12), (3, 12), (4, 500), (504, 500)].map(sequence).to_vec()
 }
 
 pub(crate) fn owners() -> Vec<Vec<u8>> {
@@ -206,8 +211,17 @@ pub(crate) fn run_heads() -> Vec<Vec<u8>> {
         payload(|out| encode_run_head(&run, roots, out))
     };
     let active = head(&mut coordinator);
+    // A head with a full log: it drops its oldest operation.
+    for step in 0..RUN_OP_LOG_CAP as u64 {
+        let changed = match step % 2 {
+            0 => coordinator.pause_run(at(50), TENANT, RUN, op(70 + step)),
+            _ => coordinator.resume_run(at(50), TENANT, RUN, op(70 + step)),
+        };
+        changed.expect("an active run");
+    }
+    let full = head(&mut coordinator);
     coordinator.cancel_run(at(60), TENANT, RUN, op(90)).expect("an active run");
-    vec![active, head(&mut coordinator)]
+    vec![active, full, head(&mut coordinator)]
 }
 
 pub(crate) fn run_roots() -> Vec<Vec<u8>> {
@@ -334,14 +348,74 @@ fn parts() -> Vec<(bool, Vec<u8>, Vec<u8>)> {
     let mut keys: Vec<ShardKey> = (0..4).map(root).collect();
     let split = coordinator.shard(TENANT, root(0)).expect("a shard");
     keys.extend(split.spawned().map(|id| ShardKey::new(RUN, id)));
-    let parts_of = |key: ShardKey| {
-        let shard = coordinator.shard(TENANT, key).expect("a shard");
-        let time = shard.record().lease_deadline().unwrap_or(LogicalTime::ZERO);
-        let indexed_at = (shard.record().status() == ShardStatus::Active).then_some(time);
-        let hot = payload(|out| encode_hot(shard, indexed_at, out));
-        (key.shard().is_derived(), hot, payload(|out| encode_cold(shard, out)))
+    let mut parts: Vec<_> = keys.into_iter().map(|key| parts_of(&coordinator, key)).collect();
+    // A full log alone, and with everything else at its limit too.
+    for (key_len, token_len, metadata_len, splits) in
+        [(8, 8, 8, 2), (MAX_KEY_SIZE, MAX_TOKEN_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD)]
+    {
+        let coordinator = full_shard(key_len, token_len, metadata_len, splits);
+        parts.push(parts_of(&coordinator, root(0)));
+    }
+    parts
+}
+
+fn parts_of(coordinator: &InMemoryCoordinator, key: ShardKey) -> (bool, Vec<u8>, Vec<u8>) {
+    let shard = coordinator.shard(TENANT, key).expect("a shard");
+    let time = shard.record().lease_deadline().unwrap_or(LogicalTime::ZERO);
+    let indexed_at = (shard.record().status() == ShardStatus::Active).then_some(time);
+    let hot = payload(|out| encode_hot(shard, indexed_at, out));
+    (key.shard().is_derived(), hot, payload(|out| encode_cold(shard, out)))
+}
+
+/// A leased shard whose operation log is full: it was split `splits` times and checkpointed as
+/// often as its log holds operations, with keys, token and metadata of these lengths.
+fn full_shard(
+    key_len: usize,
+    token_len: usize,
+    metadata_len: usize,
+    splits: usize,
+) -> InMemoryCoordinator {
+    let mut coordinator = InMemoryCoordinator::new(CoordinatorRuntimeConfig {
+        slab_capacity: FULL_SLAB_BYTES,
+        ..CoordinatorRuntimeConfig::default()
+    });
+    // Keys are ordered by their last two bytes.
+    let key = |first: u8, last: usize| {
+        let mut key = vec![first; key_len];
+        let last = u16::try_from(last).expect("few keys").to_be_bytes();
+        key[key_len - 2..].copy_from_slice(&last);
+        key
     };
-    keys.into_iter().map(parts_of).collect()
+    let (start, end, metadata) = (key(b'a', 0), key(b'z', 0), vec![7; metadata_len]);
+    let shards = [InitialShardInput {
+        shard_id: ShardId::from_raw(0),
+        spec: ShardSpecRef::new(&start, &end, &metadata),
+        cursor: CursorUpdate::initial(),
+    }];
+    let config = RunConfig::try_new(CursorSemantics::Completed, 50, None).expect("a good lease");
+    let made = coordinator.create_run_with_shards(at(1), TENANT, RUN, config, &shards, op(1));
+    made.expect("a new run");
+    let mut lease = acquire(&mut coordinator, 0);
+    let mut end = end;
+    for split in 0..splits {
+        let point = key(b'y', splits - split);
+        let spec = ShardSpecRef::new(&start, &end, &metadata);
+        let plan = plan_split_residual_at_point(spec, &point).expect("a point inside");
+        lease.set_sequence(lease.sequence().next());
+        let split =
+            coordinator.split_residual(at(3), TENANT, &lease, &plan, op(10_000 + split as u64));
+        split.expect("a good split");
+        end = point;
+    }
+    let token = vec![8; token_len];
+    for step in 0..OP_LOG_CAP {
+        let cursor = key(b'b', step);
+        let cursor = CursorUpdate::new(&cursor, &token);
+        lease.set_sequence(lease.sequence().next());
+        let id = op(20_000 + step as u64);
+        coordinator.checkpoint(at(4), TENANT, &lease, cursor, id).expect("progress");
+    }
+    coordinator
 }
 
 const fn root(id: u64) -> ShardKey {

@@ -218,7 +218,7 @@ fn build(root: &Path) -> Result<(), Failure> {
 fn run_one(root: &Path, target: &str, bound: Bound, commit: &str) -> Result<Row, Failure> {
     println!("{target}: begins");
     super::make_corpus(root, target)?;
-    let mut command = super::command(root, target, bound);
+    let mut command = super::command(root, target, bound, super::Sanitizer::None);
     let started = Instant::now();
     let not_run = |error: std::io::Error| {
         Failure::new(format!("{target} could not be started"), error.to_string(), "run it alone")
