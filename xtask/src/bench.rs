@@ -45,11 +45,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     if filter == Some("runtime") {
         return scheduling::costs(options.save);
     }
+    let made = Made::now("bench", arguments)?;
     if filter == Some("stores") {
-        stores::run()?;
+        stores::run(options.save, &made)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let made = Made::now("bench", arguments)?;
     let mut figures = criterion::measure(&workspace, filter)?;
     for figure in instructions::measure(&workspace, filter)? {
         merge(&mut figures, figure);
@@ -80,7 +80,8 @@ fn parse(arguments: &[String]) -> Result<Options, Failure> {
         }
     }
     // A table with some of the figures would be indistinguishable from a complete one.
-    if options.save && options.filter.as_deref().is_some_and(|filter| filter != "runtime") {
+    let is_whole = |filter: &str| ["runtime", "stores"].contains(&filter);
+    if options.save && !options.filter.as_deref().is_none_or(is_whole) {
         let why = "the saved table contains every benchmark, so --save allows no filter";
         return Err(Failure::usage("bench", why, "--save"));
     }
@@ -120,6 +121,7 @@ mod tests {
     #[test]
     fn a_partial_table_is_never_saved() {
         assert_eq!(options("ring --save"), None);
+        assert!(options("stores --save").is_some_and(|options| options.save));
         assert_eq!(options("--all"), None);
         assert_eq!(options("a b"), None);
     }

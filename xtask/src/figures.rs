@@ -34,7 +34,7 @@ pub(crate) struct Maker {
 
 /// Every command, in order of cost by their last runs: seconds, minutes, hours. The campaign of the
 /// simulator comes behind its other runs, because they write some of its blocks too.
-pub(crate) const MAKERS: [Maker; 22] = [
+pub(crate) const MAKERS: &[Maker] = &[
     Maker {
         words: &["sim", "--same", "--save"],
         blocks: &[saved::SIM_SAME],
@@ -133,6 +133,15 @@ pub(crate) const MAKERS: [Maker; 22] = [
         blocks: &[saved::SIM_PAIRS],
         packages: &["gossip-sim"],
         paths: &[],
+    },
+    Maker {
+        words: &["bench", "stores", "--save"],
+        blocks: &[saved::STORES_SQLITE, saved::STORES_ETCD],
+        packages: &["gossip-coordination-sqlite", "gossip-coordination-etcd"],
+        paths: &[
+            "crates/gossip-coordination-sqlite/benches/",
+            "crates/gossip-coordination-etcd/benches/",
+        ],
     },
     Maker {
         words: &["bench", "--save"],

@@ -35,8 +35,8 @@ const KERNEL: &str = "crates/gossip-coordination/src/lib.rs";
 #[test]
 fn every_block_is_made_by_one_command() {
     // The report of a night is no table of one command, and `figures` does not run nights.
-    for block in BLOCKS.into_iter().filter(|block| *block != saved::NIGHTLY) {
-        let makers = MAKERS.iter().filter(|maker| maker.blocks.contains(&block)).count();
+    for block in BLOCKS.iter().filter(|block| **block != saved::NIGHTLY) {
+        let makers = MAKERS.iter().filter(|maker| maker.blocks.contains(block)).count();
         assert_eq!(makers, 1, "{block:?}");
     }
 }
@@ -45,7 +45,7 @@ fn every_block_is_made_by_one_command() {
 fn every_command_package_and_path_exists() {
     let workspace = Workspace::load().unwrap();
     let files = workspace.files().unwrap();
-    for maker in &MAKERS {
+    for maker in MAKERS {
         assert!(crate::find(maker.words[0]).is_some(), "{maker:?}");
         assert_eq!(maker.words.last(), Some(&"--save"), "{maker:?}");
         assert!(maker.packages.iter().all(|name| workspace.package(name).is_some()), "{maker:?}");

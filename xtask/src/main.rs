@@ -66,7 +66,7 @@ struct Command {
 }
 
 /// All commands, the most frequent ones first.
-const COMMANDS: [Command; 27] = [
+const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[--quick]",
@@ -279,7 +279,7 @@ fn refuse(name: Option<&String>) -> ExitCode {
         Some(name) => eprintln!("error: there is no command `{name}`. The commands are:"),
         None => eprintln!("usage: cargo xtask COMMAND"),
     }
-    for command in &COMMANDS {
+    for command in COMMANDS {
         let call = format!("{} {}", command.name, command.arguments);
         eprintln!("  {call:<30} {}", command.purpose);
     }

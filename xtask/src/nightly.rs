@@ -48,7 +48,7 @@ struct Campaign {
 }
 
 /// Every campaign, cheap ones first. One whose command does not exist is left out.
-const CAMPAIGNS: [Campaign; 17] = [
+const CAMPAIGNS: &[Campaign] = &[
     Campaign { name: "check-handoff", words: "", short: "1 0", repeats: false },
     Campaign {
         name: "sim-worker",

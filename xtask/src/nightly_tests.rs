@@ -100,7 +100,7 @@ fn every_round_has_its_own_seeds() {
 
 #[test]
 fn every_campaign_has_a_command_or_will_have_one() {
-    for campaign in &CAMPAIGNS {
+    for campaign in CAMPAIGNS {
         let exists = crate::find(campaign.name).is_some();
         assert!(exists, "{}", campaign.name);
         for is_short in [true, false] {

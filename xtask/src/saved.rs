@@ -38,11 +38,14 @@ pub(crate) struct Block {
 const MODEL: &str = "docs/reliability-model.md";
 const SIMULATION: &str = "docs/reliability-simulation.md";
 const RELIABILITY: &str = "docs/reliability.md";
+const STORES: &str = "docs/benchmarks-stores.md";
 const SCHEDULING: &str = "docs/scheduling.md";
 /// The page that explains the specification.
 pub(crate) const SPECIFICATION: &str = "specs/coordination/README.md";
 
 pub(crate) const BENCHMARKS: Block = Block { page: "docs/benchmarks.md", name: "benchmarks" };
+pub(crate) const STORES_SQLITE: Block = Block { page: STORES, name: "stores-sqlite" };
+pub(crate) const STORES_ETCD: Block = Block { page: STORES, name: "stores-etcd" };
 pub(crate) const MODEL_STATES: Block = Block { page: MODEL, name: "states" };
 pub(crate) const MODEL_PAIRS: Block = Block { page: MODEL, name: "pairs" };
 pub(crate) const MODEL_UNREACHABLE: Block = Block { page: MODEL, name: "unreachable" };
@@ -75,8 +78,10 @@ pub(crate) const NIGHTLY: Block = Block { page: "docs/nightly.md", name: "nightl
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
 
 /// Every block that there is.
-pub(crate) const BLOCKS: [Block; 30] = [
+pub(crate) const BLOCKS: &[Block] = &[
     BENCHMARKS,
+    STORES_SQLITE,
+    STORES_ETCD,
     MODEL_STATES,
     MODEL_PAIRS,
     MODEL_UNREACHABLE,
@@ -318,7 +323,7 @@ fn is_made(line: &str) -> bool {
 }
 
 /// Returns whether it looks like `2026-11-15`.
-fn is_date(text: &str) -> bool {
+pub(crate) fn is_date(text: &str) -> bool {
     let lengths: Vec<usize> = text.split('-').map(str::len).collect();
     lengths == [4, 2, 2] && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())
 }

@@ -4,24 +4,31 @@
 //! and write to the disk, so they are separate from the other benchmarks.
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
+use crate::saved::{self, Block, Made};
 
-/// Crate and benchmark.
-const STORES: [(&str, &str); 2] =
-    [("gossip-coordination-sqlite", "sqlite_store"), ("gossip-coordination-etcd", "etcd_store")];
+/// Crate, benchmark, and the block of its tables.
+const STORES: [(&str, &str, Block); 2] = [
+    ("gossip-coordination-sqlite", "sqlite_store", saved::STORES_SQLITE),
+    ("gossip-coordination-etcd", "etcd_store", saved::STORES_ETCD),
+];
 
 /// Returns whether a benchmark is a store benchmark.
 pub(super) fn is_one(bench: &str) -> bool {
-    STORES.iter().any(|(_, name)| *name == bench)
+    STORES.iter().any(|(_, name, _)| *name == bench)
 }
 
-/// Runs all store benchmarks.
-pub(super) fn run() -> Result<(), Failure> {
-    for (package, bench) in STORES {
+/// Runs all store benchmarks, and writes their tables if `saves`.
+pub(super) fn run(saves: bool, made: &Made) -> Result<(), Failure> {
+    for (package, bench, block) in STORES {
         println!("\n## {package}\n");
         let mut command = process::cargo();
         command.args(["bench", "--package", package, "--bench", bench]);
-        process::run(&mut command, "fix the benchmark named above")?;
+        let output = process::show(&mut command, "fix the benchmark named above")?;
+        if saves {
+            block.save(&grouped_in(&output), made)?;
+        }
     }
     Ok(())
 }

@@ -2,11 +2,14 @@
 //!
 //! Every block of figures in a page is written by a command, and names the command, the date and
 //! the commit, or says that it was not run yet. Every block that a command writes occurs exactly
-//! once in its page.
+//! once in its page. Outside of blocks there are no dates: a figure with one was put there by hand.
 
 use super::Finding;
-use crate::saved::{BLOCKS, found};
+use crate::saved::{BLOCKS, found, is_date};
 use crate::workspace::File;
+
+/// Pages that may have dates: decisions and versions have them.
+const DATED: [&str; 2] = ["docs/adr/", "CHANGELOG.md"];
 
 /// Checks every page.
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
@@ -28,6 +31,8 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
                 find(format!("the block `{name}` {problem}"));
             }
         }
+        let is_dated = DATED.iter().any(|prefix| file.path.starts_with(prefix));
+        findings.extend(dates(file).filter(|_| !is_dated));
     }
     let missing = BLOCKS.iter().filter(|block| !seen.contains(block));
     findings.extend(
@@ -38,6 +43,18 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// Returns a finding for each line outside of blocks that has a date.
+fn dates(file: &File) -> impl Iterator<Item = Finding> {
+    let mut is_inside = false;
+    file.text.lines().zip(1..).filter_map(move |(line, number)| {
+        let is_mark = |end: &str| line.starts_with("<!-- ") && line.ends_with(end);
+        is_inside = (is_inside || is_mark(": begin -->")) && !is_mark(": end -->");
+        let mut words = line.split(|it: char| !it.is_ascii_digit() && it != '-');
+        let what = "a date outside of a block: figures are dated by the command that saves them";
+        (!is_inside && words.any(is_date)).then(|| Finding::at(&file.path, number, what))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,7 +62,7 @@ mod tests {
     /// Pages with every block, each with `body`.
     fn pages(body: &str) -> Vec<File> {
         let mut files: Vec<File> = Vec::new();
-        for block in &BLOCKS {
+        for block in BLOCKS {
             let name = block.name;
             let text = format!("<!-- {name}: begin -->\n{body}\n<!-- {name}: end -->\n");
             match files.iter_mut().find(|file| file.path == block.page) {
@@ -65,6 +82,20 @@ mod tests {
         assert_eq!(findings_of(&pages("Not run yet.")), [""; 0]);
         let made = "| 1 |\n\nMade by `cargo xtask x`, 2026-11-15, commit 0123456789ab.";
         assert_eq!(findings_of(&pages(made)), [""; 0]);
+    }
+
+    #[test]
+    fn a_date_outside_of_a_block_is_found() {
+        let found = |path: &str, text: &str| {
+            let mut files = pages("Made by `x`, 2026-11-15, commit 0123456789ab.");
+            files.push(File::new(path, text));
+            findings_of(&files)
+        };
+        let expected = "docs/x.md:2: a date outside of a block: figures are dated by the command \
+                        that saves them";
+        assert_eq!(found("docs/x.md", "a\nIt took 5 s (2026-11-15).\n"), [expected]);
+        assert_eq!(found("docs/adr/0001-x.md", "2026-11-15\n"), [""; 0]);
+        assert_eq!(found("docs/x.md", "seed 20261115, 1-2, 2026-11\n"), [""; 0]);
     }
 
     #[test]
