@@ -28,7 +28,7 @@ fn now() -> LogicalTime {
 
 impl Offered {
     fn new() -> Self {
-        let backend = Backend::open(&StoreUrl::Memory).expect("a store in memory always opens");
+        let backend = Backend::open(&StoreUrl::memory()).expect("a store in memory always opens");
         let mut handoffs = Handoffs::new(&backend, TENANT);
         let config = RunConfig::try_new(CursorSemantics::Completed, 15_000, None).unwrap();
         let root = InitialShardInput {

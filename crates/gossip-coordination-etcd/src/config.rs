@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
+use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
 use thiserror::Error;
 
 use crate::budget::{Budget, RequestTooSmall};
@@ -38,9 +39,6 @@ pub const OWNER_LEASE_TTL_MAX: Duration = Duration::from_secs(3600);
 pub const DEFAULT_MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// Clocks that differ by more are broken; every takeover would have to wait for so long.
 pub const MAX_CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
-
-/// A longer cooldown would keep workers idle for no purpose.
-pub const CLAIM_COOLDOWN_MAX: Duration = Duration::from_secs(3600);
 
 /// The default number of retries of requests that were certainly not applied.
 /// Races of the protocol are counted by the store layer and not here.

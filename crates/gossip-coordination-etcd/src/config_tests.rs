@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
 use proptest::prelude::*;
 
 use crate::budget::Budget;
 use crate::{
-    CLAIM_COOLDOWN_MAX, ConfigError, Credentials, DEFAULT_MAX_REQUEST_BYTES,
-    DEFAULT_OWNER_LEASE_TTL, ENDPOINTS_MAX, EtcdConfig, EtcdTls, MAX_TXN_OPS_MIN,
-    NAMESPACE_LEN_MAX, NamespaceError, TlsIdentityFiles, UrlError,
+    ConfigError, Credentials, DEFAULT_MAX_REQUEST_BYTES, DEFAULT_OWNER_LEASE_TTL, ENDPOINTS_MAX,
+    EtcdConfig, EtcdTls, MAX_TXN_OPS_MIN, NAMESPACE_LEN_MAX, NamespaceError, TlsIdentityFiles,
+    UrlError,
 };
 
 fn usual() -> EtcdConfig {

@@ -16,6 +16,7 @@
 
 use std::time::Duration;
 
+use gossip_coordination::store::parse_duration;
 use thiserror::Error;
 
 use crate::config::{ConfigError, EtcdConfig, EtcdTls, TlsIdentityFiles};
@@ -277,13 +278,6 @@ fn text(name: &'static str, value: &str) -> Result<String, UrlError> {
 /// Parses a number with its unit: `ms`, `s` or `m`. Anything else is an error that names the
 /// setting.
 fn duration(name: &'static str, value: &str) -> Result<Duration, UrlError> {
-    let error = || UrlError::Value { name, expected: "a number followed by ms, s or m" };
-    let digits = value.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let count: u64 = digits.parse().map_err(|_| error())?;
-    match &value[digits.len()..] {
-        "ms" => Ok(Duration::from_millis(count)),
-        "s" => Ok(Duration::from_secs(count)),
-        "m" => count.checked_mul(60).map(Duration::from_secs).ok_or_else(error),
-        _ => Err(error()),
-    }
+    let error = UrlError::Value { name, expected: "a number followed by ms, s or m" };
+    parse_duration(value).ok_or(error)
 }

@@ -98,6 +98,12 @@ impl ConformanceTarget for OverSqlite {
         Some(StoreCoordinator::new(database.store(), config))
     }
 
+    fn sibling_handle(&self, backend: &SqliteCoordinator) -> Option<SqliteCoordinator> {
+        let config = StoreConfig { nonce: fresh_nonce(), ..backend.config() };
+        let (store, process) = (backend.store().clone(), backend.process_state());
+        Some(StoreCoordinator::sharing(store, config, &process))
+    }
+
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         race(jobs);
     }
@@ -188,6 +194,13 @@ impl ConformanceTarget for OverForgetful {
         let (store, loses_all) = (backend.store().store.clone(), self.loses_all);
         let config = StoreConfig { nonce: fresh_nonce(), ..backend.config() };
         Some(StoreCoordinator::new(Forgetful { store, loses_next: false, loses_all }, config))
+    }
+
+    fn sibling_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let (store, loses_all) = (backend.store().store.clone(), self.loses_all);
+        let config = StoreConfig { nonce: fresh_nonce(), ..backend.config() };
+        let store = Forgetful { store, loses_next: false, loses_all };
+        Some(StoreCoordinator::sharing(store, config, &backend.process_state()))
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {

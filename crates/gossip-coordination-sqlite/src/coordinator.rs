@@ -1,6 +1,6 @@
 //! Coordinators over a database.
 
-use gossip_coordination::store::{StoreConfig, StoreCoordinator, fresh_nonce};
+use gossip_coordination::store::{StoreConfig, StoreCoordinator, fresh_nonce, ticks};
 
 use crate::database::SqliteDatabase;
 use crate::store::SqliteStore;
@@ -12,9 +12,16 @@ impl SqliteDatabase {
     /// Returns a new coordinator handle with the default limits.
     ///
     /// A handle serves one caller at a time; create one per thread. The handles of a database
-    /// share its group commit.
+    /// share its group commit, one record cache and one claim cooldown per worker.
     #[must_use]
     pub fn coordinator(&self) -> SqliteCoordinator {
-        StoreCoordinator::new(self.store(), StoreConfig::new(fresh_nonce()))
+        StoreCoordinator::sharing(self.store(), self.store_config(), self.process_state())
+    }
+
+    /// Returns the configuration of another handle, with a nonce that no other handle has.
+    #[must_use]
+    pub fn store_config(&self) -> StoreConfig {
+        let claim_cooldown_interval = ticks(self.options().claim_cooldown);
+        StoreConfig { claim_cooldown_interval, ..StoreConfig::new(fresh_nonce()) }
     }
 }

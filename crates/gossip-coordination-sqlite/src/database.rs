@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gossip_coordination::InfraError;
+use gossip_coordination::store::ProcessState;
 use rusqlite::Connection;
 
 use crate::backup::{self, BackupError};
@@ -41,6 +42,8 @@ struct Inner {
     _thread: Thread,
     core: Arc<Core>,
     checkpointer: Arc<WalCheckpointer>,
+    /// Shared by the coordinator handles.
+    process: ProcessState,
 }
 
 impl SqliteDatabase {
@@ -62,7 +65,8 @@ impl SqliteDatabase {
         let connection = file.connect(Role::Checkpoint).map_err(fail)?;
         // Started last: an early return would join a thread that nothing has stopped.
         let thread = start_checkpointer(connection, Arc::clone(&checkpointer), file.path())?;
-        let inner = Inner { core, checkpointer, _thread: thread };
+        let process = ProcessState::default();
+        let inner = Inner { core, checkpointer, _thread: thread, process };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -70,6 +74,11 @@ impl SqliteDatabase {
     #[must_use]
     pub fn store(&self) -> SqliteStore {
         SqliteStore::new(self.clone())
+    }
+
+    /// Returns the state that the coordinator handles of this database share.
+    pub(crate) fn process_state(&self) -> &ProcessState {
+        &self.inner.process
     }
 
     /// Copies a snapshot of the database to a new file at `path`, concurrently with readers and

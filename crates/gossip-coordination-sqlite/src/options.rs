@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
+
 /// The durability of an acknowledged commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -114,6 +116,10 @@ pub struct SqliteOptions {
     /// caller that uses relaxed sync must raise them: otherwise fences of lost grants are issued
     /// again.
     pub boot: Option<Boot>,
+    /// Minimum time between a worker's claims, counted over all handles of the database; zero
+    /// disables it. At most
+    /// [`CLAIM_COOLDOWN_MAX`](gossip_coordination::store::CLAIM_COOLDOWN_MAX) is effective.
+    pub claim_cooldown: Duration,
 }
 
 impl Default for SqliteOptions {
@@ -124,6 +130,7 @@ impl Default for SqliteOptions {
             file_bytes_max: None,
             check: OpenCheck::default(),
             boot: None,
+            claim_cooldown: Duration::ZERO,
         }
     }
 }
@@ -135,8 +142,11 @@ impl SqliteOptions {
         Self { sync: SyncMode::Relaxed, ..self }
     }
 
-    /// Returns these options with a busy timeout that SQLite and `Instant` can represent.
+    /// Returns these options with a busy timeout that SQLite and `Instant` can represent, and a
+    /// claim cooldown within its bound.
     pub(crate) fn bounded(self) -> Self {
-        Self { busy_timeout: self.busy_timeout.min(BUSY_TIMEOUT_MAX), ..self }
+        let busy_timeout = self.busy_timeout.min(BUSY_TIMEOUT_MAX);
+        let claim_cooldown = self.claim_cooldown.min(CLAIM_COOLDOWN_MAX);
+        Self { busy_timeout, claim_cooldown, ..self }
     }
 }

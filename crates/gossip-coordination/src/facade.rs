@@ -9,6 +9,7 @@ use gossip_contracts::coordination::CursorSemantics;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use thiserror::Error;
 
+use crate::claim_clock::ClaimReservation;
 use crate::error::InfraError;
 use crate::lease::Lease;
 use crate::outcome::CapacityHint;
@@ -59,16 +60,19 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
     /// Candidates per query: more where a query is expensive and other workers race.
     const CANDIDATES_PER_SCAN: usize = CLAIM_CANDIDATES_MAX;
 
-    /// Returns when the cooldown of `worker` ends, if it has not ended.
-    fn claim_throttled_until(
+    /// Reserves a claim of `worker` at `now`. The handles of a process share the reservations, so
+    /// that a worker with several handles makes one successful claim per cooldown.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError::Throttled`] if the worker's cooldown has not passed, or would not have passed
+    /// if an in-flight claim succeeds.
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime>;
-
-    /// Starts the cooldown of `worker` at `now`.
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId);
+    ) -> Result<ClaimReservation, ClaimError>;
 
     /// As [`RunManagement::collect_claim_candidates_into`], but may return fewer shards and no
     /// deadline where a complete search is expensive. An empty result is complete, with its
@@ -102,9 +106,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, ClaimError> {
-        if let Some(retry_after) = self.claim_throttled_until(now, tenant, worker) {
-            return Err(ClaimError::Throttled { retry_after });
-        }
+        let reservation = self.reserve_claim(now, tenant, worker)?;
         let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
         loop {
             match claim.step() {
@@ -123,7 +125,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
                     match self.acquire_and_restore_into(now, tenant, key, worker, scratch) {
                         Ok(acquired) => {
                             let claimed = Claimed::of(&acquired);
-                            self.note_claim(now, tenant, worker);
+                            reservation.claimed();
                             return Ok(claimed.show(scratch));
                         }
                         Err(refusal) => claim.refused(refusal)?,
@@ -140,16 +142,13 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
     /// See [`ShardClaiming::CANDIDATES_PER_SCAN`].
     const CANDIDATES_PER_SCAN: usize = CLAIM_CANDIDATES_MAX;
 
-    /// See [`ShardClaiming::claim_throttled_until`].
-    fn claim_throttled_until(
+    /// See [`ShardClaiming::reserve_claim`].
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime>;
-
-    /// See [`ShardClaiming::note_claim`].
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId);
+    ) -> Result<ClaimReservation, ClaimError>;
 
     /// See [`ShardClaiming::probe_candidates_into`].
     fn probe_candidates_into(
@@ -174,9 +173,7 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
         scratch: &'a mut AcquireScratch,
     ) -> impl Future<Output = Result<AcquireResultView<'a>, ClaimError>> + Send {
         async move {
-            if let Some(retry_after) = self.claim_throttled_until(now, tenant, worker) {
-                return Err(ClaimError::Throttled { retry_after });
-            }
+            let reservation = self.reserve_claim(now, tenant, worker)?;
             let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
             loop {
                 match claim.step() {
@@ -201,7 +198,7 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
                         match acquire.await {
                             Ok(acquired) => {
                                 let claimed = Claimed::of(&acquired);
-                                self.note_claim(now, tenant, worker);
+                                reservation.claimed();
                                 return Ok(claimed.show(scratch));
                             }
                             Err(refusal) => claim.refused(refusal)?,

@@ -14,6 +14,7 @@
 
 mod async_session;
 mod block_on;
+mod claim_clock;
 mod error;
 mod events;
 mod facade;
@@ -48,6 +49,7 @@ pub use gossip_contracts::coordination::{
 
 pub use self::async_session::AsyncWorkerSession;
 pub use self::block_on::block_on;
+pub use self::claim_clock::ClaimReservation;
 pub use self::error::{
     AcceptError, AcquireError, CheckpointError, CompleteError, CoordError, CursorOutOfBoundsDetail,
     InfraError, OfferError, ParkError, ReleaseError, RenewError, SplitError, SplitReplaceError,

@@ -4,8 +4,8 @@ use std::fmt;
 
 use gossip_coordination::operations::*;
 use gossip_coordination::{
-    ClaimError, CollectEvents, CoordinationBackend, EventCollector, RunManagement, ShardClaiming,
-    for_each_run_operation, for_each_shard_operation,
+    ClaimError, ClaimReservation, CollectEvents, CoordinationBackend, EventCollector,
+    RunManagement, ShardClaiming, for_each_run_operation, for_each_shard_operation,
 };
 
 use crate::observer::{Event, Observer};
@@ -82,17 +82,13 @@ impl<B: RunManagement + CollectEvents> RunManagement for Observed<'_, B> {
 impl<B: ShardClaiming + CollectEvents> ShardClaiming for Observed<'_, B> {
     const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
 
-    fn claim_throttled_until(
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        self.inner.claim_throttled_until(now, tenant, worker)
-    }
-
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        self.inner.note_claim(now, tenant, worker);
+    ) -> Result<ClaimReservation, ClaimError> {
+        self.inner.reserve_claim(now, tenant, worker)
     }
 
     fn probe_candidates_into(

@@ -2,8 +2,8 @@
 
 use gossip_coordination::operations::*;
 use gossip_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, CollectEvents,
-    CoordinationBackend, EventCollector, RunManagement, ShardClaiming, block_on,
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, ClaimReservation,
+    CollectEvents, CoordinationBackend, EventCollector, RunManagement, ShardClaiming, block_on,
     for_each_run_operation, for_each_shard_operation,
 };
 
@@ -83,17 +83,13 @@ impl<A: AsyncRunManagement> RunManagement for Blocking<A> {
 impl<A: AsyncShardClaiming> ShardClaiming for Blocking<A> {
     const CANDIDATES_PER_SCAN: usize = A::CANDIDATES_PER_SCAN;
 
-    fn claim_throttled_until(
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        self.0.claim_throttled_until(now, tenant, worker)
-    }
-
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        self.0.note_claim(now, tenant, worker);
+    ) -> Result<ClaimReservation, ClaimError> {
+        self.0.reserve_claim(now, tenant, worker)
     }
 
     fn probe_candidates_into(

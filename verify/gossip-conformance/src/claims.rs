@@ -23,6 +23,8 @@ topic!("claims":
     a_worker_waits_between_claims,
     a_failed_claim_is_not_waited_for,
     workers_wait_for_themselves_only,
+    handles_of_a_process_count_claims_together,
+    an_in_flight_claim_counts_until_it_fails,
     without_a_cooldown_nobody_waits,
     a_cooldown_speaks_before_the_run,
     workers_spread_out,
@@ -138,6 +140,40 @@ pub fn workers_wait_for_themselves_only<T: ConformanceTarget>(target: &T) {
     world.claim(11, 2).expect("another worker");
     refused!(world.claim(12, 1), ClaimError::Throttled { retry_after } if retry_after == at(30));
     refused!(world.claim(12, 2), ClaimError::Throttled { retry_after } if retry_after == at(31));
+}
+
+/// The handles of a process share the cooldown of a worker.
+pub fn handles_of_a_process_count_claims_together<T: ConformanceTarget>(target: &T) {
+    let mut world = with_cooldown(target, 20);
+    let Some(mut sibling) = sibling(target, &world) else { return };
+    let (tenant, mut scratch) = (world.tenant, AcquireScratch::new());
+    let mut claim = |now| {
+        let claimed = sibling.claim_next_available(at(now), tenant, RUN, worker(1), &mut scratch);
+        claimed.map(|_| ())
+    };
+    world.claim(10, 1).expect("free");
+    assert_eq!(claim(29), Err(ClaimError::Throttled { retry_after: at(30) }));
+    claim(30).expect("free again");
+    refused!(world.claim(49, 1), ClaimError::Throttled { retry_after } if retry_after == at(50));
+    refused!(world.claim(50, 1), ClaimError::NoneAvailable { .. });
+}
+
+/// While a claim is in flight, no other handle of the process claims for the worker; when it fails,
+/// another one may.
+pub fn an_in_flight_claim_counts_until_it_fails<T: ConformanceTarget>(target: &T) {
+    let mut world = with_cooldown(target, 20);
+    let Some(mut sibling) = sibling(target, &world) else { return };
+    let (tenant, mut scratch) = (world.tenant, AcquireScratch::new());
+    let mut claim = |now, by| {
+        let claimed = sibling.claim_next_available(at(now), tenant, RUN, worker(by), &mut scratch);
+        claimed.map(|_| ())
+    };
+    let in_flight = world.backend.reserve_claim(at(10), tenant, worker(1)).expect("no cooldown");
+    assert_eq!(claim(11, 1), Err(ClaimError::Throttled { retry_after: at(30) }));
+    claim(11, 2).expect("another worker");
+    drop(in_flight);
+    claim(11, 1).expect("the failed claim started no cooldown");
+    refused!(world.claim(30, 1), ClaimError::Throttled { retry_after } if retry_after == at(31));
 }
 
 /// A cooldown of zero disables it.
@@ -256,6 +292,13 @@ pub(super) fn another_handles<T: ConformanceTarget>(
         (0..count).map(|_| target.another_handle(&world.backend)).collect();
     note_ability(target, Ability::Handles, handles.is_some());
     handles
+}
+
+/// Returns another handle of the world's process, if the target supports several.
+fn sibling<T: ConformanceTarget>(target: &T, world: &World<'_, T>) -> Option<T::Backend> {
+    let sibling = target.sibling_handle(&world.backend);
+    note_ability(target, Ability::Siblings, sibling.is_some());
+    sibling
 }
 
 /// A run with `count` shards.

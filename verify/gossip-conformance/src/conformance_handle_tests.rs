@@ -92,17 +92,13 @@ impl AsyncRunManagement for Shared {
 }
 
 impl AsyncShardClaiming for Shared {
-    fn claim_throttled_until(
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        self.store().claim_throttled_until(now, tenant, worker)
-    }
-
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        self.store().note_claim(now, tenant, worker);
+    ) -> Result<ClaimReservation, ClaimError> {
+        self.store().reserve_claim(now, tenant, worker)
     }
 }
 
@@ -140,6 +136,10 @@ impl ConformanceTarget for SharedHandles {
 
     fn another_handle(&self, backend: &Blocking<Shared>) -> Option<Blocking<Shared>> {
         Some(Blocking::new(backend.get_ref().clone()))
+    }
+
+    fn sibling_handle(&self, backend: &Blocking<Shared>) -> Option<Blocking<Shared>> {
+        self.another_handle(backend)
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gossip_coordination::store::{
-    Answer, CommitOutcome, Key, MapStore, Read, RecordCache, Store, StoreConfig, StoreCoordinator,
+    Answer, CommitOutcome, Key, MapStore, ProcessState, Read, Store, StoreConfig, StoreCoordinator,
     StoreLimits, Txn, Versioned,
 };
 use gossip_coordination::{CollectEvents, EventCollector, InfraError, StateTransitionEvent};
@@ -86,7 +86,7 @@ struct Turns {
 impl Turns {
     fn on(&self, store: &MapStore, config: StoreConfig) -> RoundRobin<RemoteStore<Process>> {
         let loses_next = Arc::new(AtomicBool::new(false));
-        let shared = RecordCache::default();
+        let shared = ProcessState::default();
         RoundRobin::new(
             (0..HANDLES)
                 .map(|number| {
@@ -116,7 +116,8 @@ impl ConformanceTarget for Turns {
     }
 
     fn lacks(&self) -> &'static [Ability] {
-        &[Ability::TotalLimit]
+        // Each backend is several processes, between which a cooldown is not shared.
+        &[Ability::TotalLimit, Ability::Siblings]
     }
 
     fn fresh(&self, settings: Settings) -> Self::Backend {

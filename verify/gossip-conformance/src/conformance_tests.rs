@@ -15,7 +15,7 @@ use crate::{
 struct InMemory;
 
 /// The in-memory coordinator has one handle and cannot lose replies.
-pub(crate) const ALONE: &[Ability] = &[Ability::Handles, Ability::LostReplies];
+pub(crate) const ALONE: &[Ability] = &[Ability::Handles, Ability::Siblings, Ability::LostReplies];
 
 /// Creates an in-memory coordinator with the limits of a case.
 pub(crate) fn coordinator(settings: Settings) -> InMemoryCoordinator {
@@ -244,7 +244,7 @@ impl ConformanceTarget for Broken {
     }
 
     fn lacks(&self) -> &'static [Ability] {
-        &[Ability::Events, Ability::Handles, Ability::LostReplies]
+        &[Ability::Events, Ability::Handles, Ability::Siblings, Ability::LostReplies]
     }
 
     fn fresh(&self, _settings: Settings) -> InMemoryCoordinator {

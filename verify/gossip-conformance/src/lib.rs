@@ -33,7 +33,7 @@
 //!     }
 //!
 //!     fn lacks(&self) -> &'static [Ability] {
-//!         &[Ability::Events, Ability::Handles, Ability::LostReplies]
+//!         &[Ability::Events, Ability::Handles, Ability::Siblings, Ability::LostReplies]
 //!     }
 //!
 //!     fn fresh(&self, settings: Settings) -> InMemoryCoordinator {
@@ -172,6 +172,8 @@ pub enum Ability {
     Events,
     /// Has several handles on one store: [`ConformanceTarget::another_handle`].
     Handles,
+    /// Has several handles in one process: [`ConformanceTarget::sibling_handle`].
+    Siblings,
     /// Loses a reply on request: [`ConformanceTarget::lose_next_reply`].
     LostReplies,
     /// Limits the total number of shards. Stores have an allotment for each tenant instead (DESIGN
@@ -212,6 +214,12 @@ pub trait ConformanceTarget {
 
     /// Returns another handle on the same store, if the backend supports several.
     fn another_handle(&self, _backend: &Self::Backend) -> Option<Self::Backend> {
+        None
+    }
+
+    /// Returns another handle of the same process, which shares the record cache and the claim
+    /// cooldowns of `backend`, if the backend supports several.
+    fn sibling_handle(&self, _backend: &Self::Backend) -> Option<Self::Backend> {
         None
     }
 

@@ -4,15 +4,15 @@
 //! and fails here has found a stale cache entry that was trusted. With the store of each handle in
 //! a process of its own (`remote`), the suite tests processes in the same way.
 //!
-//! The claim cooldown is the exception: a handle counts its own claims, so a worker always uses the
-//! same handle for it.
+//! The claim cooldown is the exception: processes count their claims separately, so a worker always
+//! uses the same handle for it.
 
 use gossip_contracts::identity::FenceEpoch;
 use gossip_coordination::operations::*;
 use gossip_coordination::store::{Store, StoreCoordinator};
 use gossip_coordination::{
-    CollectEvents, CoordinationBackend, EventCollector, RunManagement, ShardClaiming,
-    for_each_run_operation, for_each_shard_operation,
+    ClaimError, ClaimReservation, CollectEvents, CoordinationBackend, EventCollector,
+    RunManagement, ShardClaiming, for_each_run_operation, for_each_shard_operation,
 };
 
 use super::FenceFloors;
@@ -89,17 +89,13 @@ impl<S: Store> RunManagement for RoundRobin<S> {
 }
 
 impl<S: Store> ShardClaiming for RoundRobin<S> {
-    fn claim_throttled_until(
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        self.of_worker(worker).claim_throttled_until(now, tenant, worker)
-    }
-
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        self.of_worker(worker).note_claim(now, tenant, worker);
+    ) -> Result<ClaimReservation, ClaimError> {
+        self.of_worker(worker).reserve_claim(now, tenant, worker)
     }
 
     fn probe_candidates_into(

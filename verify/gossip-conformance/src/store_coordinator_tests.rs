@@ -72,6 +72,13 @@ impl ConformanceTarget for OverMap {
         Some(StoreCoordinator::new(store, config))
     }
 
+    fn sibling_handle(&self, backend: &Coordinator) -> Option<Coordinator> {
+        let mut store = backend.store().another_handle();
+        store.inject_always(self.always);
+        let config = StoreConfig { nonce: next_nonce(), ..backend.config() };
+        Some(StoreCoordinator::sharing(store, config, &backend.process_state()))
+    }
+
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         std::thread::scope(|scope| {
             for job in jobs {
@@ -208,6 +215,14 @@ impl ConformanceTarget for OverAsyncMap {
         let store = AsyncMap(coordinator.store().0.another_handle());
         let config = StoreConfig { nonce: next_nonce(), ..coordinator.config() };
         Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn sibling_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let coordinator = backend.get_ref();
+        let store = AsyncMap(coordinator.store().0.another_handle());
+        let config = StoreConfig { nonce: next_nonce(), ..coordinator.config() };
+        let process = coordinator.process_state();
+        Some(Blocking::new(AsyncStoreCoordinator::sharing(store, config, &process)))
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {

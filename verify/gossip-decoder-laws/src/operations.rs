@@ -16,7 +16,7 @@ impl ConformanceTarget for InMemory {
     }
 
     fn lacks(&self) -> &'static [Ability] {
-        &[Ability::Handles, Ability::LostReplies]
+        &[Ability::Handles, Ability::Siblings, Ability::LostReplies]
     }
 
     fn fresh(&self, settings: Settings) -> InMemoryCoordinator {

@@ -241,7 +241,7 @@ impl ConformanceTarget for InMemory {
     }
 
     fn lacks(&self) -> &'static [Ability] {
-        &[Ability::Handles, Ability::LostReplies]
+        &[Ability::Handles, Ability::Siblings, Ability::LostReplies]
     }
 
     fn fresh(&self, settings: Settings) -> InMemoryCoordinator {
@@ -337,6 +337,12 @@ impl ConformanceTarget for OverMap {
     fn another_handle(&self, backend: &StoreBackend) -> Option<StoreBackend> {
         let config = StoreConfig { nonce: Self::next_nonce(), ..backend.config() };
         Some(StoreCoordinator::new(backend.store().another_handle(), config))
+    }
+
+    fn sibling_handle(&self, backend: &StoreBackend) -> Option<StoreBackend> {
+        let config = StoreConfig { nonce: Self::next_nonce(), ..backend.config() };
+        let (store, process) = (backend.store().another_handle(), backend.process_state());
+        Some(StoreCoordinator::sharing(store, config, &process))
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {

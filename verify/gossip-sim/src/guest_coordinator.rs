@@ -7,8 +7,8 @@
 use gossip_contracts::identity::ShardId;
 use gossip_coordination::operations::*;
 use gossip_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, StoreRefusal,
-    for_each_run_operation, for_each_shard_operation,
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, ClaimReservation,
+    StoreRefusal, for_each_run_operation, for_each_shard_operation,
 };
 
 use super::answers::Renewal;
@@ -262,17 +262,13 @@ impl AsyncRunManagement for SimCoordinator {
 }
 
 impl AsyncShardClaiming for SimCoordinator {
-    fn claim_throttled_until(
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        self.handle.claim_throttled_until(now, tenant, worker)
-    }
-
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        self.handle.note_claim(now, tenant, worker);
+    ) -> Result<ClaimReservation, ClaimError> {
+        self.handle.reserve_claim(now, tenant, worker)
     }
 
     async fn claim_next_available<'a>(

@@ -5,7 +5,7 @@ use gossip_contracts::coordination::{
     plan_split_replace_at_points_initial_cursor,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use gossip_coordination::store::{AsyncStoreCoordinator, RecordCache, StoreConfig};
+use gossip_coordination::store::{AsyncStoreCoordinator, ProcessState, StoreConfig};
 use gossip_coordination::{
     AcquireScratch, AsyncCoordinationBackend, AsyncRunManagement, Lease, RunConfig,
 };
@@ -30,20 +30,20 @@ pub const fn at(ticks: u64) -> LogicalTime {
 pub struct Process<K = Counting> {
     store: EtcdStore<K>,
     /// Of all handles, as in the product.
-    memory: RecordCache,
+    process: ProcessState,
     handles: u64,
 }
 
 impl<K: EtcdKv> Process<K> {
     pub fn new(client: K, config: &EtcdConfig) -> Self {
         let store = EtcdStore::start(client, config).expect("the usual settings work");
-        Self { store, memory: RecordCache::default(), handles: 0 }
+        Self { store, process: ProcessState::default(), handles: 0 }
     }
 
     pub fn handle(&mut self) -> Coordinator<K> {
         self.handles += 1;
         let config = StoreConfig::new(self.handles << 40);
-        AsyncStoreCoordinator::sharing(self.store.clone(), config, &self.memory)
+        AsyncStoreCoordinator::sharing(self.store.clone(), config, &self.process)
     }
 }
 

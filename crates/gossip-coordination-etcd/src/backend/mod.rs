@@ -23,10 +23,9 @@ mod blocking;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use gossip_coordination::store::{
-    AsyncStoreCoordinator, StoreConfig, StoreCoordinator, fresh_nonce,
+    AsyncStoreCoordinator, StoreConfig, StoreCoordinator, fresh_nonce, ticks,
 };
 use thiserror::Error;
 
@@ -80,11 +79,10 @@ impl EtcdConfig {
     /// Returns the configuration of another handle, with a nonce that no other handle has.
     #[must_use]
     pub fn store_config(&self) -> StoreConfig {
-        let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
         StoreConfig {
             max_children_per_op: self.max_children_per_op,
-            claim_cooldown_interval: millis(self.claim_cooldown),
-            max_clock_skew: millis(self.max_clock_skew),
+            claim_cooldown_interval: ticks(self.claim_cooldown),
+            max_clock_skew: ticks(self.max_clock_skew),
             ..StoreConfig::new(fresh_nonce())
         }
     }
@@ -115,19 +113,23 @@ impl EtcdConfig {
 }
 
 /// Returns another handle on the same connection, for another worker of this process. The handles
-/// share one record cache.
+/// share one record cache and one claim cooldown per worker.
 #[must_use]
 pub fn another_handle(coordinator: &AsyncEtcdCoordinator) -> AsyncEtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
-    AsyncStoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.cache())
+    AsyncStoreCoordinator::sharing(
+        coordinator.store().clone(),
+        config,
+        &coordinator.process_state(),
+    )
 }
 
 /// Returns another handle on the same connection and runtime, for another thread of this process.
-/// The handles share one record cache.
+/// The handles share one record cache and one claim cooldown per worker.
 #[must_use]
 pub fn another_blocking_handle(coordinator: &EtcdCoordinator) -> EtcdCoordinator {
     let config = StoreConfig { nonce: fresh_nonce(), ..coordinator.config() };
-    StoreCoordinator::sharing(coordinator.store().clone(), config, coordinator.cache())
+    StoreCoordinator::sharing(coordinator.store().clone(), config, &coordinator.process_state())
 }
 
 /// Why there is no connection.

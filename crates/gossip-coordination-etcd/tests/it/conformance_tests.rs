@@ -78,6 +78,13 @@ impl ConformanceTarget for OnBlocking {
         Some(StoreCoordinator::new(backend.store().clone(), config))
     }
 
+    fn sibling_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let nonce = self.0.config().store_config().nonce;
+        let config = StoreConfig { nonce, ..backend.config() };
+        let process = backend.process_state();
+        Some(StoreCoordinator::sharing(backend.store().clone(), config, &process))
+    }
+
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         race(jobs, || ());
     }
@@ -135,6 +142,13 @@ impl ConformanceTarget for OnAsync {
         let config = StoreConfig { nonce, ..backend.get_ref().config() };
         let store = backend.get_ref().store().clone();
         Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn sibling_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let (coordinator, nonce) = (backend.get_ref(), self.0.config().store_config().nonce);
+        let config = StoreConfig { nonce, ..coordinator.config() };
+        let (store, process) = (coordinator.store().clone(), coordinator.process_state());
+        Some(Blocking::new(AsyncStoreCoordinator::sharing(store, config, &process)))
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {

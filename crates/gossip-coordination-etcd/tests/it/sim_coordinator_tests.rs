@@ -6,7 +6,7 @@ use std::time::Duration;
 use gossip_conformance::blocking::Blocking;
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
-use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig};
+use gossip_coordination::store::{AsyncStoreCoordinator, StoreConfig, StoreCoordinator};
 use gossip_coordination::{CollectEvents, EventCollector, StateTransitionEvent};
 use gossip_coordination_etcd::{EtcdConfig, EtcdStore, RETRIES_MAX};
 use gossip_testkit_etcd::sim_etcd_kv::{Fault, FaultRates, SimEtcdKv, Target};
@@ -74,6 +74,12 @@ impl ConformanceTarget for OnModel {
     fn another_handle(&self, backend: &SimEtcdCoordinator) -> Option<SimEtcdCoordinator> {
         let config = StoreConfig { nonce: self.nonce(), ..backend.config() };
         Some(backend.store().coordinator(config))
+    }
+
+    fn sibling_handle(&self, backend: &SimEtcdCoordinator) -> Option<SimEtcdCoordinator> {
+        let config = StoreConfig { nonce: self.nonce(), ..backend.config() };
+        let (store, process) = (backend.store().clone(), backend.process_state());
+        Some(StoreCoordinator::sharing(store, config, &process))
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
@@ -157,6 +163,13 @@ impl ConformanceTarget for OnAsyncModel {
         let config = StoreConfig { nonce: self.handles.nonce(), ..coordinator.config() };
         let store = coordinator.store().clone();
         Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
+    }
+
+    fn sibling_handle(&self, backend: &AsyncModel) -> Option<AsyncModel> {
+        let coordinator = backend.get_ref();
+        let config = StoreConfig { nonce: self.handles.nonce(), ..coordinator.config() };
+        let (store, process) = (coordinator.store().clone(), coordinator.process_state());
+        Some(Blocking::new(AsyncStoreCoordinator::sharing(store, config, &process)))
     }
 
     fn race(&self, jobs: Vec<RaceJob<'_>>) {

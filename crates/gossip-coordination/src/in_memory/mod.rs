@@ -32,13 +32,14 @@ use gossip_stdx::{SlabFull, SlabTooLarge};
 use self::claims::{ClaimIndex, Standing};
 use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant, Tenants};
 use self::undo::Undo;
+use crate::claim_clock::ClaimClock;
 use crate::events::{CollectEvents, EventCollector, EventKind, StateTransitionEvent};
 use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
 use crate::pool::RecordPool;
 use crate::protocol::{
-    ClaimCooldown, Decision, OwnerEvidence, RaiseFenceFloor, RunChange, RunInputs,
-    RunTransitionRules, ShardChange, ShardInputs, ShardTransition, Tombstone, evolve, evolve_run,
+    Decision, OwnerEvidence, RaiseFenceFloor, RunChange, RunInputs, RunTransitionRules,
+    ShardChange, ShardInputs, ShardTransition, Tombstone, evolve, evolve_run,
 };
 use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
 use crate::run::RunRecord;
@@ -102,8 +103,8 @@ pub struct InMemoryCoordinator {
     total_shards: usize,
     /// The next grant token.
     next_grant: u64,
-    /// Last successful claim of each worker; empty when there is no cooldown.
-    last_claims: BTreeMap<TenantId, BTreeMap<WorkerId, LogicalTime>>,
+    /// Claim times of the workers.
+    claim_clock: ClaimClock,
     /// Apart for each tenant, so that no tenant's clock forgets the workers of another.
     workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
     /// The active collector.
@@ -139,7 +140,7 @@ impl InMemoryCoordinator {
             tenants: Tenants::default(),
             total_shards: 0,
             next_grant: 0,
-            last_claims: BTreeMap::new(),
+            claim_clock: ClaimClock::default(),
             workers: BTreeMap::new(),
             events: None,
             overwritten: Vec::with_capacity(OVERWRITTEN_USUAL),
@@ -583,10 +584,6 @@ impl InMemoryCoordinator {
         {
             events.emit(StateTransitionEvent { tenant, run, at, kind });
         }
-    }
-
-    fn cooldown(&self) -> ClaimCooldown {
-        ClaimCooldown::new(self.config.claim_cooldown_interval)
     }
 }
 

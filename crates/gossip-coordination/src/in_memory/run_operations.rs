@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use super::shard_operations::in_memory_operations;
 use super::{InMemoryCoordinator, run_mut};
-use crate::facade::ShardClaiming;
+use crate::claim_clock::ClaimReservation;
+use crate::facade::{ClaimError, ShardClaiming};
 use crate::for_each_run_operation;
 use crate::operations::*;
 use crate::protocol::{
-    COLLECTION_DELETES, CollectRun, CreateRun, DeleteRun, RegisterShards, RequestAction,
-    RevokeLease, RunTransition, RunTransitionKind, Unpark,
+    COLLECTION_DELETES, ClaimCooldown, CollectRun, CreateRun, DeleteRun, RegisterShards,
+    RequestAction, RevokeLease, RunTransition, RunTransitionKind, Unpark,
 };
 use crate::run_management::RunManagement;
 use crate::workers::MAX_WORKERS_PER_TENANT;
@@ -162,27 +163,14 @@ impl ShardClaiming for InMemoryCoordinator {
     // `&mut self` excludes races, so the first candidate can almost always be acquired.
     const CANDIDATES_PER_SCAN: usize = 1;
 
-    fn claim_throttled_until(
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        let last = *self.last_claims.get(&tenant)?.get(&worker)?;
-        self.cooldown().retry_after(last, now)
-    }
-
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        let cooldown = self.cooldown();
-        if cooldown.is_disabled() {
-            return;
-        }
-        let claims = self.last_claims.entry(tenant).or_default();
-        // Expired entries are removed whenever the map has doubled: amortized constant time.
-        if claims.len().is_power_of_two() && !claims.contains_key(&worker) {
-            claims.retain(|_, last| cooldown.retry_after(*last, now).is_some());
-        }
-        claims.insert(worker, now);
+    ) -> Result<ClaimReservation, ClaimError> {
+        let cooldown = ClaimCooldown::new(self.config.claim_cooldown_interval);
+        self.claim_clock.reserve(cooldown, now, tenant, worker)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Claims: which shard an idle worker should acquire next.
 //!
 //! A claim acquires the first candidate that no concurrent worker takes. This module holds the
-//! rules: the cooldown between claims, the scan offset, which refusals lead to the next candidate,
-//! and when a claim ends without a shard. The store finds candidates and the driver performs the
-//! I/O: [`Claim`] is a state machine that returns the next step.
+//! rules: the scan offset, which refusals lead to the next candidate, and when a claim ends without
+//! a shard; `claim_cooldown` holds the minimum time between claims. The store finds candidates and
+//! the driver performs the I/O: [`Claim`] is a state machine that returns the next step.
 
 use gossip_contracts::identity::{LogicalTime, ShardId, WorkerId};
 use gossip_stdx::InlineVec;
@@ -171,33 +171,6 @@ impl Claim {
             return Some(ClaimError::RunTerminal { status: run.status });
         }
         run.paused.then_some(ClaimError::RunPaused)
-    }
-}
-
-/// Minimum time between a worker's successful claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClaimCooldown {
-    interval: u64,
-}
-
-impl ClaimCooldown {
-    /// Creates a cooldown of `interval` ticks; zero disables it.
-    #[must_use]
-    pub(crate) const fn new(interval: u64) -> Self {
-        Self { interval }
-    }
-
-    /// Returns when a worker that claimed at `last` may claim again, if that is after `now`.
-    #[must_use]
-    pub(crate) fn retry_after(self, last: LogicalTime, now: LogicalTime) -> Option<LogicalTime> {
-        let again = last.saturating_add(self.interval);
-        (now < again).then_some(again)
-    }
-
-    /// Returns whether the cooldown is disabled.
-    #[must_use]
-    pub(crate) const fn is_disabled(self) -> bool {
-        self.interval == 0
     }
 }
 

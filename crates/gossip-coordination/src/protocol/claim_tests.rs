@@ -3,13 +3,15 @@
 use gossip_contracts::identity::{FenceEpoch, Redacted, ShardId, TenantId};
 use proptest::prelude::*;
 
-use super::{CLAIM_CANDIDATES_MAX, Claim, ClaimCooldown, ClaimStep, claim_offset};
+use super::{
+    CLAIM_CANDIDATES_MAX, Claim, ClaimCooldown, ClaimStep, ClaimTimes, Reservation, claim_offset,
+};
 use crate::error_samples_tests::acquire_errors;
 use crate::run::{RunHead, RunStatus};
 use crate::test_fixtures::{RUN, TENANT, at, key, op, run_config, two_shards, worker};
 use crate::{
-    AcquireError, AcquireScratch, ClaimError, ClaimOutlook, CoordinatorRuntimeConfig,
-    InMemoryCoordinator, RunManagement, ShardClaiming,
+    AcquireError, AcquireScratch, ClaimError, ClaimOutlook, ClaimReservation,
+    CoordinatorRuntimeConfig, InMemoryCoordinator, RunManagement, ShardClaiming,
 };
 
 fn outlook(status: RunStatus, paused: bool) -> Option<ClaimOutlook> {
@@ -145,6 +147,43 @@ fn a_cooldown_ends_when_its_interval_is_over() {
 }
 
 #[test]
+fn an_in_flight_claim_counts_until_it_fails() {
+    let cooldown = ClaimCooldown::new(10);
+    let claim = |number, now| Reservation { number, at: at(now) };
+    let mut times = ClaimTimes::default();
+    times.reserve(cooldown, claim(0, 5)).unwrap();
+    assert_eq!(times.reserve(cooldown, claim(1, 14)), Err(at(15)));
+    times.settle(claim(0, 5), false);
+    assert_eq!(times, ClaimTimes::default());
+    times.reserve(cooldown, claim(2, 5)).unwrap();
+    times.settle(claim(2, 5), true);
+    assert_eq!(times.reserve(cooldown, claim(3, 14)), Err(at(15)));
+}
+
+/// The first claim takes longer than an interval, so a second one is allowed meanwhile.
+#[test]
+fn a_slow_claim_that_ends_late_leaves_the_later_one_as_it_is() {
+    let cooldown = ClaimCooldown::new(10);
+    let (slow, later) =
+        (Reservation { number: 0, at: at(5) }, Reservation { number: 1, at: at(15) });
+    for is_claimed in [false, true] {
+        let mut times = ClaimTimes::default();
+        times.reserve(cooldown, slow).unwrap();
+        times.reserve(cooldown, later).unwrap();
+        times.settle(slow, is_claimed);
+        assert_eq!(times.retry_after(cooldown, at(16)), Some(at(25)), "the later one is in flight");
+        times.settle(later, true);
+        assert_eq!(times.retry_after(cooldown, at(16)), Some(at(25)));
+        let mut times = ClaimTimes::default();
+        times.reserve(cooldown, slow).unwrap();
+        times.reserve(cooldown, later).unwrap();
+        times.settle(later, true);
+        times.settle(slow, is_claimed);
+        assert_eq!(times.retry_after(cooldown, at(16)), Some(at(25)), "not the earlier one");
+    }
+}
+
+#[test]
 fn only_a_successful_claim_starts_the_cooldown_of_its_worker() {
     let mut backend = InMemoryCoordinator::new(CoordinatorRuntimeConfig {
         claim_cooldown_interval: 10,
@@ -155,12 +194,11 @@ fn only_a_successful_claim_starts_the_cooldown_of_its_worker() {
     let mut scratch = AcquireScratch::new();
     let none = backend.claim_next_available(at(5), TENANT, missing, worker(1), &mut scratch);
     assert_eq!(none.map(|_| ()), Err(ClaimError::RunNotFound));
-    assert_eq!(backend.claim_throttled_until(at(5), TENANT, worker(1)), None);
-    backend.note_claim(at(5), TENANT, worker(1));
+    backend.reserve_claim(at(5), TENANT, worker(1)).unwrap().claimed();
     let early = backend.claim_next_available(at(14), TENANT, missing, worker(1), &mut scratch);
     assert_eq!(early.map(|_| ()), Err(ClaimError::Throttled { retry_after: at(15) }));
-    assert_eq!(backend.claim_throttled_until(at(15), TENANT, worker(1)), None);
-    assert_eq!(backend.claim_throttled_until(at(6), TENANT, worker(2)), None);
+    assert!(backend.reserve_claim(at(15), TENANT, worker(1)).is_ok());
+    assert!(backend.reserve_claim(at(6), TENANT, worker(2)).is_ok());
 }
 
 #[test]
@@ -170,12 +208,15 @@ fn cleaning_up_keeps_every_cooldown_that_is_not_over() {
         slab_capacity: 1 << 16,
         ..CoordinatorRuntimeConfig::default()
     });
-    backend.note_claim(at(5), TENANT, worker(0));
-    backend.note_claim(at(u64::MAX), TenantId::from_bytes([9; 32]), worker(0));
-    (1..9).for_each(|number| backend.note_claim(at(6), TENANT, worker(number)));
+    let mut claim = |now, tenant, number| {
+        backend.reserve_claim(at(now), tenant, worker(number)).map(ClaimReservation::claimed)
+    };
+    claim(5, TENANT, 0).unwrap();
+    claim(u64::MAX, TenantId::from_bytes([9; 32]), 0).unwrap();
+    (1..9).for_each(|number| claim(6, TENANT, number).unwrap());
     for number in 0..9 {
-        let retry_after = backend.claim_throttled_until(at(7), TENANT, worker(number));
-        assert_eq!(retry_after, Some(at(if number == 0 { 15 } else { 16 })));
+        let retry_after = at(if number == 0 { 15 } else { 16 });
+        assert_eq!(claim(7, TENANT, number), Err(ClaimError::Throttled { retry_after }));
     }
 }
 

@@ -33,6 +33,7 @@ mod acquire;
 mod acquire_tests;
 mod checkpoint;
 mod claim;
+mod claim_cooldown;
 #[cfg(test)]
 mod clock_tests;
 mod collect_run;
@@ -76,8 +77,9 @@ pub use self::accept::Accept;
 pub(crate) use self::acquire::Verdict;
 pub use self::acquire::{Acquire, Grant, ReplyPath};
 pub use self::checkpoint::Checkpoint;
+pub(crate) use self::claim::claim_offset;
 pub use self::claim::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimStep};
-pub(crate) use self::claim::{ClaimCooldown, claim_offset};
+pub(crate) use self::claim_cooldown::{ClaimCooldown, ClaimTimes, Reservation};
 pub use self::collect_run::{COLLECTION_CANCELS, COLLECTION_DELETES, CollectRun, NotCollected};
 pub use self::complete::Complete;
 pub use self::confirm_grant::ConfirmGrant;

@@ -50,11 +50,8 @@ impl CachedShard {
 }
 
 /// The record cache of a process for one store. Clones share the same cache.
-///
-/// A cache belongs to **one** store: entries are compared by revision, and revisions of different
-/// stores are unrelated.
 #[derive(Clone, Debug, Default)]
-pub struct RecordCache(Arc<Mutex<Cache>>);
+pub(super) struct RecordCache(Arc<Mutex<Cache>>);
 
 impl RecordCache {
     /// Removes and returns a shard, and returns the head of its run; each if cached.

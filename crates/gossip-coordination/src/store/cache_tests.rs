@@ -268,7 +268,7 @@ fn handles_that_share_a_cache_cause_no_conflict() {
     let (_, mut owner, leases) = set_up();
     let store = Watched { store: owner.store().store.another_handle(), shard_reads: 0 };
     let config = StoreConfig { nonce: 3 << 32, ..owner.config() };
-    let mut renewer = StoreCoordinator::sharing(store, config, owner.cache());
+    let mut renewer = StoreCoordinator::sharing(store, config, &owner.process_state());
     for (step, key) in (0..).zip([b"b", b"c", b"d"]) {
         assert_eq!(checkpoint(&mut owner, &leases[0], key, op(10 + step)), ONE_COMMIT);
         let (result, cost) = cost(&mut renewer, |it| it.renew(at(9 + step), TENANT, &leases[0]));

@@ -8,12 +8,13 @@ use std::fmt;
 use gossip_contracts::identity::FenceEpoch;
 
 use super::cache::RecordCache;
-use super::core::{Core, StoreConfig};
+use super::core::{Core, ProcessState, StoreConfig};
 use super::engine::{AsyncStore, Store};
 use super::flight::{Flight, Reply, Step};
 use super::operations::store_operations;
+use crate::claim_clock::ClaimReservation;
 use crate::events::{CollectEvents, EventCollector};
-use crate::facade::{AsyncShardClaiming, ShardClaiming};
+use crate::facade::{AsyncShardClaiming, ClaimError, ShardClaiming};
 use crate::operations::*;
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, CreateRun, DeleteRun, OfferShard, Park, RaiseFenceFloor,
@@ -78,18 +79,20 @@ macro_rules! coordinator {
                 Self { store, core }
             }
 
-            /// As [`new`](Self::new), with the record cache of other handles in this process. All
-            /// handles that share a cache must use the same store.
-            pub fn sharing(store: S, config: StoreConfig, cache: &RecordCache) -> Self {
+            /// As [`new`](Self::new), with the record cache and the claim cooldowns of other
+            /// handles in this process. All handles that share them must use the same store.
+            pub fn sharing(store: S, config: StoreConfig, process: &ProcessState) -> Self {
                 let mut handle = Self::new(store, config);
-                handle.core.cache = cache.clone();
+                let ProcessState { cache, claims } = process.clone();
+                (handle.core.cache, handle.core.claims) = (cache, claims);
                 handle
             }
 
-            /// Returns the record cache, to be shared with other handles on the same store.
+            /// Returns the state to be shared with other handles on the same store.
             #[must_use]
-            pub const fn cache(&self) -> &RecordCache {
-                &self.core.cache
+            pub fn process_state(&self) -> ProcessState {
+                let Core { cache, claims, .. } = &self.core;
+                ProcessState { cache: cache.clone(), claims: claims.clone() }
             }
 
             /// Returns the settings and the nonce of this handle.
@@ -172,24 +175,20 @@ impl<S: AsyncStore> AsyncRunManagement for AsyncStoreCoordinator<S> {
     for_each_run_operation! { store_operations (asynchronous) }
 }
 
-/// Defines claiming. The cooldown counts the claims of this handle.
+/// Defines claiming.
 macro_rules! claiming {
     (
         $name:ident over $engine:ident as $claiming:ident;
         $fly:ident $(.$await:tt)? $(; $async:tt)?
     ) => {
         impl<S: $engine> $claiming for $name<S> {
-            fn claim_throttled_until(
+            fn reserve_claim(
                 &mut self,
                 now: LogicalTime,
                 tenant: TenantId,
                 worker: WorkerId,
-            ) -> Option<LogicalTime> {
-                self.core.throttled_until(now, tenant, worker)
-            }
-
-            fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-                self.core.note_claim(now, tenant, worker);
+            ) -> Result<ClaimReservation, ClaimError> {
+                self.core.reserve_claim(now, tenant, worker)
             }
 
             $($async)? fn probe_candidates_into(

@@ -1,6 +1,5 @@
 //! The state of a coordinator handle between flights: limits, record pool, grants, events.
 
-use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -19,8 +18,10 @@ use super::key::Key;
 use super::retry::Tries;
 use super::scatter::mixed;
 use super::txn::Txn;
+use crate::claim_clock::{ClaimClock, ClaimReservation};
 use crate::error::{InfraError, StoreRefusal};
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
+use crate::facade::ClaimError;
 use crate::lease::GrantToken;
 use crate::pool::RecordPool;
 use crate::protocol::ClaimCooldown;
@@ -49,7 +50,8 @@ pub(super) const NEW_SHARD_WRITES: usize = 3;
 pub struct StoreConfig {
     /// Maximum children of one split; fewer if a transaction of the store holds fewer.
     pub max_children_per_op: usize,
-    /// Minimum ticks between a worker's claims; zero disables it. Each handle counts separately.
+    /// Minimum ticks between a worker's claims; zero disables it. Handles that share a
+    /// [`ProcessState`] count together and must have the same interval.
     pub claim_cooldown_interval: u64,
     /// Ticks past its deadline for which a lease is honoured while its lease holder's owner key
     /// exists. Only effective on stores that bind keys to a process.
@@ -72,6 +74,17 @@ impl StoreConfig {
     }
 }
 
+/// State that the coordinator handles of one process share: the record cache and the claims of its
+/// workers. Clones share the same state.
+///
+/// It belongs to **one** store: cached records are compared by revision, and revisions of different
+/// stores are unrelated.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessState {
+    pub(super) cache: RecordCache,
+    pub(super) claims: ClaimClock,
+}
+
 /// The state shared by the flights of a handle.
 #[derive(Debug)]
 pub(super) struct Core {
@@ -81,14 +94,14 @@ pub(super) struct Core {
     /// Shards held by this handle and the handles that share the cache, except those of in-flight
     /// operations.
     pub(super) cache: RecordCache,
+    /// Claims of this handle and the handles that share the cache.
+    pub(super) claims: ClaimClock,
     /// Estimated density of the claim indexes.
     pub(super) claim_stats: ClaimStats,
     /// The tenant of the last decoded shard, which is usually also that of the next one.
     tenant: Arc<TenantId>,
     /// Number of grants requested by this handle.
     grant_count: u64,
-    /// Time of each worker's last successful claim; empty without a cooldown.
-    last_claims: BTreeMap<(TenantId, WorkerId), LogicalTime>,
     /// `Some` while events are collected.
     pub(super) events: Option<EventCollector>,
 }
@@ -105,10 +118,10 @@ impl Core {
             limits,
             pool,
             cache: RecordCache::default(),
+            claims: ClaimClock::default(),
             claim_stats: ClaimStats::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),
             grant_count: 0,
-            last_claims: BTreeMap::new(),
             events: None,
         }
     }
@@ -180,34 +193,15 @@ impl Core {
         Err(InfraError::Refused { operation, why, message })
     }
 
-    pub(super) fn throttled_until(
+    /// Reserves a claim of `worker`; refuses it during the worker's cooldown.
+    pub(super) fn reserve_claim(
         &self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        let last = *self.last_claims.get(&(tenant, worker))?;
-        self.cooldown().retry_after(last, now)
-    }
-
-    pub(super) fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        let cooldown = self.cooldown();
-        if cooldown.is_disabled() {
-            return;
-        }
-        // Prune whenever the size reaches a power of two: amortized constant cost per worker. The
-        // clocks of tenants differ, so only this tenant's entries are pruned.
-        let (claims, claimant) = (&mut self.last_claims, (tenant, worker));
-        if claims.len().is_power_of_two() && !claims.contains_key(&claimant) {
-            claims.retain(|(other, _), last| {
-                *other != tenant || cooldown.retry_after(*last, now).is_some()
-            });
-        }
-        claims.insert(claimant, now);
-    }
-
-    const fn cooldown(&self) -> ClaimCooldown {
-        ClaimCooldown::new(self.config.claim_cooldown_interval)
+    ) -> Result<ClaimReservation, ClaimError> {
+        let cooldown = ClaimCooldown::new(self.config.claim_cooldown_interval);
+        self.claims.reserve(cooldown, now, tenant, worker)
     }
 
     /// Adds the writes that create `new` to `txn`, with a compare that its key does not exist.

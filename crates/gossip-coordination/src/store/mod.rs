@@ -87,11 +87,11 @@ mod retry;
 mod routes;
 mod run_flight;
 mod scatter;
+mod settings;
 mod shard_flight;
 mod txn;
 mod worker_flight;
 
-pub use self::cache::RecordCache;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
     OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_allotment,
@@ -103,7 +103,7 @@ pub use self::codec::{
     join_shard, make_room,
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
-pub use self::core::StoreConfig;
+pub use self::core::{ProcessState, StoreConfig};
 pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::Flight;
 #[cfg(test)]
@@ -121,6 +121,7 @@ pub use self::nonce::fresh_nonce;
 pub use self::quota::{Allotment, load_allotment, set_allotment};
 pub use self::range::KeyRange;
 pub use self::scatter::ClaimSpot;
+pub use self::settings::{CLAIM_COOLDOWN_MAX, parse_duration, ticks};
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 #[cfg(test)]
 mod cache_tests;

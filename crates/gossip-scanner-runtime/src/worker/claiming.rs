@@ -46,9 +46,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
     fn claim(&mut self, scratch: &mut AcquireScratch) -> Result<SessionState, ClaimError> {
         let WorkerConfig { tenant, run, worker, .. } = *self.config;
         let now = self.now;
-        if let Some(until) = self.coordinator.claim_throttled_until(now, tenant, worker) {
-            return Err(ClaimError::Throttled { retry_after: until });
-        }
+        let reservation = self.coordinator.reserve_claim(now, tenant, worker)?;
         let mut claim = Claim::new(B::CANDIDATES_PER_SCAN, now);
         // `Claim` bounds the number of candidates, so the loop ends.
         loop {
@@ -74,7 +72,7 @@ impl<B: CoordinationFacade> Seeker<'_, B> {
                         .acquire_and_restore_into(now, tenant, key, worker, scratch);
                     match acquired {
                         Ok(acquired) => {
-                            self.coordinator.note_claim(now, tenant, worker);
+                            reservation.claimed();
                             return Ok(SessionState::new(acquired));
                         }
                         Err(refusal) => claim.refused(refusal)?,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use gossip_contracts::identity::WorkerId;
 use gossip_coordination::operations::*;
 use gossip_coordination::{
-    CollectEvents, CoordinationBackend, EventCollector, RunManagement, ShardClaiming,
-    for_each_run_operation, for_each_shard_operation,
+    ClaimError, ClaimReservation, CollectEvents, CoordinationBackend, EventCollector,
+    RunManagement, ShardClaiming, for_each_run_operation, for_each_shard_operation,
 };
 use gossip_handoff::{InProgress, Record, RecordId, Repository, RepositoryError, Stored, Version};
 
@@ -84,17 +84,13 @@ impl RunManagement for Panics<'_> {
 }
 
 impl ShardClaiming for Panics<'_> {
-    fn claim_throttled_until(
+    fn reserve_claim(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
-    ) -> Option<LogicalTime> {
-        self.inner.claim_throttled_until(now, tenant, worker)
-    }
-
-    fn note_claim(&mut self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
-        self.inner.note_claim(now, tenant, worker);
+    ) -> Result<ClaimReservation, ClaimError> {
+        self.inner.reserve_claim(now, tenant, worker)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::store::StoreUrl;
 type Seen = Mutex<BTreeMap<Vec<u8>, u32>>;
 
 fn memory() -> Backend {
-    Backend::open(&StoreUrl::Memory).unwrap()
+    Backend::open(&StoreUrl::memory()).unwrap()
 }
 
 fn note(seen: &Seen, item: &Item<'_>) -> usize {

@@ -1,7 +1,9 @@
 //! An open store. Each thread takes its own coordinator handle from it.
 
+use std::time::Duration;
+
 use gossip_coordination::store::{
-    MapStore, RecordCache, StoreConfig, StoreCoordinator, fresh_nonce,
+    MapStore, ProcessState, StoreConfig, StoreCoordinator, fresh_nonce, ticks,
 };
 use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
 use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase, SqliteOptions, SyncMode};
@@ -19,12 +21,13 @@ pub type Coordinator = StoreCoordinator<AnyStore>;
 pub struct Backend {
     open: Open,
     /// Shared by all handles.
-    memory: RecordCache,
+    process: ProcessState,
 }
 
 #[derive(Debug)]
 enum Open {
-    Memory(MapStore),
+    /// The store and the claim cooldown.
+    Memory(MapStore, Duration),
     Sqlite(SqliteDatabase),
     Etcd(BlockingStore<EtcdStore<GrpcClient>>, Box<EtcdConfig>),
 }
@@ -37,7 +40,7 @@ impl Backend {
     /// [`OpenStoreError`], with the cause and the remedy in its text.
     pub fn open(url: &StoreUrl) -> Result<Self, OpenStoreError> {
         let open = match url {
-            StoreUrl::Memory => Open::Memory(MapStore::new()),
+            StoreUrl::Memory { claim_cooldown } => Open::Memory(MapStore::new(), *claim_cooldown),
             StoreUrl::Sqlite { path, options } => {
                 let boot = options.boot.or_else(boot::present);
                 // Without it a power cut goes unnoticed, and the fences of lost grants are issued
@@ -52,27 +55,31 @@ impl Backend {
                 Open::Etcd(coordinator.store().clone(), config.clone())
             }
         };
-        Ok(Self { open, memory: RecordCache::default() })
+        Ok(Self { open, process: ProcessState::default() })
     }
 
-    /// Returns a handle for one thread. Handles of a backend share its connection and its record
-    /// cache, and their commits are batched.
+    /// Returns a handle for one thread. Handles of a backend share its connection, its record
+    /// cache and its claim cooldowns, and their commits are batched.
     #[must_use]
     pub fn coordinator(&self) -> Coordinator {
-        let usual = || StoreConfig::new(fresh_nonce());
         let (store, config) = match &self.open {
-            Open::Memory(store) => (AnyStore::Memory(store.another_handle()), usual()),
-            Open::Sqlite(database) => (AnyStore::Sqlite(database.store()), usual()),
+            Open::Memory(store, claim_cooldown) => {
+                let claim_cooldown_interval = ticks(*claim_cooldown);
+                let usual = StoreConfig::new(fresh_nonce());
+                let config = StoreConfig { claim_cooldown_interval, ..usual };
+                (AnyStore::Memory(store.another_handle()), config)
+            }
+            Open::Sqlite(database) => (AnyStore::Sqlite(database.store()), database.store_config()),
             Open::Etcd(store, config) => (AnyStore::Etcd(store.clone()), config.store_config()),
         };
-        StoreCoordinator::sharing(store, config, &self.memory)
+        StoreCoordinator::sharing(store, config, &self.process)
     }
 
     /// Returns a handle of the store itself, for data that is not coordination: handoff records.
     #[must_use]
     pub fn store(&self) -> AnyStore {
         match &self.open {
-            Open::Memory(store) => AnyStore::Memory(store.another_handle()),
+            Open::Memory(store, _) => AnyStore::Memory(store.another_handle()),
             Open::Sqlite(database) => AnyStore::Sqlite(database.store()),
             Open::Etcd(store, _) => AnyStore::Etcd(store.clone()),
         }
@@ -86,7 +93,7 @@ impl Backend {
     /// is in flight.
     pub fn retire(&self) {
         match &self.open {
-            Open::Memory(_) | Open::Sqlite(_) => {}
+            Open::Memory(..) | Open::Sqlite(_) => {}
             Open::Etcd(store, _) => {
                 let _ended =
                     store.block_on(|store| async move { store.revoke_owner_lease().await });

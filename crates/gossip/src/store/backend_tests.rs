@@ -5,7 +5,7 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
 use gossip_coordination::store::{Answer, KeyRange, Read, Store as _};
-use gossip_coordination::{AcquireScratch, RunConfig, RunManagement, ShardClaiming};
+use gossip_coordination::{AcquireScratch, ClaimError, RunConfig, RunManagement, ShardClaiming};
 use gossip_testkit::test_support::{EtcdServer, TestDirectory};
 
 use super::*;
@@ -52,6 +52,31 @@ fn check_on(backend: &Backend) {
     let claimed = other.claim_next_available(at(2), TENANT, RUN, worker, &mut scratch).unwrap();
     assert_eq!(claimed.lease.shard(), ShardId::from_raw(0));
     assert_ne!(one.config().nonce, other.config().nonce, "handles differ");
+}
+
+/// A worker that claimed through one handle waits before it claims through another.
+fn check_cooldown(url: &str) {
+    let backend = Backend::open(&url.parse().unwrap()).unwrap();
+    check_on(&backend);
+    let (worker, mut scratch) = (WorkerId::from_raw(1), AcquireScratch::new());
+    let early =
+        backend.coordinator().claim_next_available(at(251), TENANT, RUN, worker, &mut scratch);
+    let retry_after = at(252);
+    assert_eq!(early.map(|_| ()), Err(ClaimError::Throttled { retry_after }));
+    let claim =
+        backend.coordinator().claim_next_available(at(252), TENANT, RUN, worker, &mut scratch);
+    assert!(matches!(claim, Err(ClaimError::NoneAvailable { .. })), "the cooldown is over");
+}
+
+#[test]
+fn handles_of_a_store_share_the_cooldown_that_its_url_sets() {
+    let (directory, server) = (TestDirectory::new("stores-cooldown"), EtcdServer::single());
+    check_cooldown("memory:?claim_cooldown=250ms");
+    let file = directory.path().join("state");
+    check_cooldown(&format!("sqlite:{}?claim_cooldown=250ms", file.display()));
+    let host = server.endpoint();
+    let host = host.trim_start_matches("http://");
+    check_cooldown(&format!("etcd://{host}/cooldown?claim_cooldown=250ms"));
 }
 
 #[test]

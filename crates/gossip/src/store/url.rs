@@ -3,20 +3,26 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
+use gossip_coordination::store::{CLAIM_COOLDOWN_MAX, parse_duration};
 use gossip_coordination_etcd::{EtcdConfig, SCHEME as ETCD, UrlError};
 use gossip_coordination_sqlite::{SqliteOptions, SyncMode};
 use thiserror::Error;
 
 const MEMORY: &str = "memory:";
 const SQLITE: &str = "sqlite:";
+const CLAIM_COOLDOWN: &str = "claim_cooldown=";
 
 /// Where coordination lives.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum StoreUrl {
     /// In this process.
-    Memory,
+    Memory {
+        /// Minimum time between a worker's claims; zero disables it.
+        claim_cooldown: Duration,
+    },
     /// In a file.
     Sqlite {
         /// The file; not empty.
@@ -29,6 +35,12 @@ pub enum StoreUrl {
 }
 
 impl StoreUrl {
+    /// Returns a URL for a store in this process, with default settings.
+    #[must_use]
+    pub const fn memory() -> Self {
+        Self::Memory { claim_cooldown: Duration::ZERO }
+    }
+
     /// Returns a URL for a file, with default options.
     #[must_use]
     pub fn sqlite(path: impl AsRef<Path>) -> Self {
@@ -39,7 +51,7 @@ impl StoreUrl {
     #[must_use]
     pub const fn is_shared(&self) -> bool {
         match self {
-            Self::Memory => false,
+            Self::Memory { .. } => false,
             Self::Sqlite { .. } | Self::Etcd(_) => true,
         }
     }
@@ -50,7 +62,10 @@ impl FromStr for StoreUrl {
 
     fn from_str(url: &str) -> Result<Self, StoreUrlError> {
         if url == MEMORY {
-            return Ok(Self::Memory);
+            return Ok(Self::memory());
+        }
+        if let Some(query) = url.strip_prefix(MEMORY).and_then(|rest| rest.strip_prefix('?')) {
+            return memory(query);
         }
         if let Some(rest) = url.strip_prefix(SQLITE) {
             return sqlite(rest);
@@ -75,7 +90,9 @@ impl FromStr for StoreUrl {
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory => f.write_str("Memory"),
+            Self::Memory { claim_cooldown } => {
+                f.debug_struct("Memory").field("claim_cooldown", claim_cooldown).finish()
+            }
             Self::Sqlite { path, options } => {
                 f.debug_struct("Sqlite").field("path", path).field("options", options).finish()
             }
@@ -94,9 +111,15 @@ pub enum StoreUrlError {
     /// The scheme is none of ours.
     #[error("unknown kind of store; there are memory:, sqlite:PATH and etcd://HOST/PREFIX")]
     UnknownScheme,
-    /// Something follows `memory:`.
+    /// A path follows `memory:`.
     #[error("memory: takes no path; for a file use sqlite:PATH")]
     MemoryPath,
+    /// A setting of `memory:` is not understood.
+    #[error("memory: takes ?claim_cooldown=250ms and no other setting")]
+    MemorySetting,
+    /// The value of `claim_cooldown` is not a duration, or too long.
+    #[error("claim_cooldown is a number followed by ms, s or m, at most 60m")]
+    ClaimCooldown,
     /// `etcd:` without slashes.
     #[error("a cluster is etcd://HOST:PORT/PREFIX, with two slashes")]
     EtcdSlashes,
@@ -107,23 +130,53 @@ pub enum StoreUrlError {
     #[error("a file is sqlite:PATH, as sqlite:state.db or sqlite:/var/lib/state.db, without //")]
     SqliteSlashes,
     /// What follows `?` behind a path is not understood.
-    #[error("a file takes ?sync=full or ?sync=relaxed; a ? in its name is written %3F")]
+    #[error(
+        "a file takes ?sync=full or ?sync=relaxed, and claim_cooldown=250ms, joined by &; a ? in \
+         its name is written %3F"
+    )]
     SqliteSetting,
     /// The URL of a cluster is not understood.
     #[error(transparent)]
     Etcd(#[from] UrlError),
 }
 
+fn memory(query: &str) -> Result<StoreUrl, StoreUrlError> {
+    let mut claim_cooldown = None;
+    for setting in query.split('&') {
+        let value = setting.strip_prefix(CLAIM_COOLDOWN).ok_or(StoreUrlError::MemorySetting)?;
+        // Twice is an error: nothing says which of the two is meant.
+        if claim_cooldown.replace(cooldown(value)?).is_some() {
+            return Err(StoreUrlError::MemorySetting);
+        }
+    }
+    Ok(StoreUrl::Memory { claim_cooldown: claim_cooldown.unwrap_or_default() })
+}
+
+fn cooldown(value: &str) -> Result<Duration, StoreUrlError> {
+    let cooldown = parse_duration(value).filter(|cooldown| *cooldown <= CLAIM_COOLDOWN_MAX);
+    cooldown.ok_or(StoreUrlError::ClaimCooldown)
+}
+
 fn sqlite(rest: &str) -> Result<StoreUrl, StoreUrlError> {
-    let (path, setting) = match rest.split_once('?') {
-        Some((path, setting)) => (path, Some(setting)),
+    let (path, query) = match rest.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
         None => (rest, None),
     };
-    let sync = match setting {
-        None | Some("sync=full") => SyncMode::Full,
-        Some("sync=relaxed") => SyncMode::Relaxed,
-        Some(_) => return Err(StoreUrlError::SqliteSetting),
-    };
+    let (mut sync, mut claim_cooldown) = (None, None);
+    for setting in query.into_iter().flat_map(|query| query.split('&')) {
+        let is_repeated = match setting {
+            "sync=full" => sync.replace(SyncMode::Full).is_some(),
+            "sync=relaxed" => sync.replace(SyncMode::Relaxed).is_some(),
+            other => {
+                let value = other.strip_prefix(CLAIM_COOLDOWN);
+                let value = value.ok_or(StoreUrlError::SqliteSetting)?;
+                claim_cooldown.replace(cooldown(value)?).is_some()
+            }
+        };
+        if is_repeated {
+            return Err(StoreUrlError::SqliteSetting);
+        }
+    }
     if path.is_empty() {
         return Err(StoreUrlError::NoPath);
     }
@@ -132,5 +185,10 @@ fn sqlite(rest: &str) -> Result<StoreUrl, StoreUrlError> {
     }
     // The only character that a path cannot say as it is.
     let path = PathBuf::from(path.replace("%3F", "?"));
-    Ok(StoreUrl::Sqlite { path, options: SqliteOptions { sync, ..SqliteOptions::default() } })
+    let options = SqliteOptions {
+        sync: sync.unwrap_or_default(),
+        claim_cooldown: claim_cooldown.unwrap_or_default(),
+        ..SqliteOptions::default()
+    };
+    Ok(StoreUrl::Sqlite { path, options })
 }

@@ -26,12 +26,28 @@ fn a_file_is_named_by_its_path(#[case] url: &str, #[case] file: &str, #[case] sy
 
 #[test]
 fn memory_and_clusters_are_named_by_their_schemes() {
-    assert!(matches!(parse("memory:"), Ok(StoreUrl::Memory)));
+    assert!(matches!(parse("memory:"), Ok(StoreUrl::Memory { .. })));
     let Ok(StoreUrl::Etcd(config)) = parse("etcd://one:1234,two/prefix/x") else { panic!() };
     assert_eq!(config.endpoints, ["one:1234", "two:2379"]);
     assert_eq!(config.namespace.path(), "prefix/x");
     let shared = ["memory:", "sqlite:x", "etcd://h/p"].map(|url| parse(url).unwrap().is_shared());
     assert_eq!(shared, [false, true, true]);
+}
+
+#[rstest]
+#[case("memory:", 0)]
+#[case("memory:?claim_cooldown=250ms", 250)]
+#[case("sqlite:x", 0)]
+#[case("sqlite:x?claim_cooldown=2s", 2_000)]
+#[case("sqlite:x?sync=relaxed&claim_cooldown=60m", 3_600_000)]
+#[case("etcd://h/p?claim_cooldown=250ms", 250)]
+fn every_store_has_a_claim_cooldown(#[case] url: &str, #[case] millis: u64) {
+    let cooldown = match parse(url).unwrap() {
+        StoreUrl::Memory { claim_cooldown } => claim_cooldown,
+        StoreUrl::Sqlite { options, .. } => options.claim_cooldown,
+        StoreUrl::Etcd(config) => config.claim_cooldown,
+    };
+    assert_eq!(cooldown, Duration::from_millis(millis));
 }
 
 #[rstest]
@@ -41,6 +57,14 @@ fn memory_and_clusters_are_named_by_their_schemes() {
 #[case("postgres://host/db", StoreUrlError::UnknownScheme)]
 #[case("SQLITE:x", StoreUrlError::NoScheme)]
 #[case("memory:x", StoreUrlError::MemoryPath)]
+#[case("memory:?", StoreUrlError::MemorySetting)]
+#[case("memory:?sync=full", StoreUrlError::MemorySetting)]
+#[case("memory:?claim_cooldown=1s&claim_cooldown=1s", StoreUrlError::MemorySetting)]
+#[case("memory:?claim_cooldown=1", StoreUrlError::ClaimCooldown)]
+#[case("memory:?claim_cooldown=+1s", StoreUrlError::ClaimCooldown)]
+#[case("sqlite:x?claim_cooldown=61m", StoreUrlError::ClaimCooldown)]
+#[case("sqlite:x?claim_cooldown=1s&claim_cooldown=1s", StoreUrlError::SqliteSetting)]
+#[case("sqlite:x?sync=full&sync=full", StoreUrlError::SqliteSetting)]
 #[case("etcd:host", StoreUrlError::EtcdSlashes)]
 #[case("sqlite:", StoreUrlError::NoPath)]
 #[case("sqlite:?sync=full", StoreUrlError::NoPath)]

@@ -25,7 +25,8 @@ pub type Channel<'l> = Box<dyn FnMut(&str) -> String + 'l>;
 #[expect(clippy::exhaustive_enums, reason = "a test chooses one and matches nothing")]
 pub enum Routing {
     /// The next handle, so that a command rarely finds its shard in the handle's cache. Only claims
-    /// stay with the handle of their worker: a coordinator tracks the cooldown of its own claims.
+    /// stay with the handle of their worker: handles of different processes count the cooldown of
+    /// their own claims.
     RoundRobin,
     /// The worker's handle for commands that name a worker or its lease, the next handle for all
     /// others.

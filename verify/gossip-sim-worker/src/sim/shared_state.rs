@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::EventKind;
-use gossip_coordination::store::{RecordCache, StoreConfig, StoreCoordinator};
+use gossip_coordination::store::{ProcessState, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::{
     Broken, Clock, Drain, Event, ItemResult, Observed, Observer, Processor, Report, Work,
@@ -71,14 +71,14 @@ impl SharedState {
 
     /// Returns a coordinator of the administrator.
     pub(super) fn admin(&self) -> Coordinator {
-        self.coordinator(ADMIN, &RecordCache::default())
+        self.coordinator(ADMIN, &ProcessState::default())
     }
 
-    /// A coordinator of a process whose handles share `memory`.
-    fn coordinator(&self, process: u32, memory: &RecordCache) -> Coordinator {
+    /// A coordinator of a process whose handles share `state`.
+    fn coordinator(&self, process: u32, state: &ProcessState) -> Coordinator {
         let max_clock_skew = self.setting.nature.lease / 4;
         let config = StoreConfig { max_clock_skew, ..StoreConfig::new(self.nonce()) };
-        StoreCoordinator::sharing(self.disk.store(process), config, memory)
+        StoreCoordinator::sharing(self.disk.store(process), config, state)
     }
 
     pub(super) fn oracle(&self) -> MutexGuard<'_, Oracle> {
@@ -119,8 +119,8 @@ fn setting_tries(source: &WorldSource) -> Vec<AtomicU32> {
 pub(super) struct ProcessContext<'w> {
     pub(super) shared: &'w SharedState,
     pub(super) process: u32,
-    /// Record cache of all handles of the process.
-    memory: RecordCache,
+    /// Shared by all handles of the process.
+    state: ProcessState,
     pub(super) drain: Drain,
     /// The time of the current step by the process's clock.
     pub(super) stepping_at: AtomicU64,
@@ -134,7 +134,7 @@ impl<'w> ProcessContext<'w> {
         Self {
             shared,
             process,
-            memory: RecordCache::default(),
+            state: ProcessState::default(),
             drain: Drain::new(),
             stepping_at: AtomicU64::new(0),
             ready: (0..slots).map(|_| AtomicU64::new(u64::MAX)).collect(),
@@ -142,7 +142,7 @@ impl<'w> ProcessContext<'w> {
     }
 
     pub(super) fn coordinator(&self) -> Handle<'_> {
-        Observed::new(self.shared.coordinator(self.process, &self.memory), self)
+        Observed::new(self.shared.coordinator(self.process, &self.state), self)
     }
 
     pub(super) fn desk(&'w self, slot: usize) -> Box<dyn Processor + 'w> {

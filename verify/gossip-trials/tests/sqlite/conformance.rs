@@ -108,7 +108,8 @@ impl ConformanceTarget for Processes {
     }
 
     fn lacks(&self) -> &'static [Ability] {
-        &[Ability::TotalLimit]
+        // Processes do not share a cooldown.
+        &[Ability::TotalLimit, Ability::Siblings]
     }
 
     fn fresh(&self, settings: Settings) -> Backend {
