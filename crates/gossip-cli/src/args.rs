@@ -101,6 +101,9 @@ pub(crate) enum Command {
     /// Hand shards over from one worker to another
     #[command(subcommand)]
     Handoff(HandoffCommand),
+    /// Show and set what a tenant may use
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Operate the store itself
     #[command(subcommand)]
     Store(StoreCommand),
@@ -249,6 +252,37 @@ pub(crate) struct WorkArgs {
 pub(crate) enum FailOn {
     /// Any finding.
     Findings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// Show how many shards a tenant has and may have, or set the limit
+    Limit {
+        /// The tenant; default: that of --tenant
+        #[arg(value_name = "TENANT")]
+        name: Option<String>,
+        /// Maximum number of shards of all its runs, or `default`; existing shards are kept
+        #[arg(long, value_name = "NUMBER", value_parser = shard_limit)]
+        shards: Option<ShardLimit>,
+    },
+}
+
+/// A new limit on the shards of a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShardLimit {
+    /// No stored limit: the default of the store applies.
+    Default,
+    AtMost(u64),
+}
+
+fn shard_limit(text: &str) -> Result<ShardLimit, &'static str> {
+    if text == "default" {
+        return Ok(ShardLimit::Default);
+    }
+    // Checked first, because `parse` would accept a sign.
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number);
+    number.map(ShardLimit::AtMost).ok_or("expected a number of shards, or default")
 }
 
 #[derive(Debug, Subcommand)]

@@ -118,7 +118,7 @@ pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
 pub use self::loaded::OLDER;
 pub use self::map_store::{Fault, MapBackup, MapStore};
 pub use self::nonce::fresh_nonce;
-pub use self::quota::{Allotment, load_allotment, set_allotment};
+pub use self::quota::{Allotment, TenantUsage, load_allotment, load_tenant_usage, set_allotment};
 pub use self::range::KeyRange;
 pub use self::scatter::ClaimSpot;
 pub use self::settings::{CLAIM_COOLDOWN_MAX, parse_duration, ticks};

@@ -96,6 +96,36 @@ pub fn load_allotment(tenant: TenantId) -> Flight<'static, Result<Allotment, Inf
     })
 }
 
+/// The shards of a tenant and its allotment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantUsage {
+    /// Number of shards of all runs, deleted ones excepted.
+    pub shards: u64,
+    /// The limits that apply.
+    pub allotment: Allotment,
+    /// Whether no allotment is stored, so that the default applies.
+    pub is_default: bool,
+}
+
+/// Returns what a tenant uses and what it may use, at one instant.
+///
+/// # Errors
+///
+/// Returns [`InfraError`] if the read or the decoding fails.
+#[must_use]
+pub fn load_tenant_usage(tenant: TenantId) -> Flight<'static, Result<TenantUsage, InfraError>> {
+    Flight::new(move |io| async move {
+        let mut found = io.load(Quota::keys(tenant).to_vec()).await?.into_iter();
+        let quota = Quota::take([found.next().flatten(), found.next().flatten()]);
+        Ok(TenantUsage {
+            shards: quota.used(tenant)?,
+            allotment: allotment_in(tenant, quota.allotment.as_ref())?,
+            is_default: quota.allotment.is_none(),
+        })
+    })
+}
+
 async fn load(io: &Io, key: Key) -> Result<Option<Versioned>, InfraError> {
     Ok(io.load(vec![key]).await?.pop().flatten())
 }
