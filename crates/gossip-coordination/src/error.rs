@@ -162,7 +162,7 @@ operation_errors! { shard
 
     /// Why a shard could not be acquired.
     ///
-    /// Added: `RunTerminal` (DESIGN Q5) and `RunPaused` (FACTS 4.9).
+    /// Added: `RunTerminal` (DESIGN Q5), `RunPaused` (FACTS 4.9) and `LastAttempt` (ADR 63).
     pub enum AcquireError {
         ShardNotFound, TenantMismatch, ShardTerminal,
         /// The shard has a live lease.
@@ -174,6 +174,9 @@ operation_errors! { shard
             lease_deadline: LogicalTime,
         },
         BackendError, RunTerminal, RunPaused,
+        /// The grant would be the shard's last attempt, and the caller asked to spare it.
+        #[error("the shard is on its last attempt")]
+        LastAttempt,
     }
 
     /// Why a lease could not be renewed.

@@ -103,7 +103,7 @@ fn coord_errors_are_the_twelve_of_the_seed_and_one_added() {
 #[test]
 fn errors_of_shard_operations_have_the_variants_of_the_seed() {
     let acquire = "ShardNotFound TenantMismatch ShardTerminal AlreadyLeased BackendError";
-    assert_variants(samples::acquire_errors(), acquire, 5, "RunTerminal RunPaused");
+    assert_variants(samples::acquire_errors(), acquire, 5, "RunTerminal RunPaused LastAttempt");
     let renew = format!("{LADDER} BackendError");
     assert_variants(samples::renew_errors(), &renew, 6, "RunTerminal");
     let progress = format!(
@@ -131,7 +131,7 @@ fn errors_of_run_operations_have_the_variants_of_the_seed() {
     let unpark = "ShardNotFound TenantMismatch RunTerminal NotParked OpIdConflict BackendError";
     assert_variants(samples::unpark_errors(), unpark, 6, "");
     let claim = "NoneAvailable RunNotFound TenantMismatch Throttled BackendError";
-    assert_variants(samples::claim_errors(), claim, 5, "RunTerminal RunPaused");
+    assert_variants(samples::claim_errors(), claim, 5, "RunTerminal RunPaused OnlyLastAttempts");
     assert_variants(samples::run_config_errors(), "ZeroLeaseDuration", 1, "");
 }
 

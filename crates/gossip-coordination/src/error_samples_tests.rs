@@ -79,6 +79,7 @@ samples! {
         BackendError (infra()),
         RunTerminal { status: RunStatus::Cancelled },
         RunPaused {},
+        LastAttempt {},
     }
     renew_errors: RenewError {
         ShardNotFound { shard: key(3) },
@@ -278,6 +279,7 @@ samples! {
         BackendError (infra()),
         RunTerminal { status: RunStatus::Cancelled },
         RunPaused {},
+        OnlyLastAttempts {},
     }
     worker_errors: WorkerError {
         NotRegistered {},

@@ -13,7 +13,7 @@ use crate::claim_clock::ClaimReservation;
 use crate::error::InfraError;
 use crate::lease::Lease;
 use crate::outcome::CapacityHint;
-use crate::protocol::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimStep};
+use crate::protocol::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimScope, ClaimStep};
 use crate::record::ShardStatus;
 use crate::refusal::{RunOnPause, RunOver, operation_errors};
 use crate::run::RunStatus;
@@ -25,7 +25,7 @@ use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
 operation_errors! { run
     /// Why a claim returned no shard.
     ///
-    /// Added: `RunTerminal` (DESIGN Q5) and `RunPaused` (FACTS 4.9).
+    /// Added: `RunTerminal` (DESIGN Q5), `RunPaused` (FACTS 4.9) and `OnlyLastAttempts` (ADR 63).
     pub enum ClaimError {
         /// Every shard is leased or terminal.
         #[error("no shard can be claimed now")]
@@ -42,6 +42,10 @@ operation_errors! { run
             retry_after: LogicalTime,
         },
         BackendError, RunTerminal, RunPaused,
+        /// Shards can be claimed, but for each the grant would be its last attempt, and the claim
+        /// spares those.
+        #[error("every shard that can be claimed is on its last attempt")]
+        OnlyLastAttempts,
     }
 }
 
@@ -106,6 +110,23 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, ClaimError> {
+        self.claim_within(ClaimScope::Any, now, tenant, run, worker, scratch)
+    }
+
+    /// As [`claim_next_available`](Self::claim_next_available), among the shards of `scope`.
+    ///
+    /// # Errors
+    ///
+    /// [`ClaimError`].
+    fn claim_within<'a>(
+        &mut self,
+        scope: ClaimScope,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        scratch: &'a mut AcquireScratch,
+    ) -> Result<AcquireResultView<'a>, ClaimError> {
         let reservation = self.reserve_claim(now, tenant, worker)?;
         let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
         loop {
@@ -122,7 +143,14 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
                 }
                 ClaimStep::Try(shard) => {
                     let key = ShardKey::new(run, shard);
-                    match self.acquire_and_restore_into(now, tenant, key, worker, scratch) {
+                    let acquired = match scope {
+                        ClaimScope::Any => {
+                            self.acquire_and_restore_into(now, tenant, key, worker, scratch)
+                        }
+                        ClaimScope::SpareLastAttempts => self
+                            .acquire_sparing_last_attempt_into(now, tenant, key, worker, scratch),
+                    };
+                    match acquired {
                         Ok(acquired) => {
                             let claimed = Claimed::of(&acquired);
                             reservation.claimed();
@@ -172,6 +200,19 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> impl Future<Output = Result<AcquireResultView<'a>, ClaimError>> + Send {
+        self.claim_within(ClaimScope::Any, now, tenant, run, worker, scratch)
+    }
+
+    /// See [`ShardClaiming::claim_within`].
+    fn claim_within<'a>(
+        &mut self,
+        scope: ClaimScope,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        scratch: &'a mut AcquireScratch,
+    ) -> impl Future<Output = Result<AcquireResultView<'a>, ClaimError>> + Send {
         async move {
             let reservation = self.reserve_claim(now, tenant, worker)?;
             let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
@@ -193,9 +234,19 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
                     }
                     ClaimStep::Try(shard) => {
                         let key = ShardKey::new(run, shard);
-                        let acquire =
-                            self.acquire_and_restore_into(now, tenant, key, worker, scratch);
-                        match acquire.await {
+                        let acquired = match scope {
+                            ClaimScope::Any => {
+                                self.acquire_and_restore_into(now, tenant, key, worker, scratch)
+                                    .await
+                            }
+                            ClaimScope::SpareLastAttempts => {
+                                self.acquire_sparing_last_attempt_into(
+                                    now, tenant, key, worker, scratch,
+                                )
+                                .await
+                            }
+                        };
+                        match acquired {
                             Ok(acquired) => {
                                 let claimed = Claimed::of(&acquired);
                                 reservation.claimed();

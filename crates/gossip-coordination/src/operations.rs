@@ -98,7 +98,18 @@ macro_rules! for_each_shard_operation {
             ) -> Result<AcquireResultView<'a>, AcquireError>
                 = grant(now, worker, scratch, |token| {
                     let reply = ReplyPath::CanBeLost;
-                    Acquire { tenant, key, worker, token, reply }
+                    Acquire { tenant, key, worker, token, reply, spares_last_attempt: false }
+                });
+
+            /// As `acquire_and_restore_into`, but refuses a shard whose grant would be its last
+            /// attempt.
+            fn acquire_sparing_last_attempt_into<'a>(
+                now: LogicalTime, tenant: TenantId, key: ShardKey, worker: WorkerId,
+                scratch: &'a mut AcquireScratch
+            ) -> Result<AcquireResultView<'a>, AcquireError>
+                = grant(now, worker, scratch, |token| {
+                    let reply = ReplyPath::CanBeLost;
+                    Acquire { tenant, key, worker, token, reply, spares_last_attempt: true }
                 });
 
             /// Extends a lease. Repeating it is harmless.

@@ -289,7 +289,14 @@ fn commands_and_changes_show_no_secret() {
     let (worker, token) = (worker(SECRET_OWNER), GrantToken::from_raw(SECRET_GRANT));
     let mut backend = coordinator();
     let run = backend.get_run(TENANT, RUN).unwrap();
-    let acquire = Acquire { tenant, key: key(0), worker, token, reply: ReplyPath::CanBeLost };
+    let acquire = Acquire {
+        tenant,
+        key: key(0),
+        worker,
+        token,
+        reply: ReplyPath::CanBeLost,
+        spares_last_attempt: false,
+    };
     show_decision(&acquire, backend.shard(TENANT, key(0)), &run);
 
     let mut scratch = AcquireScratch::new();
@@ -412,6 +419,7 @@ fn what_hides_its_fields_still_says_what_it_is() {
         worker: worker(1),
         token,
         reply: ReplyPath::CanBeLost,
+        spares_last_attempt: false,
     };
     let accept = Accept { tenant: TENANT, key: key(0), worker: worker(1), handoff, token };
     let terms = OfferTerms { handoff, destination: worker(2), deadline: at(60) };

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use gossip_coordination::operations::*;
+use gossip_coordination::protocol::ClaimScope;
 use gossip_coordination::{
     ClaimError, ClaimReservation, CollectEvents, CoordinationBackend, EventCollector,
     RunManagement, ShardClaiming, for_each_run_operation, for_each_shard_operation,
@@ -103,15 +104,16 @@ impl<B: ShardClaiming + CollectEvents> ShardClaiming for Observed<'_, B> {
         self.inner.probe_candidates_into(now, tenant, run, worker, limit, out)
     }
 
-    fn claim_next_available<'a>(
+    fn claim_within<'a>(
         &mut self,
+        scope: ClaimScope,
         now: LogicalTime,
         tenant: TenantId,
         run: RunId,
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, ClaimError> {
-        let claimed = self.inner.claim_next_available(now, tenant, run, worker, scratch);
+        let claimed = self.inner.claim_within(scope, now, tenant, run, worker, scratch);
         self.deliver();
         claimed
     }

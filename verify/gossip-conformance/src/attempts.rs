@@ -2,9 +2,10 @@
 
 use gossip_contracts::coordination::CursorUpdate;
 use gossip_contracts::identity::ShardKey;
-use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
+use gossip_coordination::protocol::{ClaimScope, OfferTerms, ReleaseMode};
 use gossip_coordination::{
-    AcquireError, ClaimError, CoordinationBackend, ParkReason, RunManagement, ShardStatus,
+    AcquireError, AcquireScratch, ClaimError, CoordinationBackend, ParkReason, RunManagement,
+    ShardClaiming, ShardStatus,
 };
 
 use super::world::{
@@ -15,6 +16,8 @@ use super::{ConformanceTarget, refused, topic};
 topic!("attempts":
     every_grant_counts_an_attempt,
     a_shard_is_parked_at_the_acquire_after_its_last_attempt,
+    an_acquire_can_spare_the_last_attempt,
+    a_claim_can_spare_last_attempts,
     without_a_limit_nothing_is_parked,
     a_strict_advance_starts_the_count_anew,
     a_checkpoint_at_the_same_key_is_no_progress,
@@ -54,6 +57,57 @@ pub fn a_shard_is_parked_at_the_acquire_after_its_last_attempt<T: ConformanceTar
         ShardStatus::Active,
         "the other shard is unaffected"
     );
+}
+
+/// An acquire that spares last attempts is refused exactly when the grant would be the last one.
+pub fn an_acquire_can_spare_the_last_attempt<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(2)));
+    let (tenant, mut scratch) = (world.tenant, AcquireScratch::new());
+    for attempt in 1..=2 {
+        let now = at(attempt * LEASE);
+        let acquired = world.backend.acquire_sparing_last_attempt_into(
+            now,
+            tenant,
+            key(0),
+            worker(1),
+            &mut scratch,
+        );
+        assert_eq!(u64::from(acquired.expect("attempts left").attempts), attempt);
+    }
+    let mut acquire = |backend: &mut T::Backend, now| {
+        let acquired = backend.acquire_sparing_last_attempt_into(
+            at(now),
+            tenant,
+            key(0),
+            worker(1),
+            &mut scratch,
+        );
+        acquired.map(|acquired| acquired.attempts)
+    };
+    refused!(acquire(&mut world.backend, 3 * LEASE), AcquireError::LastAttempt);
+    let row = world.row(3 * LEASE, shard(0));
+    assert_eq!((row.attempts, row.acquire_count), (2, 2), "a refusal is no attempt");
+    let held = world.acquire(3 * LEASE, key(0), 1);
+    assert_eq!(held.attempts, 3);
+    world.checkpoint(3 * LEASE + 1, &held.lease, b"b", 9).expect("live");
+    let again = acquire(&mut world.backend, 4 * LEASE + 1);
+    assert_eq!(again.expect("progress gives the attempts back"), 1);
+}
+
+/// A claim that spares last attempts takes another shard, or says that it found only such shards.
+pub fn a_claim_can_spare_last_attempts<T: ConformanceTarget>(target: &T) {
+    let mut world = World::with_config(target, config(Some(1)));
+    expire(&mut world, 1);
+    let (tenant, mut scratch) = (world.tenant, AcquireScratch::new());
+    let mut claim = |backend: &mut T::Backend, now| {
+        let scope = ClaimScope::SpareLastAttempts;
+        let claimed = backend.claim_within(scope, at(now), tenant, RUN, worker(2), &mut scratch);
+        claimed.map(|claimed| claimed.lease.shard())
+    };
+    assert_eq!(claim(&mut world.backend, 900), Ok(shard(1)));
+    assert_eq!(claim(&mut world.backend, 900), Err(ClaimError::OnlyLastAttempts));
+    assert_eq!(world.claim(900, 3).expect("it is available").attempts, 2);
+    refused!(claim(&mut world.backend, 900), ClaimError::NoneAvailable { .. });
 }
 
 /// `None` means no limit.

@@ -1,6 +1,7 @@
 //! A blocking coordinator over an asynchronous one, so that one suite tests both.
 
 use gossip_coordination::operations::*;
+use gossip_coordination::protocol::ClaimScope;
 use gossip_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, ClaimReservation,
     CollectEvents, CoordinationBackend, EventCollector, RunManagement, ShardClaiming, block_on,
@@ -104,14 +105,15 @@ impl<A: AsyncShardClaiming> ShardClaiming for Blocking<A> {
         block_on(self.0.probe_candidates_into(now, tenant, run, worker, limit, out))
     }
 
-    fn claim_next_available<'a>(
+    fn claim_within<'a>(
         &mut self,
+        scope: ClaimScope,
         now: LogicalTime,
         tenant: TenantId,
         run: RunId,
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, ClaimError> {
-        block_on(self.0.claim_next_available(now, tenant, run, worker, scratch))
+        block_on(self.0.claim_within(scope, now, tenant, run, worker, scratch))
     }
 }

@@ -6,6 +6,7 @@
 
 use gossip_contracts::identity::ShardId;
 use gossip_coordination::operations::*;
+use gossip_coordination::protocol::ClaimScope;
 use gossip_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, ClaimReservation,
     StoreRefusal, for_each_run_operation, for_each_shard_operation,
@@ -175,6 +176,9 @@ macro_rules! notice {
     (acquire_and_restore_into($now:ident, $tenant:ident, $key:ident, $($rest:tt)*)) => {
         Notice::new(Verb::Acquire, $now, About::Shard($key))
     };
+    (acquire_sparing_last_attempt_into($now:ident, $tenant:ident, $key:ident, $($rest:tt)*)) => {
+        Notice::new(Verb::Acquire, $now, About::Shard($key))
+    };
     (renew($now:ident, $tenant:ident, $lease:ident)) => {
         Notice::under(Verb::Renew, $now, $lease, OpId::from_raw(0))
     };
@@ -271,8 +275,9 @@ impl AsyncShardClaiming for SimCoordinator {
         self.handle.reserve_claim(now, tenant, worker)
     }
 
-    async fn claim_next_available<'a>(
+    async fn claim_within<'a>(
         &mut self,
+        scope: ClaimScope,
         now: LogicalTime,
         tenant: TenantId,
         run: RunId,
@@ -280,7 +285,7 @@ impl AsyncShardClaiming for SimCoordinator {
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, ClaimError> {
         self.begin(Notice::new(Verb::Claim, now, About::Run(run)));
-        let result = self.handle.claim_next_available(now, tenant, run, worker, scratch).await;
+        let result = self.handle.claim_within(scope, now, tenant, run, worker, scratch).await;
         self.end_with(&result, granted);
         result
     }

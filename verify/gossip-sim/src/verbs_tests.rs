@@ -49,7 +49,7 @@ const SIMULATED: [(&str, Verb); Verb::COUNT] = [
 ];
 
 /// Methods that are not simulated on their own, with the reason.
-const LEFT_OUT: [(&str, &str); 5] = [
+const LEFT_OUT: [(&str, &str); 7] = [
     (
         "create_run_with_shards",
         "makes a run and registers its shards, which are simulated one by one",
@@ -58,6 +58,8 @@ const LEFT_OUT: [(&str, &str); 5] = [
     ("collect_claim_candidates_into", "is the candidate scan of a claim"),
     ("probe_candidates_into", "is the first step of a claim"),
     ("reserve_claim", "is the first step of a claim"),
+    ("acquire_sparing_last_attempt_into", "is `acquire_and_restore_into` with one more refusal"),
+    ("claim_within", "is `claim_next_available` with such an acquire"),
 ];
 
 /// The sources of the simulated programs.

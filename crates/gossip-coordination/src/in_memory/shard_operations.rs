@@ -76,7 +76,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, AcquireError> {
         let (token, reply) = (self.fresh_grant(), ReplyPath::Certain);
-        let acquire = Acquire { tenant, key, worker, token, reply };
+        let acquire = Acquire { tenant, key, worker, token, reply, spares_last_attempt: false };
         let found = self.find(tenant, key);
         // Both reads are needed only after the checks; by then the memory has answered.
         self.prefetch_snapshot(found);
@@ -103,6 +103,20 @@ impl CoordinationBackend for InMemoryCoordinator {
         let committed = self.commit::<Acquire>(now, place, tenant, grant.change(None));
         committed.map_err(Acquire::exhausted)?;
         Ok(self.restore(now, grant, place, scratch))
+    }
+
+    fn acquire_sparing_last_attempt_into<'a>(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        worker: WorkerId,
+        scratch: &'a mut AcquireScratch,
+    ) -> Result<AcquireResultView<'a>, AcquireError> {
+        let (token, reply) = (self.fresh_grant(), ReplyPath::Certain);
+        let acquire = Acquire { tenant, key, worker, token, reply, spares_last_attempt: true };
+        let found = self.find(tenant, key);
+        self.acquire_at_length(now, &acquire, found, scratch)
     }
 
     fn renew(
@@ -181,7 +195,7 @@ impl InMemoryCoordinator {
         self.run_at(now, operation, found)
     }
 
-    /// An acquire that finds no shard, or parks it.
+    /// An acquire that finds no shard, parks it, or spares last attempts.
     #[cold]
     fn acquire_at_length<'a>(
         &mut self,

@@ -194,7 +194,14 @@ fn grant_that_panics_leaves_the_shard_as_it_was() {
     let (tenant, token) = (TENANT, GrantToken::from_raw(77));
     check(
         Start::Free,
-        &Acquire { tenant, key: key(0), worker: worker(2), token, reply: ReplyPath::CanBeLost },
+        &Acquire {
+            tenant,
+            key: key(0),
+            worker: worker(2),
+            token,
+            reply: ReplyPath::CanBeLost,
+            spares_last_attempt: false,
+        },
     );
     let handoff = HandoffId::from_raw(3);
     let accept = Accept { tenant, key: key(0), worker: worker(2), handoff, token };

@@ -43,6 +43,8 @@ pub struct Acquire {
     pub token: GrantToken,
     /// Whether the reply can be lost after the grant was stored.
     pub reply: ReplyPath,
+    /// Whether to refuse a shard whose grant would be its last attempt.
+    pub spares_last_attempt: bool,
 }
 
 /// How the reply to a grant reaches its caller.
@@ -140,6 +142,12 @@ impl Acquire {
         // lease holders reports nothing, so only the next acquire can detect it.
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
             return Ok(Verdict::GiveUp);
+        }
+        // Checked here and not by the caller before: a grant counts as an attempt, and another
+        // worker may use one up between a read and the acquire.
+        let is_last = run.config.max_shard_retries().is_some_and(|max| record.attempts() == max);
+        if self.spares_last_attempt && is_last {
+            return Err(AcquireError::LastAttempt);
         }
         Ok(Verdict::Grant)
     }

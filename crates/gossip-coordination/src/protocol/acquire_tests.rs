@@ -39,6 +39,7 @@ fn ask(now: u64, owner: OwnerEvidence) -> Result<(), u64> {
         worker: worker(2),
         token,
         reply: ReplyPath::CanBeLost,
+        spares_last_attempt: false,
     };
     match acquire.decide(at(now), &seen) {
         Ok(Decision::Commit { change: ShardChange::Grant { .. }, answer: Ok(_) }) => Ok(()),

@@ -29,6 +29,8 @@ pub struct Claim {
     tried: ClaimCandidates,
     /// Whether the current scan found a shard that was not tried before.
     found_new: bool,
+    /// Whether a shard was refused because its grant would be its last attempt.
+    spared_last: bool,
     /// Earliest time until which an expired lease is honoured because its holder is alive.
     honoured_until: Option<LogicalTime>,
     per_scan: usize,
@@ -36,6 +38,17 @@ pub struct Claim {
     now: LogicalTime,
     /// Result of the last scan, set by the driver.
     pub outlook: Option<ClaimOutlook>,
+}
+
+/// The shards that a claim may acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must handle every scope")]
+pub enum ClaimScope {
+    /// Every claimable shard.
+    Any,
+    /// Shards that have another attempt after this one. A worker with several threads claims the
+    /// others only while it processes nothing else.
+    SpareLastAttempts,
 }
 
 /// The next step of a claim.
@@ -68,6 +81,7 @@ impl Claim {
             passed: 0,
             tried: ClaimCandidates::new(),
             found_new: false,
+            spared_last: false,
             honoured_until: None,
             per_scan,
             now,
@@ -88,7 +102,10 @@ impl Claim {
         let left = CLAIM_CANDIDATES_MAX - self.tried.len();
         // A scan without new candidates cannot make progress: end the claim instead of looping.
         if self.outlook.is_some() && (!self.found_new || left == 0) {
-            let nothing = ClaimError::NoneAvailable { earliest_deadline: self.come_back_at() };
+            let nothing = match self.spared_last {
+                true => ClaimError::OnlyLastAttempts,
+                false => ClaimError::NoneAvailable { earliest_deadline: self.come_back_at() },
+            };
             return ClaimStep::End(self.run_refusal().unwrap_or(nothing));
         }
         (self.passed, self.found_new) = (0, false);
@@ -106,6 +123,10 @@ impl Claim {
         match refusal {
             AcquireError::AlreadyLeased { lease_deadline, .. } => {
                 self.note_lease(lease_deadline);
+                Ok(())
+            }
+            AcquireError::LastAttempt => {
+                self.spared_last = true;
                 Ok(())
             }
             // The shard ended or was split after the index was read: the index is only a hint.

@@ -78,7 +78,7 @@ pub(crate) use self::acquire::Verdict;
 pub use self::acquire::{Acquire, Grant, ReplyPath};
 pub use self::checkpoint::Checkpoint;
 pub(crate) use self::claim::claim_offset;
-pub use self::claim::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimStep};
+pub use self::claim::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimScope, ClaimStep};
 pub(crate) use self::claim_cooldown::{ClaimCooldown, ClaimTimes, Reservation};
 pub use self::collect_run::{COLLECTION_CANCELS, COLLECTION_DELETES, CollectRun, NotCollected};
 pub use self::complete::Complete;

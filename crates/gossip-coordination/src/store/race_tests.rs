@@ -130,6 +130,7 @@ impl Worker<'_> {
             worker,
             token,
             reply: ReplyPath::CanBeLost,
+            spares_last_attempt: false,
         };
         let mut end = 0;
         let show = |shown: ShardView<'_>| {

@@ -47,7 +47,14 @@ fn acquire(core: &mut Core) -> Flight<'_, Result<IdempotentOutcome<Grant>, Acqui
     let token = core.fresh_grant();
     core.on_shard(
         at(10),
-        Acquire { tenant: TENANT, key: KEY, worker: WORKER, token, reply: ReplyPath::CanBeLost },
+        Acquire {
+            tenant: TENANT,
+            key: KEY,
+            worker: WORKER,
+            token,
+            reply: ReplyPath::CanBeLost,
+            spares_last_attempt: false,
+        },
     )
 }
 

@@ -20,7 +20,6 @@
 //!   continue, and a panic in any other part of a thread drains the worker;
 //! - reads a clock or draws a random number: both are arguments.
 
-mod claiming;
 mod handoff_thread;
 mod lease_slot;
 mod notify;

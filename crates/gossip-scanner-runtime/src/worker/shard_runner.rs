@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use gossip_contracts::identity::LogicalTime;
+use gossip_coordination::protocol::ClaimScope;
 use gossip_coordination::{
     AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, ParkContext,
     ParkReason, RunTerminalEvaluation, RunTransitionError, SessionState, evaluate_run_terminal,
@@ -11,7 +12,7 @@ use gossip_coordination::{
 
 use super::quarantine::{Entry, Suspicion};
 use super::sync::Ordering;
-use super::{Finish, RunWorkerError, WorkerShared, claiming, sharing};
+use super::{Finish, RunWorkerError, WorkerShared, sharing};
 use crate::backoff::Backoff;
 use crate::observer::Event;
 use crate::op_ids::{self, OpIds};
@@ -146,18 +147,14 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// are only suspects.
     fn claim_shared(&mut self, now: LogicalTime) -> Rest {
         let shared = self.shared;
-        let found =
-            claiming::claim_shared(&mut self.coordinator, &shared.config, now, &mut self.scratch);
-        match found.claimed {
+        match self.claim(now, ClaimScope::SpareLastAttempts) {
             Ok(session) => self.claimed(now, session, false),
-            Err(ClaimError::NoneAvailable { .. })
-                if found.passed_over && shared.quarantine.want(self.number, now) =>
-            {
+            Err(ClaimError::OnlyLastAttempts) if shared.quarantine.want(self.number, now) => {
                 self.store_fails_since = None;
                 shared.notify().wake_all();
                 Rest::No
             }
-            Err(ClaimError::NoneAvailable { .. }) if found.passed_over => {
+            Err(ClaimError::OnlyLastAttempts) => {
                 // Another thread has the exclusive phase, or it is too early for one. There is work
                 // left, so the run is not settled, and no deadline to wait for.
                 self.leave_quarantine();
@@ -172,21 +169,26 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
 
     /// Claims any shard: no other thread has items in flight.
     fn claim_exclusive(&mut self, now: LogicalTime) -> Rest {
-        let config = &self.shared.config;
-        let claimed = self.coordinator.claim_next_available(
-            now,
-            config.tenant,
-            config.run,
-            config.worker,
-            &mut self.scratch,
-        );
-        match claimed.map(SessionState::new) {
+        match self.claim(now, ClaimScope::Any) {
             Ok(session) => self.claimed(now, session, true),
             Err(error) => {
                 self.leave_quarantine();
                 self.claim_refused(now, error)
             }
         }
+    }
+
+    fn claim(&mut self, now: LogicalTime, scope: ClaimScope) -> Result<SessionState, ClaimError> {
+        let (config, scratch) = (&self.shared.config, &mut self.scratch);
+        let claimed = self.coordinator.claim_within(
+            scope,
+            now,
+            config.tenant,
+            config.run,
+            config.worker,
+            scratch,
+        );
+        claimed.map(SessionState::new)
     }
 
     fn claimed(&mut self, now: LogicalTime, session: SessionState, exclusive: bool) -> Rest {
@@ -213,8 +215,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     fn begin(&mut self, now: LogicalTime, mut task: ShardTask, exclusive: bool) -> Rest {
         let suspicion = if task.is_suspect() { Suspicion::Suspect } else { Suspicion::None };
         if suspicion == Suspicion::Suspect && !exclusive {
-            // A suspect while others run: it was handed off to us, or its last grant came between
-            // the check and the acquire. A clean release does not count as an attempt.
+            // A suspect while others run was handed off to us. A clean release does not count as an
+            // attempt.
             task.release();
         }
         if self.shared.quarantine.claimed(self.number, suspicion) {

@@ -61,7 +61,6 @@ macro_rules! once_more {
 }
 
 once_more! {
-    claiming from "claiming.rs";
     handoff_thread from "handoff_thread.rs";
     lease_slot from "lease_slot.rs";
     notify from "notify.rs";

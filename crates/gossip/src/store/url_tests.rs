@@ -1,6 +1,7 @@
 //! A URL names a store, or is refused with what to type instead and without showing it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use gossip_coordination_sqlite::SyncMode;
 use rstest::rstest;

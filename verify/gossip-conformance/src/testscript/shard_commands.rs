@@ -2,7 +2,7 @@
 
 use gossip_contracts::coordination::{SplitChild, SplitReplacePlan, SplitResidualPlan};
 use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::protocol::{OfferTerms, ReleaseMode};
+use gossip_coordination::protocol::{ClaimScope, OfferTerms, ReleaseMode};
 use gossip_coordination::{
     AcquireResultView, CheckpointResult, CoordinationBackend, HandoffId, Lease, ParkReason,
     RenewResult, ShardClaiming,
@@ -47,8 +47,15 @@ impl<B: ScriptBackend> World<B> {
     fn acquire(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
         let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (shard, worker) = (self.shard(arguments)?, Self::worker(arguments)?);
+        let scope = scope(arguments)?;
         let granted = self.observe(|coordinator, scratch| {
-            let result = coordinator.acquire_and_restore_into(now, tenant, shard, worker, scratch);
+            let result = match scope {
+                ClaimScope::Any => {
+                    coordinator.acquire_and_restore_into(now, tenant, shard, worker, scratch)
+                }
+                ClaimScope::SpareLastAttempts => coordinator
+                    .acquire_sparing_last_attempt_into(now, tenant, shard, worker, scratch),
+            };
             result.map(Granted::new).map_err(|error| Answer::refused(&error))
         });
         Ok(self.granted(arguments, granted))
@@ -68,8 +75,9 @@ impl<B: ScriptBackend> World<B> {
     fn claim(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
         let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (run, worker) = (Self::run(arguments)?, Self::worker(arguments)?);
+        let scope = scope(arguments)?;
         let granted = self.observe(|coordinator, scratch| {
-            let result = coordinator.claim_next_available(now, tenant, run, worker, scratch);
+            let result = coordinator.claim_within(scope, now, tenant, run, worker, scratch);
             result.map(Granted::new).map_err(|error| Answer::refused(&error))
         });
         Ok(self.granted(arguments, granted))
@@ -290,4 +298,13 @@ fn parts(arguments: &mut Arguments, range: &Range, spelled: &str) -> Result<Vec<
     let position = Position::take(arguments)?;
     let points = arguments.need("at")?;
     whole.as_ref().unwrap_or(range).cut(&points, &position)
+}
+
+/// Reads which shards a claim or an acquire may take: `spare=last`, or all.
+fn scope(arguments: &mut Arguments) -> Result<ClaimScope, String> {
+    match arguments.take("spare").as_deref() {
+        None => Ok(ClaimScope::Any),
+        Some("last") => Ok(ClaimScope::SpareLastAttempts),
+        Some(other) => Err(format!("spare={other} is not spare=last")),
+    }
 }

@@ -338,7 +338,9 @@ impl Kernel {
             ClaimBy::Acquire { .. } => {
                 // A grant and its confirmation are one step: a model has no lost replies.
                 let reply = ReplyPath::Certain;
-                self.shard_step(q, by, &Acquire { tenant, key, worker, token, reply })
+                let spares_last_attempt = false;
+                let acquire = Acquire { tenant, key, worker, token, reply, spares_last_attempt };
+                self.shard_step(q, by, &acquire)
             }
             ClaimBy::Accept(handoff) => {
                 let handoff = HandoffId::from_raw(handoff.into());
