@@ -44,8 +44,7 @@ use crate::txn_effect::Effect;
 /// Token renewals per call. A second refusal is not caused by an expired token.
 const MAX_TOKEN_RENEWALS: usize = 1;
 
-// Creates a token; a second one is harmless, so it counts as a read.
-const AUTHENTICATE: Method = Method::read("authentication", "/etcdserverpb.Auth/Authenticate");
+const AUTHENTICATE: Method = Method::login("authentication", "/etcdserverpb.Auth/Authenticate");
 const RANGE: Method = Method::read("range", "/etcdserverpb.KV/Range");
 const TXN: Method = Method::write("txn", "/etcdserverpb.KV/Txn");
 const READ_TXN: Method = Method::read("read", "/etcdserverpb.KV/Txn");

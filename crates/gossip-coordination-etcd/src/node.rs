@@ -4,6 +4,9 @@
 //! cluster as the other members. So no other request reaches a server that is not etcd, or a member
 //! of another cluster, in which cached revisions are meaningless. A connection that breaks while
 //! idle is replaced in the same way.
+//!
+//! A server that states neither without a login receives the login, and then the same question with
+//! the token, before any other request. Without a login it is not used.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -46,6 +49,8 @@ pub(crate) struct Method {
     pub(crate) is_read: bool,
     /// How long it may take.
     pub(crate) pace: Pace,
+    /// Whether it is the login, which precedes the check of a server that requires one.
+    pub(crate) is_login: bool,
 }
 
 /// How long a request may take.
@@ -62,22 +67,27 @@ pub(crate) enum Pace {
 impl Method {
     /// Returns a request without effect.
     pub(crate) const fn read(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: true, pace: Pace::Usual }
+        Self { operation, path, is_read: true, pace: Pace::Usual, is_login: false }
+    }
+
+    /// Returns the login. It creates a token, and a second one is harmless.
+    pub(crate) const fn login(operation: &'static str, path: &'static str) -> Self {
+        Self { is_login: true, ..Self::read(operation, path) }
     }
 
     /// Returns an idempotent request that is answered from memory.
     pub(crate) const fn quick(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: true, pace: Pace::Quick }
+        Self { operation, path, is_read: true, pace: Pace::Quick, is_login: false }
     }
 
     /// Returns a request with an effect.
     pub(crate) const fn write(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: false, pace: Pace::Usual }
+        Self { operation, path, is_read: false, pace: Pace::Usual, is_login: false }
     }
 
     /// Returns a maintenance request.
     pub(crate) const fn repair(operation: &'static str, path: &'static str) -> Self {
-        Self { operation, path, is_read: false, pace: Pace::Slow }
+        Self { operation, path, is_read: false, pace: Pace::Slow, is_login: false }
     }
 }
 
@@ -102,6 +112,8 @@ pub(crate) struct Node {
 #[derive(Default)]
 struct Link {
     channel: Option<Channel>,
+    /// Why the server has not stated its version and cluster; `None` once it has.
+    unchecked: Option<EtcdCause>,
     /// Counts channels, so that only the failed one is dropped.
     generation: u64,
     /// When the last attempt failed, and its cause. Callers that waited for it share it.
@@ -158,6 +170,9 @@ impl Node {
         let mut attempt = 1;
         loop {
             let (channel, generation) = self.open(method.operation).await?;
+            if !method.is_login {
+                self.check_with_token(method, &channel, generation, token.as_ref()).await?;
+            }
             let request = request(message.clone(), token.clone());
             let (error, is_transport) = match self.send_in_time(method, channel, request).await {
                 Ok(answer) => return Ok(answer),
@@ -177,7 +192,32 @@ impl Node {
         }
     }
 
-    /// As [`send`](Self::send), with a timeout, over a checked connection.
+    /// Checks a server that has not stated its version and cluster without a login. Does nothing if
+    /// it has. An error is always `NotSent`: the caller's request waits for this check.
+    async fn check_with_token(
+        &self,
+        method: &Method,
+        channel: &Channel,
+        generation: u64,
+        token: Option<&MetadataValue<Ascii>>,
+    ) -> Result<(), EtcdError> {
+        let not_sent = |cause| EtcdError::not_sent(method.operation, cause);
+        let refused = self.link.lock().await.unchecked.clone();
+        let Some(refused) = refused else { return Ok(()) };
+        let Some(token) = token else { return Err(not_sent(refused)) };
+        let question = request(Bytes::from(StatusRequest {}.encode_to_vec()), Some(token.clone()));
+        let asked = self.send_in_time(&STATUS, channel.clone(), question).await;
+        let status = asked.map_err(|(error, _)| not_sent(error.cause))?;
+        self.check_status(status).map_err(not_sent)?;
+        let mut link = self.link.lock().await;
+        // Another connection may have replaced this one meanwhile.
+        if link.generation == generation {
+            link.unchecked = None;
+        }
+        Ok(())
+    }
+
+    /// As [`send`](Self::send), with a timeout, over a connection to an etcd.
     async fn send_in_time<A: Message + Default + 'static>(
         &self,
         method: &Method,
@@ -249,9 +289,10 @@ impl Node {
         match timeout(self.connect_timeout, self.connect()).await.unwrap_or_else(|_| {
             Err(self.unreachable(format!("no connection within {:?}", self.connect_timeout)))
         }) {
-            Ok(channel) => {
+            Ok((channel, unchecked)) => {
                 link.generation += 1;
                 link.failure = None;
+                link.unchecked = unchecked;
                 link.channel = Some(channel.clone());
                 Ok((channel, link.generation))
             }
@@ -263,7 +304,7 @@ impl Node {
     }
 
     /// Connects and checks the server. Diagnoses a failure without a clear cause.
-    async fn connect(&self) -> Result<Channel, EtcdCause> {
+    async fn connect(&self) -> Result<(Channel, Option<EtcdCause>), EtcdCause> {
         match self.try_connect().await {
             Err(cause @ EtcdCause::Unreachable { .. }) => {
                 Err(diagnose(&self.name, self.tls.as_ref()).await.unwrap_or(cause))
@@ -272,9 +313,9 @@ impl Node {
         }
     }
 
-    /// Connects and asks for the status. Fails if there is no connection, or if the server is too
-    /// old or of another cluster.
-    async fn try_connect(&self) -> Result<Channel, EtcdCause> {
+    /// Connects and asks for the status. Returns also why the server refused to state it, if it
+    /// did. Fails if there is no connection, or if the server is too old or of another cluster.
+    async fn try_connect(&self) -> Result<(Channel, Option<EtcdCause>), EtcdCause> {
         let connector = SingleUseConnector::new(self.connect_timeout);
         let connected = self.endpoint.connect_with_connector(connector).await;
         let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
@@ -283,18 +324,22 @@ impl Node {
         let question = request(Bytes::from(StatusRequest {}.encode_to_vec()), None);
         let asked = self.send(&STATUS, Peer::Stranger, channel.clone(), question).await;
         match asked.map_err(|(error, _)| error.cause) {
-            Ok(StatusResponse { version, header, .. }) => {
-                check_version(&version)?;
-                self.check_cluster(header.map_or(0, |header| header.cluster_id))?;
+            Ok(status) => self.check_status(status).map(|()| (channel, None)),
+            // Only etcd returns these errors, so this is one. It is asked again with a token.
+            Err(cause @ (EtcdCause::AuthRefused | EtcdCause::PermissionDenied)) => {
+                Ok((channel, Some(cause)))
             }
-            // Only etcd returns these errors, so this is one. Its version and cluster stay
-            // unchecked, because it did not answer the request.
-            Err(EtcdCause::AuthRefused | EtcdCause::PermissionDenied) => {}
             // An unrecognised error is not taken for another kind of server: it may be an etcd that
             // starts, or a proxy in front of one.
-            Err(cause) => return Err(cause),
+            Err(cause) => Err(cause),
         }
-        Ok(channel)
+    }
+
+    /// Checks version and cluster.
+    fn check_status(&self, status: StatusResponse) -> Result<(), EtcdCause> {
+        let StatusResponse { version, header, .. } = status;
+        check_version(&version)?;
+        self.check_cluster(header.map_or(0, |header| header.cluster_id))
     }
 
     /// Checks that this is the cluster of the other members. Zero is not a cluster id.

@@ -55,6 +55,13 @@ impl FakeGrpc {
         Self::start(Answers { first: version_answer(version), others })
     }
 
+    /// Refuses the first question of a connection, and says that it is etcd of some version in the
+    /// answer to every other.
+    pub(crate) fn refusing_first(code: i32, text: &str, version: &str) -> Self {
+        let first = Answer::Status(code, text.to_owned());
+        Self::start(Answers { first, others: version_answer(version) })
+    }
+
     /// How many questions it was asked.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)

@@ -241,6 +241,27 @@ async fn an_etcd_that_is_too_old_is_named() {
     assert!(error.to_string().contains("found etcd 3.2"), "{error}");
 }
 
+/// Its version and cluster are unknown, so nothing may be written to it.
+#[tokio::test]
+async fn an_etcd_that_refuses_its_status_receives_no_request() {
+    let server = FakeGrpc::refusing_first(3, "etcdserver: user name is empty", "3.4.23");
+    let error = write(&client(&[server.endpoint()]), "k", "v").await.unwrap_err();
+    assert_eq!((error.fate, error.cause), (Fate::NotSent, EtcdCause::AuthRefused));
+    assert_eq!(server.asked(), 1, "for its status only");
+}
+
+#[tokio::test]
+async fn an_etcd_that_states_its_version_after_a_login_is_checked_then() {
+    let server = FakeGrpc::refusing_first(3, "etcdserver: user name is empty", "3.2.9");
+    let credentials = Credentials { user: "user".to_owned(), password: "secret".to_owned() };
+    let config = GrpcConfig::new([server.endpoint()]);
+    let config = GrpcConfig { credentials: Some(credentials), ..config };
+    let error = write(&GrpcClient::new(&config).unwrap(), "k", "v").await.unwrap_err();
+    assert_eq!(error.fate, Fate::NotSent);
+    assert!(error.to_string().contains("found etcd 3.2"), "{error}");
+    assert_eq!(server.asked(), 3, "for its status, for a token, and for its status again");
+}
+
 #[tokio::test]
 async fn a_request_that_is_too_large_is_refused_for_certain() {
     let server = EtcdServer::single();
