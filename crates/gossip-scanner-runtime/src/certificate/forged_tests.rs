@@ -188,13 +188,13 @@ fn other_forms_are_refused(#[case] from: &str, #[case] to: &str, #[case] line: u
     Refusal::OtherRequest { what: "kind" })]
 #[case::a_parked_leaf_is_called_done(
     |c: &mut Claims| c.leaves[3].status = LeafStatus::Done,
-    Refusal::CountDiffers { leaf: 4, stated: 3, found: 4 })]
+    Refusal::CountDiffers { leaf: 4, stated: 3, found: 8 })]
 #[case::a_parked_leaf_is_called_done_with_a_later_cursor(
     |c: &mut Claims| { c.leaves[3].status = LeafStatus::Done; c.leaves[3].cursor = Some(key(31)); },
-    Refusal::CountDiffers { leaf: 4, stated: 3, found: 4 })]
+    Refusal::CountDiffers { leaf: 4, stated: 3, found: 8 })]
 #[case::a_cursor_is_moved_on(
     |c: &mut Claims| c.leaves[3].cursor = Some(key(28)),
-    Refusal::CountDiffers { leaf: 4, stated: 3, found: 4 })]
+    Refusal::CountDiffers { leaf: 4, stated: 3, found: 5 })]
 #[case::a_cursor_is_moved_back(
     |c: &mut Claims| c.leaves[3].cursor = Some(key(25)),
     Refusal::CountDiffers { leaf: 4, stated: 3, found: 2 })]
@@ -226,7 +226,7 @@ fn other_forms_are_refused(#[case] from: &str, #[case] to: &str, #[case] line: u
         c.leaves[0].end = b"z".to_vec();
         c.leaves[0].cursor = Some(key(39));
     },
-    Refusal::CountDiffers { leaf: 1, stated: 8, found: 9 })]
+    Refusal::CountDiffers { leaf: 1, stated: 8, found: 40 })]
 fn a_forgery_is_refused_by_the_source(#[case] forge: fn(&mut Claims), #[case] expected: Refusal) {
     let forged = forged(forge);
     assert_eq!(refused_by_itself(&forged), None, "this one needs a source");
