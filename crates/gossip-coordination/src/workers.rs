@@ -65,7 +65,8 @@ impl WorkerEntry {
         Self { worker, state, expires_at: now.saturating_add(WORKER_ENTRY_TTL) }
     }
 
-    /// Updates a known entry: a clock that lags never shortens its lifetime.
+    /// Updates a known entry. A heartbeat that is older than the known one, because it was delayed
+    /// or its clock lags, neither shortens the lifetime nor changes the state.
     #[must_use]
     pub(crate) fn heard_of_again(
         known: Option<Self>,
@@ -74,8 +75,18 @@ impl WorkerEntry {
         now: LogicalTime,
     ) -> Self {
         let fresh = Self::heard_of(worker, state, now);
-        let known_until = known.map_or(LogicalTime::ZERO, |known| known.expires_at);
-        Self { expires_at: fresh.expires_at.max(known_until), ..fresh }
+        match known {
+            Some(known) if known.is_newer_than(&fresh) => known,
+            Some(_) | None => fresh,
+        }
+    }
+
+    /// Whether a heartbeat made this entry after the one that makes `other`. Of two at the same
+    /// instant the one that says that the worker drains is the newer, because a drain is final.
+    fn is_newer_than(&self, other: &Self) -> bool {
+        let drains = |entry: &Self| entry.state == WorkerState::Draining;
+        self.expires_at > other.expires_at
+            || (self.expires_at == other.expires_at && drains(self) && !drains(other))
     }
 
     /// Whether the entry still counts.

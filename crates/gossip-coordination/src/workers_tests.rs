@@ -96,3 +96,18 @@ fn a_clock_that_lags_and_a_second_registration_take_nothing_away() {
     coordinator.heartbeat(at(900), TENANT, worker(1), WorkerState::Draining).unwrap();
     assert_eq!(listed(&mut coordinator), known);
 }
+
+/// A heartbeat that was sent before the drain began and is delivered after it.
+#[test]
+fn an_older_heartbeat_does_not_change_the_state() {
+    let mut coordinator = two_shards();
+    coordinator.register_worker(at(10), TENANT, worker(1)).unwrap();
+    coordinator.heartbeat(at(20), TENANT, worker(1), WorkerState::Draining).unwrap();
+    for (late, state) in [(19, WorkerState::Working), (20, WorkerState::Idle)] {
+        coordinator.heartbeat(at(late), TENANT, worker(1), state).unwrap();
+        assert_eq!(workers(&mut coordinator, 21), [(1, WorkerState::Draining)]);
+    }
+    // A later one counts: a process may start another worker with the same id.
+    coordinator.heartbeat(at(21), TENANT, worker(1), WorkerState::Working).unwrap();
+    assert_eq!(workers(&mut coordinator, 22), [(1, WorkerState::Working)]);
+}

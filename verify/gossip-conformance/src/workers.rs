@@ -9,6 +9,7 @@ topic!("workers":
     a_registered_worker_is_idle_until_it_says_otherwise,
     workers_are_listed_in_the_order_of_their_ids,
     a_silent_worker_is_forgotten,
+    an_older_heartbeat_does_not_end_a_drain,
     a_heartbeat_needs_a_registration,
     registering_again_is_harmless,
     tenants_do_not_see_each_others_workers,
@@ -18,10 +19,23 @@ topic!("workers":
 pub fn a_registered_worker_is_idle_until_it_says_otherwise<T: ConformanceTarget>(target: &T) {
     let mut world = registered(target, &[1]);
     assert_eq!(list(&mut world, 2)[0].state, WorkerState::Idle);
-    for state in [WorkerState::Working, WorkerState::Draining, WorkerState::Idle] {
+    let states = [WorkerState::Working, WorkerState::Draining, WorkerState::Idle];
+    for (now, state) in (3..).zip(states) {
         let tenant = world.tenant;
-        world.backend.heartbeat(at(3), tenant, worker(1), state).expect("registered");
-        assert_eq!(list(&mut world, 4)[0].state, state);
+        world.backend.heartbeat(at(now), tenant, worker(1), state).expect("registered");
+        assert_eq!(list(&mut world, 9)[0].state, state);
+    }
+}
+
+/// A heartbeat that was delayed on its way, or is of the same instant as the beginning of a drain.
+pub fn an_older_heartbeat_does_not_end_a_drain<T: ConformanceTarget>(target: &T) {
+    let mut world = registered(target, &[1]);
+    let tenant = world.tenant;
+    let heartbeats =
+        [(5, WorkerState::Draining), (4, WorkerState::Working), (5, WorkerState::Idle)];
+    for (now, state) in heartbeats {
+        world.backend.heartbeat(at(now), tenant, worker(1), state).expect("registered");
+        assert_eq!(list(&mut world, 9)[0].state, WorkerState::Draining);
     }
 }
 

@@ -250,6 +250,9 @@ impl Oracle {
         let offered =
             || op.verb == Verb::Offer && log.is_some_and(|it| self.is_done_otherwise(op, it));
         let done = done || op.unsure.get() && (self.is_asked(op) || offered());
+        // A registration or a heartbeat that is not newer than the stored one changes nothing.
+        let registers = matches!(op.verb, Verb::RegisterWorker | Verb::Heartbeat);
+        let done = done || registers && self.registries[op.tenant as usize].has_newer(op);
         self.require(done, Rule::Acknowledged, "an acknowledged operation had not taken effect")?;
         let same = match (result.answer, applied, known) {
             (Some(answer), true, _) => answer == answer_of(&op.born.borrow()),

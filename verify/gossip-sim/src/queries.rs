@@ -31,6 +31,12 @@ impl Registry {
         self.entries.get(&worker).is_some_and(|entry| now < entry.expires_at.as_raw())
     }
 
+    /// Returns whether the entry of the operation's worker is as new as the operation or newer.
+    pub(super) fn has_newer(&self, op: &Op) -> bool {
+        let until = op.now.as_raw() + WORKER_ENTRY_TTL;
+        self.entries.get(&op.worker).is_some_and(|entry| entry.expires_at.as_raw() >= until)
+    }
+
     /// Returns the stored entries, live or not.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &WorkerEntry> {
         self.entries.values()
@@ -67,11 +73,16 @@ impl Oracle {
                 continue;
             };
             let entry = decode_worker(of, worker, bytes).ok();
+            let before = registry.entries.get(&worker.as_raw()).copied();
             registry.entries.extend(entry.map(|entry| (worker.as_raw(), entry)));
             op.applied.set(op.applied.get() + 1);
             let until = op.now.as_raw() + WORKER_ENTRY_TTL;
             let lasts = entry.is_some_and(|entry| entry.expires_at.as_raw() >= until);
             self.require(lasts, Rule::Acknowledged, "a worker expires too early")?;
+            let newer =
+                |(before, entry): (WorkerEntry, WorkerEntry)| before.expires_at <= entry.expires_at;
+            let is_newer = before.zip(entry).is_none_or(newer);
+            self.require(is_newer, Rule::Acknowledged, "a worker has an older entry than before")?;
             let result = entry.zip(op.said.state).is_none_or(|(entry, state)| entry.state == state);
             self.require(result, Rule::Acknowledged, "a worker is stored with another state")?;
         }

@@ -417,6 +417,36 @@ fn store_refusal_does_not_deny_a_delayed_worker_registration() {
     assert!(matches!(late, Ok(CommitOutcome::Applied { .. })), "{late:?}");
 }
 
+/// The commit of a heartbeat is delayed until the worker drains.
+#[test]
+fn delayed_heartbeat_does_not_overwrite_a_drain() {
+    let (mut admin, mut core) = (administrator(), core());
+    admin.register_worker(at(10), TENANT, WORKER).unwrap();
+    let (mut store, mut late) = (admin.store().another_handle(), None);
+    let mut flight = core.heartbeat(at(11), TENANT, WORKER, WorkerState::Working);
+    let result = loop {
+        let reply = match flight.step() {
+            Step::Read(reads) => Reply::Read(store.read(reads)),
+            Step::Wait(_) => Reply::Waited,
+            Step::Commit(txns) if late.is_none() => {
+                late = Some(txns);
+                let draining = admin.heartbeat(at(12), TENANT, WORKER, WorkerState::Draining);
+                assert_eq!(draining, Ok(()));
+                Reply::Committed(vec![Ok(CommitOutcome::Unknown)])
+            }
+            Step::Commit(txns) => Reply::Committed(store.commit(txns)),
+            Step::Done(result) => break result,
+        };
+        flight.answer(reply);
+    };
+    assert_eq!(result, Ok(()));
+    let late = store.commit(late.unwrap()).remove(0);
+    assert!(matches!(late, Ok(CommitOutcome::Conflict(_))), "{late:?}");
+    let mut entries = Vec::new();
+    admin.list_workers_into(at(13), TENANT, &mut entries).unwrap();
+    assert_eq!(entries[0].state, WorkerState::Draining);
+}
+
 #[test]
 fn lost_races_do_not_deny_a_delayed_commit() {
     let (error, _) = checkpoint_late(|admin| {

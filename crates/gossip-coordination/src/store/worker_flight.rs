@@ -21,34 +21,36 @@ pub(super) async fn register(
     tenant: TenantId,
     worker: WorkerId,
 ) -> Result<(), WorkerError> {
-    let (stored, has_space) = load_with_count(io, tenant, worker).await?;
+    let (mut stored, mut has_space) = load_with_count(io, tenant, worker).await?;
     // Expired entries are removed only when the bound is reached, so a heartbeat stays cheap.
     if !has_space {
         remove_expired(core, io, now, tenant).await?;
-        if !load_with_count(io, tenant, worker).await?.1 {
+        (stored, has_space) = load_with_count(io, tenant, worker).await?;
+        if !has_space {
             return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
     // An expired entry is a new registration: its old state no longer applies.
-    let known = stored.filter(|entry| entry.is_live_at(now));
-    assert!(known.is_none_or(|entry| entry.worker == worker), "an entry is that of its key");
-    let state = known.map_or(WorkerState::Idle, |entry| entry.state);
-    put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
+    let entry_of = Subject { now, tenant, worker };
+    update(core, io, entry_of, stored, |known| {
+        let state = known.map_or(WorkerState::Idle, |entry| entry.state);
+        Ok(WorkerEntry::heard_of_again(known, worker, state, now))
+    })
+    .await
 }
 
-/// Returns the entry of `worker`, and whether it is registered or another worker fits.
+/// Returns the stored entry of `worker`, and whether it is registered or another worker fits.
 async fn load_with_count(
     io: &Io,
     tenant: TenantId,
     worker: WorkerId,
-) -> Result<(Option<WorkerEntry>, bool), InfraError> {
+) -> Result<(Option<Versioned>, bool), InfraError> {
     let known = Read::Get(Key::Worker { tenant, worker });
     let mut answers = io.read(vec![known, Read::Count(KeyRange::workers_of(tenant))]).await?;
-    let stored = decoded(tenant, worker, answers.value())?;
-    let count = answers.count();
+    let (stored, count) = (answers.value(), answers.count());
     answers.assert_used();
     assert!(stored.is_none() || count > 0, "a registered worker is counted");
-    // `put` compares nothing, so concurrent registrations may exceed the limit by their number.
+    // The count is not compared, so concurrent registrations may exceed the limit by their number.
     let has_space = stored.is_some() || count < MAX_WORKERS_PER_TENANT as u64;
     Ok((stored, has_space))
 }
@@ -62,31 +64,59 @@ pub(super) async fn heartbeat(
     worker: WorkerId,
     state: WorkerState,
 ) -> Result<(), WorkerError> {
-    let known = load(io, tenant, worker).await?.filter(|entry| entry.is_live_at(now));
-    assert!(known.is_none_or(|entry| entry.worker == worker), "an entry is that of its key");
-    // An expired entry may be deleted at any moment, so it does not count as a registration.
-    if known.is_none() {
-        return Err(WorkerError::NotRegistered);
-    }
-    put(core, io, tenant, WorkerEntry::heard_of_again(known, worker, state, now)).await
+    let stored = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
+    update(core, io, Subject { now, tenant, worker }, stored, |known| {
+        // An expired entry may be deleted at any moment, so it does not count as a registration.
+        let known = known.ok_or(WorkerError::NotRegistered)?;
+        Ok(WorkerEntry::heard_of_again(Some(known), worker, state, now))
+    })
+    .await
 }
 
-/// Returns the entry of a worker, expired or not.
-async fn load(
+/// The entry to update, and when.
+#[derive(Clone, Copy)]
+struct Subject {
+    now: LogicalTime,
+    tenant: TenantId,
+    worker: WorkerId,
+}
+
+/// Replaces the entry of a worker, `stored`, by what `next` makes of it; `next` receives `None` if
+/// the entry is missing or expired.
+///
+/// The commit compares the entry that was loaded: a heartbeat that is delayed on its way must not
+/// overwrite a later one.
+async fn update(
+    core: &Core,
     io: &Io,
-    tenant: TenantId,
-    worker: WorkerId,
-) -> Result<Option<WorkerEntry>, InfraError> {
-    let value = io.load(vec![Key::Worker { tenant, worker }]).await?.pop().flatten();
-    decoded(tenant, worker, value)
-}
-
-fn decoded(
-    tenant: TenantId,
-    worker: WorkerId,
-    value: Option<Versioned>,
-) -> Result<Option<WorkerEntry>, InfraError> {
-    value.map(|value| decode_worker(tenant, worker, &value.bytes)).transpose()
+    Subject { now, tenant, worker }: Subject,
+    mut stored: Option<Versioned>,
+    next: impl Fn(Option<WorkerEntry>) -> Result<WorkerEntry, WorkerError>,
+) -> Result<(), WorkerError> {
+    let key = Key::Worker { tenant, worker };
+    let mut tries = core.tries("worker.commit");
+    loop {
+        let decode = |value: &Versioned| decode_worker(tenant, worker, &value.bytes);
+        // An error describes the last try only: an earlier one may still be applied.
+        let known = stored.as_ref().map(decode).transpose().map_err(|error| tries.ended(error))?;
+        assert!(known.is_none_or(|entry| entry.worker == worker), "an entry is that of its key");
+        let entry = next(known.filter(|entry| entry.is_live_at(now)))?;
+        // Nothing new, or the commit whose reply was lost.
+        if known == Some(entry) {
+            return Ok(());
+        }
+        let mut txn = Txn::new();
+        txn.expect(key, stored.as_ref());
+        txn.put(key, encoded(|out| encode_worker(tenant, &entry, out)));
+        let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
+        let ticks = match outcome {
+            CommitOutcome::Applied { .. } => return Ok(()),
+            CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), false)?,
+            CommitOutcome::Unknown => tries.failed(None, false)?,
+        };
+        io.pause(ticks).await;
+        stored = io.load(vec![key]).await.map_err(|error| tries.ended(error))?.pop().flatten();
+    }
 }
 
 /// Appends the workers whose entries have not expired, by id.
@@ -109,19 +139,6 @@ async fn entries(core: &Core, io: &Io, tenant: TenantId) -> Result<Vec<WorkerEnt
         Some(decode_worker(tenant, *worker, &value.bytes))
     };
     page.iter().filter_map(entry).collect()
-}
-
-/// Overwrites the entry. The last write wins, so nothing is compared and a lost reply is retried.
-async fn put(
-    core: &Core,
-    io: &Io,
-    tenant: TenantId,
-    entry: WorkerEntry,
-) -> Result<(), WorkerError> {
-    let mut txn = Txn::new();
-    let key = Key::Worker { tenant, worker: entry.worker };
-    txn.put(key, encoded(|out| encode_worker(tenant, &entry, out)));
-    Ok(commit_idempotent(core, io, &txn).await?)
 }
 
 async fn remove_expired(
