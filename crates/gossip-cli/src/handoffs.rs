@@ -69,12 +69,10 @@ impl Handoffs {
         to: Option<WorkerId>,
         console: &Console,
     ) -> Result<(), Failure> {
-        if let Some(to) = to
-            && !self.live_workers()?.iter().any(|entry| entry.worker == to)
-        {
-            return Err(Failure::new(Code::Usage, "no such live worker")
-                .next("list the live workers: gossip handoff workers"));
-        }
+        let target = match to {
+            Some(to) => Some(self.live_worker(to)?),
+            None => None,
+        };
         // A worker's id contains its run's. A worker of another run would release the shard.
         if to.is_some_and(|to| to != worker_of(key.run(), to.as_raw())) {
             return Err(Failure::new(Code::Usage, "that worker works on another run")
@@ -87,7 +85,20 @@ impl Handoffs {
             "requested; takes effect at the owner's next lease renewal. \
              Show the owner: `gossip shard show {run:016x} {shard:016x}`"
         ));
+        if target.is_some_and(|entry| entry.state != WorkerState::Idle) {
+            console.note(
+                "the target has no idle thread; the owner keeps the shard unless one becomes idle",
+            );
+        }
         Ok(())
+    }
+
+    fn live_worker(&mut self, worker: WorkerId) -> Result<WorkerEntry, Failure> {
+        let found = self.live_workers()?.into_iter().find(|entry| entry.worker == worker);
+        found.ok_or_else(|| {
+            Failure::new(Code::Usage, "no such live worker")
+                .next("list the live workers: gossip handoff workers")
+        })
     }
 
     fn list(&mut self, global: &Global, active: bool, console: &Console) -> Result<(), Failure> {

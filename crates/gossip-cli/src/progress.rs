@@ -115,8 +115,10 @@ impl Observer for Progress {
                 };
                 console.note(&format!("no reply from the command for {seconds} s: {key}{advice}"));
             }
-            Event::ListingFailed { shard, error } => {
-                console.problem(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
+            Event::ListingFailed { shard, error, at } => {
+                let at = at.map_or_else(String::new, |at| format!(" {}", escaped(at)));
+                let shard = shard.shard().as_raw();
+                console.problem(&format!("cannot list{at}: {error} (shard {shard:016x})"));
             }
             Event::Refused { shard, error } => {
                 console.problem(&format!("shard {:016x}: {error}", shard.shard().as_raw()));

@@ -55,7 +55,9 @@ fn unreadable_directory_is_parked_until_access_is_granted() {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let run = run_id(&ran);
     let parked = run_unprivileged(&scratch, &["shard", "list", &run, "--parked", "-o", "jsonl"]);
+    assert!(ran.stderr.contains("cannot list closed/: the source may not be"), "{}", ran.stderr);
     assert!(parked.stdout.contains("\"reason\":\"permission denied\""), "{}", parked.stdout);
+    assert!(parked.stdout.contains("\"error\":\"closed/: the source may"), "{}", parked.stdout);
     let verified = run_unprivileged(&scratch, &["run", "verify", &run]);
     assert_eq!(verified.code, Some(3), "{}", verified.stderr);
     allow(&scratch.tree().join("closed"), 0o755);

@@ -99,6 +99,8 @@ pub enum Event<'a> {
         shard: ShardKey,
         /// The connector's error; it contains no keys.
         error: &'a dyn std::error::Error,
+        /// The place that cannot be listed, such as a directory; `None` if it is unknown.
+        at: Option<&'a [u8]>,
     },
     /// The coordinator refused an operation that only a bug of the runtime can have produced; the
     /// shard is parked.

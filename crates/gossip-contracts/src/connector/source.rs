@@ -102,6 +102,13 @@ pub trait Enumeration: Send {
     fn behind_failure(&self) -> Option<&[u8]> {
         None
     }
+
+    /// Returns, after such an error, the place that cannot be listed, for messages to the user: the
+    /// bytes with which its keys begin, such as a directory with the separator behind it. Returns
+    /// `None` if it is unknown.
+    fn failed_at(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// The content of an item, either in memory or as a reader.

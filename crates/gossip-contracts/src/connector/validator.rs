@@ -185,6 +185,16 @@ impl CheckedEnumeration {
         }
     }
 
+    /// Returns the place that cannot be listed, as reported by the connector
+    /// ([`Enumeration::failed_at`]). A connector that broke a rule is not queried.
+    #[must_use]
+    pub fn failed_at(&self) -> Option<&[u8]> {
+        match self.failed {
+            Some(PageError::Connector(_)) => self.enumeration.failed_at(),
+            Some(PageError::Violation(_)) | None => None,
+        }
+    }
+
     fn fill(&mut self, page: &mut Page) -> Result<(), PageError> {
         // Nothing prevents a connector from replacing the caller's page by a larger one.
         let limits = page.limits();

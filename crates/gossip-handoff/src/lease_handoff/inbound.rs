@@ -60,6 +60,8 @@ pub struct Inbound {
     missed: VecDeque<(RecordId, LogicalTime)>,
     /// Whether the search for new moves has stopped.
     is_closed: bool,
+    /// Whether this worker could process another shard now.
+    has_capacity: bool,
     find_at: LogicalTime,
 }
 
@@ -73,6 +75,7 @@ impl Inbound {
             expected: VecDeque::new(),
             missed: VecDeque::new(),
             is_closed: false,
+            has_capacity: true,
             find_at: LogicalTime::ZERO,
         }
     }
@@ -83,6 +86,12 @@ impl Inbound {
         self.is_closed = true;
         // Moves whose end is known still have to be acknowledged in their records.
         self.expected.retain(|one| one.end().is_some());
+    }
+
+    /// Sets whether this worker could process another shard now. While it could not, no offer is
+    /// accepted, so that a source whose offer expires continues its shard. Initially it could.
+    pub const fn set_capacity(&mut self, has_capacity: bool) {
+        self.has_capacity = has_capacity;
     }
 
     /// Searches for moves if that is due, and executes one operation of one move. Returns an
@@ -178,18 +187,28 @@ impl Inbound {
     /// Returns the move to step next, one that can be accepted first.
     fn next(&self, now: LogicalTime) -> Option<usize> {
         let accepts =
-            |one: &HandoffDestination| one.next_request(now) == DestinationRequest::Accept;
+            |one: &HandoffDestination| self.request_of(one, now) == DestinationRequest::Accept;
         let asks = |one: &HandoffDestination| {
-            !matches!(one.next_request(now), DestinationRequest::Wait(_))
+            !matches!(self.request_of(one, now), DestinationRequest::Wait(_))
         };
         // The source of a move that can be accepted is frozen; records can wait.
         let first = self.expected.iter().position(accepts);
         first.or_else(|| self.expected.iter().position(asks))
     }
 
+    /// Returns the next operation of a move. An accept waits for capacity.
+    fn request_of(&self, one: &HandoffDestination, now: LogicalTime) -> DestinationRequest {
+        match one.next_request(now) {
+            DestinationRequest::Accept if !self.has_capacity => {
+                DestinationRequest::Wait(now.saturating_add(self.config.find_ticks))
+            }
+            request => request,
+        }
+    }
+
     /// Returns when the next step is due.
     fn next_at(&self, now: LogicalTime) -> LogicalTime {
-        let until = |one: &HandoffDestination| match one.next_request(now) {
+        let until = |one: &HandoffDestination| match self.request_of(one, now) {
             DestinationRequest::Wait(until) => until,
             DestinationRequest::Accept
             | DestinationRequest::ReadShard

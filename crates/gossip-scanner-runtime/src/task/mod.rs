@@ -500,21 +500,26 @@ impl ShardTask {
         error: PageError,
         observer: &dyn Observer,
     ) -> TaskStep {
-        observer.observe(Event::ListingFailed { shard: self.shard, error: &error });
         let listing = self.listing.take();
+        let at = listing.as_ref().and_then(CheckedEnumeration::failed_at);
+        observer.observe(Event::ListingFailed { shard: self.shard, error: &error, at });
+        let park_text = match at {
+            Some(at) => format!("{}: {error}", String::from_utf8_lossy(at)),
+            None => error.to_string(),
+        };
         // The failed listing left the page empty, and its items were settled before.
         self.forget_page();
         let behind = listing.as_ref().and_then(CheckedEnumeration::behind_failure);
         match error.reaction() {
             Reaction::Park(cause) => {
-                self.park_text = error.to_string();
+                self.park_text = park_text;
                 self.park_in_front_of(behind, park_reason(cause))
             }
             // Skipping applies to items. A source that returns it for a whole listing is retried.
             Reaction::Retry | Reaction::SkipGone | Reaction::SkipUnread | _ => {
                 self.listing_failures += 1;
                 if self.listing_failures >= self.config.listing_tries {
-                    self.park_text = error.to_string();
+                    self.park_text = park_text;
                     return self.park_in_front_of(behind, ParkReason::TooManyErrors);
                 }
                 self.wait(now)

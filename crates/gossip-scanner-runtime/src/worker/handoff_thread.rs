@@ -16,7 +16,8 @@
 //! it.
 //!
 //! Shards are offered only to idle workers of the same run, recognized by their ids
-//! ([`worker_of`]). An accepted shard that finds no free runner here is released again.
+//! ([`worker_of`]), and accepted only while a runner is free. An accepted shard whose runner has
+//! claimed another one meanwhile is released again.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ use super::WorkerShared;
 use super::lease_slot::LeaseSlot;
 use super::records::Records;
 use super::shard_runner::Rest;
-use super::sync::{Mutex, MutexGuard, PoisonError};
+use super::sync::{Mutex, MutexGuard, Ordering, PoisonError};
 use crate::observer::Event;
 use crate::op_ids::OpIds;
 
@@ -111,6 +112,10 @@ impl Inbox {
     pub(super) fn take(&self) -> Option<SessionState> {
         let mut waiting = self.lock();
         (!waiting.is_empty()).then(|| waiting.remove(0).0)
+    }
+
+    fn len(&self) -> usize {
+        self.lock().len()
     }
 
     fn put(&self, session: SessionState, now: LogicalTime) {
@@ -378,6 +383,10 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     ///
     /// Returns when the next step is due. A shard of another run is released at once.
     fn step_inbound(&mut self, now: LogicalTime) -> Rest {
+        // Without a free runner an accepted shard would wait here, and be released without a
+        // holder. Its source can continue it.
+        let busy = self.shared.busy.load(Ordering::SeqCst) + self.shared.inbox.len();
+        self.inbound.set_capacity(busy < self.shared.slots.len());
         let tenant = self.shared.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let mut driver = Driver { tenant, backend, records };

@@ -130,6 +130,9 @@ impl LeaseSlot {
             }
             // The lease is valid until its deadline, and a later renewal may succeed before that.
             Err(RenewError::BackendError(_)) => {}
+            // The lease itself is valid. Finished items are stored and the shard is released, so
+            // that a cancelled run has no lease holders.
+            Err(RenewError::RunTerminal { .. }) => held.release = true,
             Err(_) => held.lost = true,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{
-    RunManagement as _, ShardAction, ShardFilter, ShardStatus, WorkerEntry, WorkerState,
+    EventKind, RunManagement as _, ShardAction, ShardFilter, ShardStatus, WorkerEntry, WorkerState,
 };
 use rstest::rstest;
 
@@ -54,12 +54,16 @@ struct Seen {
     arrived: AtomicUsize,
     kept: AtomicUsize,
     moved: AtomicUsize,
+    released: AtomicUsize,
 }
 
 impl Observer for Seen {
     fn observe(&self, event: Event<'_>) {
         match event {
             Event::Arrived { .. } => self.arrived.fetch_add(1, Ordering::SeqCst),
+            Event::Kernel(event) if matches!(event.kind, EventKind::ShardReleased { .. }) => {
+                self.released.fetch_add(1, Ordering::SeqCst)
+            }
             Event::Kept { .. } => self.kept.fetch_add(1, Ordering::SeqCst),
             Event::Ended { outcome: TaskOutcome::Moved, .. } => {
                 self.moved.fetch_add(1, Ordering::SeqCst)
@@ -226,6 +230,31 @@ fn an_administrator_hands_one_shard_off() {
     assert!(ends.contains(&Ok(Finish::Complete)), "{ends:?}");
     assert_eq!(seen.arrived.load(Ordering::SeqCst), 1);
     assert!(seen.each_once());
+}
+
+/// The target accepts when its only thread is free, or the holder continues; the shard is never
+/// without a holder in between.
+#[test]
+fn a_busy_worker_accepts_no_shard() {
+    let mut world = halves();
+    let (seen, drains) = (Seen::default(), [Drain::new(), Drain::new()]);
+    let ends = thread::scope(|scope| {
+        let one = scope.spawn(|| run(&world, &config(1, 1), &drains[0], &seen));
+        seen.wait_for(5);
+        let two = scope.spawn(|| run(&world, &config(2, 1), &drains[1], &seen));
+        seen.wait_for(40);
+        let now = SystemClock::new().now();
+        let action = ShardAction::HandOff(Some(worker_of(RUN, 2)));
+        let (until, op_id) = (now.saturating_add(5_000), OpId::from_raw(77));
+        let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+        world.handle().request_action(now, TENANT, shard, &action, until, op_id).unwrap();
+        [one.join().unwrap(), two.join().unwrap()]
+    });
+    assert!(ends.contains(&Ok(Finish::Complete)), "{ends:?}");
+    let ended = seen.arrived.load(Ordering::SeqCst) + seen.kept.load(Ordering::SeqCst);
+    assert_eq!((seen.released.load(Ordering::SeqCst), ended), (0, 1));
+    assert!(seen.each_once());
+    assert!(world.rows().iter().all(|row| row.status == ShardStatus::Done));
 }
 
 /// A worker that does not exist, one of another run, the holder itself.

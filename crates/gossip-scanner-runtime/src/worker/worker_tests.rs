@@ -10,7 +10,8 @@ use gossip_contracts::connector::{
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_contracts::identity::{OpId, RunId, ShardKey, WorkerId};
 use gossip_coordination::{
-    EventKind, ParkReason, RunManagement, RunStatus, ShardAction, ShardStatus, WorkerState,
+    EventKind, ParkReason, RunManagement, RunStatus, ShardAction, ShardFilter, ShardStatus,
+    WorkerState,
 };
 
 use super::renewer::Renewer;
@@ -262,13 +263,21 @@ fn a_cancelled_run_stops_its_workers() {
         checkpointed(event).is_some()
             && world.handle().cancel_run(clock.now(), TENANT, RUN, OpId::from_raw(5)).is_ok()
     };
-    let process = |_: &[u8]| {
+    let done = Done::default();
+    let process = |key: &[u8]| {
         thread::sleep(Duration::from_millis(5));
-        ItemResult::Done
+        note(&done, key)
     };
     let observer = Once(AtomicUsize::new(0), &cancel);
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &observer, &process);
     assert_eq!(finish, Ok(Finish::RunOver(RunStatus::Cancelled)));
+    // Finished work is not thrown away, and no lease is left behind.
+    let mut rows = Vec::new();
+    let all = ShardFilter::all();
+    world.handle().list_shards_into(clock.now(), TENANT, RUN, all, &mut rows).unwrap();
+    assert!(rows.iter().all(|row| !row.leased && row.owner.is_none()), "{rows:?}");
+    let stored: u64 = rows.iter().map(|row| crate::progress::counted(row).0).sum();
+    assert_eq!(stored as usize, done.lock().unwrap().len());
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn a_denied_directory_stops_the_listing_right_before_it() {
     assert_eq!(refused.reaction(), Reaction::Park(ParkCause::PermissionDenied));
     // Behind it the rest can be listed, and a sample does not fail.
     assert_eq!(listing.behind_failure(), Some(&b"c0"[..]));
+    assert_eq!(listing.failed_at(), Some(&b"c/"[..]));
     let behind = keys_from(&tree, WHOLE, CursorUpdate::with_last_key(b"c0"));
     assert_eq!(behind, [b"d".to_vec()]);
     let (sample, exhausted) = sample_of(&tree, WHOLE, 10);

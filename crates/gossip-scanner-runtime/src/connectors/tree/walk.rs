@@ -28,6 +28,8 @@ pub(super) struct Walk {
     failure: Option<ConnectorError>,
     /// The first key behind the directory or file that failed.
     behind_failure: Option<Box<[u8]>>,
+    /// The path of that directory or file.
+    failed_at: Option<Box<[u8]>>,
 }
 
 /// One directory, and its remaining entries.
@@ -53,6 +55,7 @@ impl Walk {
             is_waiting: false,
             failure: None,
             behind_failure: None,
+            failed_at: None,
         };
         walk.descend(rules)?;
         Ok(walk)
@@ -87,6 +90,7 @@ impl Walk {
             let prefix = &self.path[..self.path.len().min(MAX_KEY_SIZE)];
             let len = prefix_successor_into(prefix, &mut behind);
             self.behind_failure = len.map(|len| behind[..len].into());
+            self.failed_at = (!self.path.is_empty()).then(|| self.path.as_slice().into());
         }
         failure
     }
@@ -160,5 +164,9 @@ impl Enumeration for Walk {
 
     fn behind_failure(&self) -> Option<&[u8]> {
         self.behind_failure.as_deref()
+    }
+
+    fn failed_at(&self) -> Option<&[u8]> {
+        self.failed_at.as_deref()
     }
 }
