@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_item_that_the_store_did_not_count_is_a_failure() {
-        let backend = Backend::open(&StoreUrl::Memory).unwrap();
+        let backend = Backend::open(&StoreUrl::memory()).unwrap();
         let processed = [AtomicU64::new(0)];
         take_turn(&backend, 0, &processed).unwrap();
         assert_eq!(compare(&backend, &processed).unwrap(), processed[0].load(Ordering::Relaxed));

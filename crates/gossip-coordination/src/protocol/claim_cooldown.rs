@@ -64,8 +64,8 @@ impl ClaimTimes {
         if let Some(again) = self.retry_after(cooldown, reservation.at) {
             return Err(again);
         }
-        // Replaces a reservation that is an interval old: its claim is still in flight, and both may
-        // succeed without breaking the rule.
+        // Replaces a reservation that is at least an interval old. Its claim is in flight, and both
+        // may succeed without breaking the rule.
         self.reserved = Some(reservation);
         Ok(())
     }
