@@ -20,6 +20,7 @@ use crate::failure::{Code, Failure};
 use crate::opening::{self, Notices};
 use crate::output::{self, Record, count};
 use crate::progress::{Painter, Progress};
+use crate::upgrade::FormatWatch;
 use crate::{runs, signals, store};
 
 /// Runs a command for every item of a source: creates the run or resumes it, and works on it until
@@ -156,17 +157,26 @@ impl Worker<'_> {
         };
         // The owner that `shard list` and `handoff workers` show.
         self.console.detail(&format!("worker {:016x}", session.worker().as_raw()));
+        let format = FormatWatch::new();
         let finish = thread::scope(|scope| {
+            scope.spawn(|| format.run(self.backend, &drain, self.console));
             let painting = scope.spawn(|| painter.paint());
             let processor = |_| handler.processor(&rendering, exec.clone());
             let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
             // The painter ends only when it sees this.
             is_over.store(true, Ordering::SeqCst);
+            format.end();
             // A panic there was printed and cost the progress line. Without this the scope would
             // panic, and the outcome of the work would be lost.
             drop(painting.join());
             finish
         });
+        // A worker that could not leave in time met a newer record instead, which says less.
+        if matches!(finish, Ok(Finish::Drained) | Err(_))
+            && let Some(newer) = format.failure(self.backend)
+        {
+            return Err(newer);
+        }
         self.conclude(session.run(), finish, &progress)
     }
 
@@ -257,6 +267,7 @@ fn print_outcome(console: &Console, code: Code, text: &str) {
         | Code::Internal
         | Code::Usage
         | Code::Store
+        | Code::Upgrade
         | Code::Findings
         | Code::Interrupted => console.note(text),
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use gossip::coordination::store::FORMAT_VERSION;
 use gossip::coordination::{InfraError, StoreRefusal};
 
 /// Exit codes (DESIGN 8).
@@ -22,6 +23,8 @@ pub(crate) enum Code {
     RunOver = 4,
     /// The store cannot be reached or read.
     Store = 5,
+    /// A newer gossip has upgraded the store; progress is saved.
+    Upgrade = 6,
     /// Every item was processed, and `--fail-on findings` found some.
     Findings = 10,
     /// Interrupted, or the output was closed; progress is saved.
@@ -86,6 +89,12 @@ impl Failure {
             // The store's message says what it rejects and what to do.
             _ => failure,
         }
+    }
+
+    /// Describes a store of a newer format.
+    pub(crate) fn newer_store(found: u8) -> Self {
+        let what = format!("store has format {found}, this gossip reads up to {FORMAT_VERSION}");
+        Self::new(Code::Upgrade, what).next("upgrade this worker; saved progress is not lost")
     }
 
     fn of_record(self) -> Self {

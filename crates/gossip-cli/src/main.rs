@@ -25,6 +25,7 @@ mod shards;
 mod signals;
 mod store;
 mod tenants;
+mod upgrade;
 mod watch;
 
 use std::io::{self, Write as _};
@@ -65,6 +66,7 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Shard(command) => shards::run(&global, command, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
         Command::Store(StoreCommand::Backup { file }) => backup::back_up(&global, &file, console),
+        Command::Store(StoreCommand::Upgrade(args)) => upgrade::upgrade(&global, &args, console),
         Command::Store(StoreCommand::Restored(args)) => restored::restored(&global, &args, console),
         Command::Tenant(command) => tenants::run(&global, command, console),
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gossip::identity::TenantId;
-use gossip::store::{Backend, StoreUrl};
+use gossip::store::{Backend, OpenStoreError, StoreUrl};
 use gossip::tenant_id;
 
 use crate::args::Global;
@@ -47,6 +47,9 @@ fn is_missing(path: &Path) -> bool {
 
 fn open_url(url: &StoreUrl) -> Result<Backend, Failure> {
     Backend::open(url).map_err(|error| {
+        if let OpenStoreError::NewerFormat { found } = error {
+            return Failure::newer_store(found);
+        }
         let failure = Failure::new(Code::Store, "cannot open the store").why(error);
         failure.next("check --store and GOSSIP_STORE, and that the store is running")
     })

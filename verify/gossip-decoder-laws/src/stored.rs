@@ -4,10 +4,10 @@ use gossip_contracts::identity::{LogicalTime, ShardId, WorkerId};
 use gossip_coordination::HandoffId;
 use gossip_coordination::store::{
     Key, decode_allotment, decode_claim_entry, decode_count, decode_handoff, decode_mover_entry,
-    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_tombstone,
-    decode_worker, encode_allotment, encode_claim_entry, encode_handoff, encode_mover_entry,
-    encode_owner, encode_parked_entry, encode_roots, encode_run_head, encode_tenant_count,
-    encode_tombstone, encode_worker,
+    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_schema,
+    decode_tombstone, decode_worker, encode_allotment, encode_claim_entry, encode_handoff,
+    encode_mover_entry, encode_owner, encode_parked_entry, encode_roots, encode_run_head,
+    encode_schema, encode_tenant_count, encode_tombstone, encode_worker,
 };
 
 use crate::seal::{RUN, TENANT, same_again, shard};
@@ -19,9 +19,15 @@ pub(crate) fn key(data: &[u8]) -> bool {
     true
 }
 
-/// Decoding a count or an allotment never panics, and what decodes is written the same again.
+/// Decoding a count, an allotment or the format of a store never panics, and what decodes is
+/// written the same again.
 pub(crate) fn counter(data: &[u8]) -> bool {
     let tenant = TENANT;
+    if let [_] = data {
+        return same_again(Key::SchemaVersion, data, |value, again| {
+            decode_schema(value).map(|format| encode_schema(format, again)).is_ok()
+        });
+    }
     let count = same_again(Key::TenantCounter { tenant }, data, |value, again| {
         let read = decode_count(tenant, value);
         read.map(|count| encode_tenant_count(tenant, count, again)).is_ok()

@@ -13,6 +13,9 @@ const PARTS: [&str; 6] = [KERNEL, "store", "codec", "etcd", "runtime", "copy"];
 /// whole copy.
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mutants");
 
+/// The edits of the next format.
+const NEXT_FORMAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/edits/next_format.txt");
+
 /// The part whose mutants must be found by two layers at least.
 pub const KERNEL: &str = "kernel";
 
@@ -132,6 +135,19 @@ pub fn load() -> Result<Catalog, ParseError> {
         parse(part, text.leak(), &mut catalog)?;
     }
     check(&catalog)?;
+    Ok(catalog)
+}
+
+/// Reads the edits that make the artificial next format (DESIGN Q40). They are always active.
+///
+/// # Errors
+///
+/// A file that cannot be read, or the first line that is not understood.
+pub fn next_format() -> Result<Catalog, ParseError> {
+    let mut catalog = Catalog { mutants: Vec::new(), edits: Vec::new() };
+    let text = fs::read_to_string(NEXT_FORMAT)
+        .map_err(|error| ParseError::of_catalog(format!("next_format.txt: {error}")))?;
+    parse("next_format", text.leak(), &mut catalog)?;
     Ok(catalog)
 }
 

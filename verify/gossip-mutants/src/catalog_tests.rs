@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::catalog::{Catalog, KERNEL, Layer, load};
+use crate::catalog::{Catalog, KERNEL, Layer, load, next_format};
 use crate::copy::edited;
 use crate::edit::{Edit, apply};
 use crate::parse::parse;
@@ -17,6 +17,13 @@ fn every_edit_fits_the_workspace() {
     let texts = edited(&root, &load().unwrap()).unwrap_or_else(|errors| panic!("{errors}"));
     let manifest = &texts["crates/gossip-coordination/Cargo.toml"];
     assert!(manifest.contains("[dependencies]\ngossip-mutants.workspace = true\n"));
+}
+
+#[test]
+fn next_format_fits_the_workspace() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let texts = edited(&root, &next_format().unwrap()).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(texts["crates/gossip-cli/Cargo.toml"].contains("name = \"gossip-next\""));
 }
 
 #[test]

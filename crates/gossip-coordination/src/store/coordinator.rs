@@ -83,16 +83,18 @@ macro_rules! coordinator {
             /// handles in this process. All handles that share them must use the same store.
             pub fn sharing(store: S, config: StoreConfig, process: &ProcessState) -> Self {
                 let mut handle = Self::new(store, config);
-                let ProcessState { cache, claims } = process.clone();
+                let ProcessState { cache, claims, format } = process.clone();
                 (handle.core.cache, handle.core.claims) = (cache, claims);
+                handle.core.format = format;
                 handle
             }
 
             /// Returns the state to be shared with other handles on the same store.
             #[must_use]
             pub fn process_state(&self) -> ProcessState {
-                let Core { cache, claims, .. } = &self.core;
-                ProcessState { cache: cache.clone(), claims: claims.clone() }
+                let Core { cache, claims, format, .. } = &self.core;
+                let (cache, claims, format) = (cache.clone(), claims.clone(), format.clone());
+                ProcessState { cache, claims, format }
             }
 
             /// Returns the settings and the nonce of this handle.

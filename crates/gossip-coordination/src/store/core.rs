@@ -11,7 +11,7 @@ use gossip_stdx::SlabFull;
 
 use super::cache::RecordCache;
 use super::claim_stats::ClaimStats;
-use super::codec::{encode_cold, encode_hot};
+use super::codec::{StoreFormat, encode_cold, encode_hot};
 use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
@@ -74,8 +74,8 @@ impl StoreConfig {
     }
 }
 
-/// State that the coordinator handles of one process share: the record cache and the claims of its
-/// workers. Clones share the same state.
+/// State that the coordinator handles of one process share: the record cache, the claims of its
+/// workers and the format of the store. Clones share the same state.
 ///
 /// It belongs to **one** store: cached records are compared by revision, and revisions of different
 /// stores are unrelated.
@@ -83,6 +83,15 @@ impl StoreConfig {
 pub struct ProcessState {
     pub(super) cache: RecordCache,
     pub(super) claims: ClaimClock,
+    pub(super) format: StoreFormat,
+}
+
+impl ProcessState {
+    /// Notes the format of the store, as [`load_store_format`](super::load_store_format) returned
+    /// it: values are written in it. Without this call the handles learn it from what they read.
+    pub fn note_format(&self, format: u8) {
+        self.format.learn(format);
+    }
 }
 
 /// The state shared by the flights of a handle.
@@ -96,6 +105,8 @@ pub(super) struct Core {
     pub(super) cache: RecordCache,
     /// Claims of this handle and the handles that share the cache.
     pub(super) claims: ClaimClock,
+    /// The format of the store, as far as this process knows it.
+    pub(super) format: StoreFormat,
     /// Estimated density of the claim indexes.
     pub(super) claim_stats: ClaimStats,
     /// The tenant of the last decoded shard, which is usually also that of the next one.
@@ -119,6 +130,7 @@ impl Core {
             pool,
             cache: RecordCache::default(),
             claims: ClaimClock::default(),
+            format: StoreFormat::default(),
             claim_stats: ClaimStats::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),
             grant_count: 0,

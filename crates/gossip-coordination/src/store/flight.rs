@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::codec::{StoreFormat, within};
 use super::engine::{Answer, Page, Read};
 use super::key::Key;
 use super::range::KeyRange;
@@ -51,6 +52,8 @@ pub(crate) enum Reply {
 pub struct Flight<'f, A> {
     route: Pin<Box<dyn Future<Output = A> + Send + 'f>>,
     io: Io,
+    /// In which it writes values, and which it raises to that of the values it reads.
+    format: StoreFormat,
 }
 
 impl<'f, A> Flight<'f, A> {
@@ -59,8 +62,16 @@ impl<'f, A> Flight<'f, A> {
     where
         F: Future<Output = A> + Send + 'f,
     {
+        Self::writing(StoreFormat::default(), route)
+    }
+
+    /// As [`new`](Self::new), on a store of this format.
+    pub(super) fn writing<F>(format: StoreFormat, route: impl FnOnce(Io) -> F) -> Self
+    where
+        F: Future<Output = A> + Send + 'f,
+    {
         let io = Io::default();
-        Self { route: Box::pin(route(io.clone())), io }
+        Self { route: Box::pin(route(io.clone())), io, format }
     }
 
     /// Returns the size of the future.
@@ -76,7 +87,9 @@ impl<'f, A> Flight<'f, A> {
     /// Panics if the last step was not answered by [`Flight::answer`], or if the flight is done.
     pub(crate) fn step(&mut self) -> Step<A> {
         // A no-op waker: the driver polls again exactly when it has passed the reply.
-        let polled = self.route.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let Self { route, format, .. } = self;
+        let polled =
+            within(format, || route.as_mut().poll(&mut Context::from_waker(Waker::noop())));
         match polled {
             Poll::Ready(answer) => {
                 assert!(matches!(self.io.channel().slot, Slot::Empty), "no request is left open");

@@ -38,7 +38,7 @@
 //! |---|---|---|---|
 //! | allotment | `allotment/<tenant>` | shards that the tenant may have | until the operator removes it |
 //! | tenant list | `tenant/<tenant>` | reserved: a known tenant | |
-//! | schema version | `schema` | reserved: format of the whole store | |
+//! | schema version | `schema` | format of the whole store | from the first upgrade, for ever |
 //!
 //! Reserved kinds have a number, a spelling and a place. Nothing writes them yet, and no decoder
 //! accepts a value of them.
@@ -137,7 +137,7 @@ pub enum KeyKind {
     Budget = 19,
     /// Reserved (DESIGN Q31): a tenant that the operator added.
     TenantEntry = 20,
-    /// Reserved (DESIGN Q40): the format of the whole store.
+    /// The format of the whole store (DESIGN Q40).
     SchemaVersion = 21,
 }
 
@@ -183,8 +183,8 @@ impl KeyKind {
     /// Whether the kind only has a number and a spelling, and no values yet.
     #[must_use]
     pub const fn is_reserved(self) -> bool {
-        // Numbers never change, and the reserved kinds have the last ones.
-        self as u8 >= Self::FenceFloor as u8
+        // Numbers never change, and the reserved kinds have the last ones but one.
+        self as u8 >= Self::FenceFloor as u8 && !matches!(self, Self::SchemaVersion)
     }
 
     /// The part of a key that names its kind.
@@ -335,7 +335,7 @@ pub enum Key {
     Budget { tenant: TenantId, run: RunId, number: u16 },
     /// Reserved: a tenant that the operator added.
     TenantEntry { tenant: TenantId },
-    /// Reserved: the format of the whole store.
+    /// The format of the whole store; from its first upgrade, for ever.
     SchemaVersion,
 }
 

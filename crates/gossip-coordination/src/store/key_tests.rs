@@ -252,7 +252,7 @@ fn reserved_kinds_are_those_without_values() {
     let reserved = KeyKind::ALL.into_iter().filter(|kind| kind.is_reserved());
     assert_eq!(
         reserved.map(KeyKind::name).collect::<Vec<_>>(),
-        ["floor", "failure", "event", "ledger", "result", "budget", "tenant", "schema"]
+        ["floor", "failure", "event", "ledger", "result", "budget", "tenant"]
     );
 }
 

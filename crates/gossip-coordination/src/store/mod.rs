@@ -18,6 +18,7 @@
 //! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | the flights |
 //! | `deletion`, `gc` | deletion, also of damaged runs; garbage collection of abandoned runs |
 //! | `floors` | fence floors of many runs at once; the list of tenants |
+//! | `upgrade` | the format of a store, and its upgrade |
 //! | `handoffs` | handoff records, with opaque payloads |
 //! | `core`, `routes` | the state of a handle; its operations as flights |
 //! | `coordinator` | the blocking and the asynchronous driver and their backends |
@@ -90,17 +91,18 @@ mod scatter;
 mod settings;
 mod shard_flight;
 mod txn;
+mod upgrade;
 mod worker_flight;
 
 pub use self::codec::{
-    ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
-    OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_allotment,
-    decode_claim_entry, decode_cold, decode_count, decode_handoff, decode_hot, decode_mover_entry,
-    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_shard,
-    decode_tombstone, decode_worker, encode_allotment, encode_claim_entry, encode_cold,
-    encode_handoff, encode_hot, encode_mover_entry, encode_owner, encode_parked_entry,
-    encode_roots, encode_run_head, encode_tenant_count, encode_tombstone, encode_worker,
-    join_shard, make_room,
+    ColdPart, DecodeShardError, FORMAT_OLDEST, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX,
+    HandoffTooLarge, HotPart, OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps,
+    decode_allotment, decode_claim_entry, decode_cold, decode_count, decode_handoff, decode_hot,
+    decode_mover_entry, decode_owner, decode_parked_entry, decode_roots, decode_run_head,
+    decode_schema, decode_shard, decode_tombstone, decode_worker, encode_allotment,
+    encode_claim_entry, encode_cold, encode_handoff, encode_hot, encode_mover_entry, encode_owner,
+    encode_parked_entry, encode_roots, encode_run_head, encode_schema, encode_tenant_count,
+    encode_tombstone, encode_worker, join_shard, make_room,
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::{ProcessState, StoreConfig};
@@ -123,6 +125,7 @@ pub use self::range::KeyRange;
 pub use self::scatter::ClaimSpot;
 pub use self::settings::{CLAIM_COOLDOWN_MAX, parse_duration, ticks};
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
+pub use self::upgrade::{UpgradedPage, announce_format, load_store_format, upgrade_page};
 #[cfg(test)]
 mod cache_tests;
 #[cfg(test)]
@@ -175,3 +178,5 @@ pub(crate) mod test_support;
 mod trip_tests;
 #[cfg(test)]
 mod unresolved_tests;
+#[cfg(test)]
+mod upgrade_tests;

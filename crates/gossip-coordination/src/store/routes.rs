@@ -41,7 +41,9 @@ impl Core {
         T::Output: Send,
         T::Error: From<InfraError> + Send,
     {
-        Flight::new(|io| async move { shard_flight::fly(self, &io, now, &operation, |_| ()).await })
+        Flight::writing(self.format.clone(), |io| async move {
+            shard_flight::fly(self, &io, now, &operation, |_| ()).await
+        })
     }
 
     /// An operation that grants a shard to `worker`, whose snapshot goes into `scratch`.
@@ -56,7 +58,7 @@ impl Core {
         T: ShardTransition<Output = Grant> + Send + Sync + 'f,
         T::Error: From<InfraError> + Send,
     {
-        Flight::new(|io| async move {
+        Flight::writing(self.format.clone(), |io| async move {
             let mut shown = Shown::default();
             let show = |shard: ShardView<'_>| shown = Shown::write(shard, scratch);
             let (tenant, key) = operation.subject();
@@ -104,7 +106,7 @@ impl Core {
         tenant: TenantId,
         lease: &'f Lease,
     ) -> Route<'f, RenewResult, RenewError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             let operation = Renew { tenant, lease };
             let renewed = shard_flight::fly(self, &io, now, &operation, |_| ()).await?.into_inner();
             // After the commit, because a renewal from the cache loads nothing. If this read
@@ -123,7 +125,7 @@ impl Core {
         leases: &'f [Lease],
         results: &'f mut Vec<Result<RenewResult, RenewError>>,
     ) -> Flight<'f, ()> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             let renewals = renewals::renew_many(self, &io, now, tenant, leases).await;
             let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
             results.clear();
@@ -150,9 +152,9 @@ impl Core {
         T::Output: Send,
         T::Error: From<InfraError> + Send,
     {
-        Flight::new(
-            move |io| async move { run_flight::fly(self, &io, now, &operation, false).await },
-        )
+        Flight::writing(self.format.clone(), move |io| async move {
+            run_flight::fly(self, &io, now, &operation, false).await
+        })
     }
 
     pub(super) fn transition(
@@ -160,7 +162,7 @@ impl Core {
         now: LogicalTime,
         operation: RunTransition,
     ) -> Route<'_, IdempotentOutcome<()>, RunTransitionError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             // Only `Complete` is refused because of unfinished shards; a count may be expensive.
             let counts = operation.kind == RunTransitionKind::Complete;
             let moved = run_flight::fly(self, &io, now, &operation, counts).await?;
@@ -173,7 +175,9 @@ impl Core {
         now: LogicalTime,
         operation: DeleteRun,
     ) -> Route<'_, IdempotentOutcome<()>, DeleteRunError> {
-        Flight::new(move |io| async move { deletion::delete(self, &io, now, operation).await })
+        Flight::writing(self.format.clone(), move |io| async move {
+            deletion::delete(self, &io, now, operation).await
+        })
     }
 
     pub(super) fn delete_damaged(
@@ -181,9 +185,9 @@ impl Core {
         now: LogicalTime,
         operation: DeleteRun,
     ) -> Route<'_, IdempotentOutcome<()>, DeleteRunError> {
-        Flight::new(
-            move |io| async move { deletion::delete_damaged(self, &io, now, operation).await },
-        )
+        Flight::writing(self.format.clone(), move |io| async move {
+            deletion::delete_damaged(self, &io, now, operation).await
+        })
     }
 
     pub(super) fn get_run(
@@ -191,7 +195,9 @@ impl Core {
         tenant: TenantId,
         run: RunId,
     ) -> Route<'_, RunRecord, GetRunError> {
-        Flight::new(move |io| async move { queries::run(self, &io, tenant, run).await })
+        Flight::writing(self.format.clone(), move |io| async move {
+            queries::run(self, &io, tenant, run).await
+        })
     }
 
     pub(super) fn get_run_progress(
@@ -200,7 +206,9 @@ impl Core {
         tenant: TenantId,
         run: RunId,
     ) -> Route<'_, RunProgress, GetRunError> {
-        Flight::new(move |io| async move { queries::progress(self, &io, now, tenant, run).await })
+        Flight::writing(self.format.clone(), move |io| async move {
+            queries::progress(self, &io, now, tenant, run).await
+        })
     }
 
     pub(super) fn list_shards_into<'f>(
@@ -211,7 +219,7 @@ impl Core {
         filter: ShardFilter,
         out: &'f mut Vec<ShardSummary>,
     ) -> Route<'f, (), GetRunError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             queries::list(self, &io, now, (tenant, run), filter, out).await
         })
     }
@@ -225,7 +233,7 @@ impl Core {
         limit: usize,
         out: &'f mut ClaimCandidates,
     ) -> Route<'f, ClaimOutlook, GetRunError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             queries::candidates(self, &io, now, (tenant, run), (worker, limit), out).await
         })
     }
@@ -239,7 +247,7 @@ impl Core {
         limit: usize,
         out: &'f mut ClaimCandidates,
     ) -> Route<'f, ClaimOutlook, GetRunError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             queries::probe(self, &io, now, (tenant, run), (worker, limit), out).await
         })
     }
@@ -272,7 +280,7 @@ impl Core {
         limit: usize,
         out: &'f mut Vec<RunId>,
     ) -> Route<'f, (), InfraError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             gc::list_runs(self, &io, which, (tenant, after), limit, out).await
         })
     }
@@ -285,7 +293,7 @@ impl Core {
         limit: usize,
         out: &'f mut Vec<RunId>,
     ) -> Route<'f, (), InfraError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             gc::collect(self, &io, now, (tenant, stale_after), limit, out).await
         })
     }
@@ -296,7 +304,7 @@ impl Core {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Route<'_, (), WorkerError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             worker_flight::register(self, &io, now, tenant, worker).await
         })
     }
@@ -308,7 +316,7 @@ impl Core {
         worker: WorkerId,
         state: WorkerState,
     ) -> Route<'_, (), WorkerError> {
-        Flight::new(move |io| async move {
+        Flight::writing(self.format.clone(), move |io| async move {
             worker_flight::heartbeat(self, &io, now, tenant, worker, state).await
         })
     }
@@ -319,7 +327,9 @@ impl Core {
         tenant: TenantId,
         out: &'f mut Vec<WorkerEntry>,
     ) -> Route<'f, (), WorkerError> {
-        Flight::new(move |io| async move { worker_flight::list(self, &io, now, tenant, out).await })
+        Flight::writing(self.format.clone(), move |io| async move {
+            worker_flight::list(self, &io, now, tenant, out).await
+        })
     }
 }
 

@@ -113,6 +113,7 @@ pub(super) fn decode(key: &Key, value: &[u8], partner: Option<&[u8]>) -> Result<
         | Key::Worker { .. }
         | Key::Handoff { .. }
         | Key::Tombstone { .. }
+        | Key::SchemaVersion
         | Key::HandoffIndex { .. } => recode_small(key, value, &mut again)?,
         Key::FenceFloor { .. }
         | Key::Failure { .. }
@@ -120,8 +121,7 @@ pub(super) fn decode(key: &Key, value: &[u8], partner: Option<&[u8]>) -> Result<
         | Key::KeyLedger { .. }
         | Key::ResultBlock { .. }
         | Key::Budget { .. }
-        | Key::TenantEntry { .. }
-        | Key::SchemaVersion => unreachable!("no values of a reserved kind"),
+        | Key::TenantEntry { .. } => unreachable!("no values of a reserved kind"),
     }
     assert_eq!(again, value, "what decodes encodes to the same bytes");
     Ok(())
@@ -162,6 +162,7 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
             let tombstone = codec::decode_tombstone(tenant, run, value)?;
             codec::encode_tombstone(tenant, run, &tombstone, again);
         }
+        Key::SchemaVersion => codec::encode_schema(codec::decode_schema(value)?, again),
         Key::RunHead { .. }
         | Key::RunRoots { .. }
         | Key::ShardHot { .. }
@@ -172,8 +173,7 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
         | Key::KeyLedger { .. }
         | Key::ResultBlock { .. }
         | Key::Budget { .. }
-        | Key::TenantEntry { .. }
-        | Key::SchemaVersion => unreachable!("not a small value"),
+        | Key::TenantEntry { .. } => unreachable!("not a small value"),
     }
     Ok(())
 }
@@ -447,11 +447,17 @@ fn small_samples() -> Vec<Sample> {
             |out| codec::encode_mover_entry(tenant, 0xABBA, handoff, out),
             |_| {},
         ),
+        sample(
+            "full",
+            Key::SchemaVersion,
+            |out| codec::encode_schema(codec::FORMAT_VERSION, out),
+            |fields| codec::write_schema(fields, codec::FORMAT_VERSION),
+        ),
     ]
 }
 
 /// One key of each reserved kind, in the order of their numbers.
-pub(super) fn reserved_keys() -> [Key; 8] {
+pub(super) fn reserved_keys() -> [Key; 7] {
     let (tenant, run, shard) = (TENANT, RUN, key(5));
     [
         Key::FenceFloor { tenant, run },
@@ -461,7 +467,6 @@ pub(super) fn reserved_keys() -> [Key; 8] {
         Key::ResultBlock { tenant, shard, block: 9 },
         Key::Budget { tenant, run, number: 1 },
         Key::TenantEntry { tenant },
-        Key::SchemaVersion,
     ]
 }
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use gossip_coordination::InfraError;
 use gossip_coordination::store::{
-    MapStore, ProcessState, StoreConfig, StoreCoordinator, fresh_nonce, ticks,
+    FORMAT_VERSION, MapStore, ProcessState, StoreConfig, StoreCoordinator, fly, fresh_nonce,
+    load_store_format, ticks,
 };
 use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
 use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase, SqliteOptions, SyncMode};
@@ -55,7 +57,26 @@ impl Backend {
                 Open::Etcd(coordinator.store().clone(), config.clone())
             }
         };
-        Ok(Self { open, process: ProcessState::default() })
+        let backend = Self { open, process: ProcessState::default() };
+        // A store that cannot be read now, or not by this tenant's credentials, reports that itself
+        // in the first operation; the format is then learnt from the records.
+        if let Ok(found) = backend.format() {
+            if found > FORMAT_VERSION {
+                return Err(OpenStoreError::NewerFormat { found });
+            }
+            backend.process.note_format(found);
+        }
+        Ok(backend)
+    }
+
+    /// Returns the format of the store, which is above [`FORMAT_VERSION`] once a newer program has
+    /// upgraded the store. A worker polls it and drains then.
+    ///
+    /// # Errors
+    ///
+    /// [`InfraError`] if it cannot be read.
+    pub fn format(&self) -> Result<u8, InfraError> {
+        fly(&mut self.store(), load_store_format())
     }
 
     /// Returns a handle for one thread. Handles of a backend share its connection, its record
@@ -109,6 +130,12 @@ pub enum OpenStoreError {
     /// The file.
     #[error(transparent)]
     Sqlite(#[from] sqlite::OpenSqliteError),
+    /// A newer program has upgraded the store.
+    #[error("store has format {found}, this gossip reads up to {FORMAT_VERSION}")]
+    NewerFormat {
+        /// The format of the store.
+        found: u8,
+    },
     /// The file is to be opened with relaxed sync on a system without a boot id.
     #[error("sync=relaxed needs the boot id of Linux; use sync=full on this system")]
     NoBootId,

@@ -13,11 +13,22 @@ use gossip_contracts::identity::{CanonicalHasher, Domain};
 
 use super::checked;
 use super::fields::{Fields, corrupt};
+use super::writing;
 use crate::error::{InfraError, StoreRefusal};
 use crate::store::key::{Key, KeyKind};
 
-/// The format version that this code writes, and the only one it reads.
+/// The newest format version that this code reads and writes.
 pub const FORMAT_VERSION: u8 = 2;
+
+/// The oldest format version that this code reads: the one before [`FORMAT_VERSION`], or the first.
+pub const FORMAT_OLDEST: u8 = 2;
+
+/// The format of a store without a schema record, and of the schema record itself in every store:
+/// every program can read it.
+pub(in crate::store) const FORMAT_FIRST: u8 = 2;
+
+const _: () = assert!(FORMAT_FIRST <= FORMAT_OLDEST && FORMAT_OLDEST <= FORMAT_VERSION);
+const _: () = assert!(FORMAT_VERSION - FORMAT_OLDEST <= 1, "format N reads N - 1");
 
 /// Length of the header.
 pub(in crate::store) const HEAD_LEN: usize = 1 + 1 + 4;
@@ -26,14 +37,15 @@ pub(in crate::store) const CHECKSUM_LEN: usize = 8;
 
 /// Replaces `out` by the framed value of `key`; `write` appends the payload.
 pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let version = version_for(key.kind());
     out.clear();
-    out.extend_from_slice(&[FORMAT_VERSION, key.kind() as u8, 0, 0, 0, 0]);
+    out.extend_from_slice(&[version, key.kind() as u8, 0, 0, 0, 0]);
     write(out);
     // Written last: the payload is encoded straight into `out`, so its length is not known before.
     let payload_len = u32::try_from(out.len() - HEAD_LEN);
     let payload_len = payload_len.expect("every field is bounded, so a payload is far below 4 GiB");
     out[2..HEAD_LEN].copy_from_slice(&payload_len.to_le_bytes());
-    let checksum = checksum(key, FORMAT_VERSION, &out[HEAD_LEN..]);
+    let checksum = checksum(key, version, &out[HEAD_LEN..]);
     out.extend_from_slice(&checksum);
     // An empty payload is rarely opened, and would only evict other values from the cache.
     if payload_len > 0 {
@@ -46,11 +58,12 @@ pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraEr
     let (payload, stored) = unframe(key.kind(), value)?;
     // Hashing dominates decoding; unchanged values were verified by this thread before.
     if !checked::is_known(key, value) {
-        if stored != checksum(key, FORMAT_VERSION, payload) {
+        if stored != checksum(key, value[0], payload) {
             return Err(corrupt(key.kind(), "the checksum differs: damaged, or of another key"));
         }
         checked::remember(key, value);
     }
+    writing::learn(value[0]);
     Ok(Fields::new(key.kind(), payload))
 }
 
@@ -59,7 +72,7 @@ pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraEr
 pub(super) fn open_own<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, stored) = unframe(key.kind(), value)?;
     // In debug builds only: hashing the new value is a third of a checkpoint already.
-    debug_assert_eq!(stored, checksum(key, FORMAT_VERSION, payload), "cached bytes do not change");
+    debug_assert_eq!(stored, checksum(key, value[0], payload), "cached bytes do not change");
     Ok(Fields::new(key.kind(), payload))
 }
 
@@ -68,6 +81,25 @@ pub(super) fn open_own<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, Inf
 pub(super) fn peek<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
     let (payload, _) = unframe(key.kind(), value)?;
     Ok(Fields::new(key.kind(), payload))
+}
+
+/// Returns an intact value of an older format as one of [`FORMAT_VERSION`]; `None` if it has that
+/// already. New fields are optional and announced by a flag, so a payload of the format before is
+/// one of this format, too.
+///
+/// # Errors
+///
+/// As [`open`].
+pub(in crate::store) fn upgraded(key: &Key, value: &[u8]) -> Result<Option<Vec<u8>>, InfraError> {
+    open(key, value)?;
+    if value[0] == version_of(key.kind(), FORMAT_VERSION) {
+        return Ok(None);
+    }
+    let mut out = value[..value.len() - CHECKSUM_LEN].to_vec();
+    out[0] = FORMAT_VERSION;
+    let checksum = checksum(key, FORMAT_VERSION, &out[HEAD_LEN..]);
+    out.extend_from_slice(&checksum);
+    Ok(Some(out))
 }
 
 /// Refuses an intact value of a newer format. A value that claims a newer version but has a wrong
@@ -113,12 +145,24 @@ fn unframe(kind: KeyKind, value: &[u8]) -> Result<(&[u8], &[u8]), InfraError> {
     Ok(rest.split_at(rest.len() - CHECKSUM_LEN))
 }
 
+/// Returns the version to write a value of `kind` with.
+fn version_for(kind: KeyKind) -> u8 {
+    version_of(kind, writing::format())
+}
+
+/// Returns `format`, except for the schema record, which has the first format in every store.
+const fn version_of(kind: KeyKind, format: u8) -> u8 {
+    if matches!(kind, KeyKind::SchemaVersion) { FORMAT_FIRST } else { format }
+}
+
 fn check_version(kind: KeyKind, version: u8) -> Result<(), InfraError> {
-    if version == FORMAT_VERSION {
+    let (oldest, newest) = (version_of(kind, FORMAT_OLDEST), version_of(kind, FORMAT_VERSION));
+    if (oldest..=newest).contains(&version) {
         return Ok(());
     }
-    if version < FORMAT_VERSION {
-        return Err(corrupt(kind, format_args!("format {version} was never released")));
+    if version < oldest {
+        let what = format_args!("format {version} is older than {oldest}, the oldest that is read");
+        return Err(corrupt(kind, what));
     }
     let message = format!(
         "written by a newer version (format {version}, this one reads {FORMAT_VERSION}); \

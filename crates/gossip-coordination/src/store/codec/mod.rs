@@ -9,6 +9,7 @@
 //! | `fields` | named fields of a payload, in and out |
 //! | `shard` | hot and cold part of a shard |
 //! | `run` | head and roots of a run, tombstones |
+//! | `writing` | the format in which values are written |
 //! | `small` | owners, index entries, counts, allotments, workers, handoffs |
 //!
 //! # Laws
@@ -24,10 +25,11 @@ mod frame;
 mod run;
 mod shard;
 mod small;
+mod writing;
 
 pub use self::checked::make_room;
-pub use self::frame::FORMAT_VERSION;
-pub(super) use self::frame::refuse_newer;
+pub(super) use self::frame::{FORMAT_FIRST, refuse_newer, upgraded};
+pub use self::frame::{FORMAT_OLDEST, FORMAT_VERSION};
 pub use self::run::{
     RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
     encode_run_head, encode_tombstone,
@@ -40,9 +42,12 @@ pub(super) use self::shard::{decode_own_shard, peek_indexed_at};
 pub use self::small::{
     HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_allotment, decode_claim_entry,
     decode_count, decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry,
-    decode_worker, encode_allotment, encode_claim_entry, encode_handoff, encode_mover_entry,
-    encode_owner, encode_parked_entry, encode_tenant_count, encode_worker,
+    decode_schema, decode_worker, encode_allotment, encode_claim_entry, encode_handoff,
+    encode_mover_entry, encode_owner, encode_parked_entry, encode_schema, encode_tenant_count,
+    encode_worker,
 };
+
+pub(super) use self::writing::{StoreFormat, within};
 
 #[cfg(test)]
 pub(super) use self::{
@@ -51,7 +56,8 @@ pub(super) use self::{
     run::{write_roots, write_run_head, write_tombstone},
     shard::{write_cold, write_hot},
     small::{
-        write_allotment, write_count, write_handoff, write_owner, write_parked_entry, write_worker,
+        write_allotment, write_count, write_handoff, write_owner, write_parked_entry, write_schema,
+        write_worker,
     },
 };
 

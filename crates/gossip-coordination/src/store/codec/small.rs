@@ -13,7 +13,7 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, Redacted, ShardKey, Te
 use thiserror::Error;
 
 use super::fields::Put;
-use super::frame::{open, seal};
+use super::frame::{FORMAT_FIRST, open, seal};
 use crate::error::InfraError;
 use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
@@ -175,6 +175,24 @@ pub fn decode_allotment(tenant: TenantId, value: &[u8]) -> Result<Allotment, Inf
     Ok(Allotment::of_shards(max_shards))
 }
 
+/// Replaces `out` by the schema record of a store of `format`.
+pub fn encode_schema(format: u8, out: &mut Vec<u8>) {
+    seal(&Key::SchemaVersion, out, |out| write_schema(out, format));
+}
+
+/// Reads the format of a store, which may be newer than every format that is read here.
+///
+/// # Errors
+///
+/// Returns [`InfraError::Corruption`] if the value is damaged.
+pub fn decode_schema(value: &[u8]) -> Result<u8, InfraError> {
+    let mut fields = open(&Key::SchemaVersion, value)?;
+    let known = |format: u8| (format >= FORMAT_FIRST).then_some(format);
+    let format = fields.number("format", known)?;
+    fields.finish()?;
+    Ok(format)
+}
+
 /// Replaces `out` by the entry of a worker.
 pub fn encode_worker(tenant: TenantId, entry: &WorkerEntry, out: &mut Vec<u8>) {
     seal(&Key::Worker { tenant, worker: entry.worker }, out, |out| write_worker(out, entry));
@@ -273,6 +291,10 @@ pub(in crate::store) fn write_count(out: &mut impl Put, count: u64) {
 
 pub(in crate::store) fn write_allotment(out: &mut impl Put, allotment: Allotment) {
     out.put_u64("max_shards", allotment.max_shards);
+}
+
+pub(in crate::store) fn write_schema(out: &mut impl Put, format: u8) {
+    out.put_u8("format", format);
 }
 
 pub(in crate::store) fn write_worker(out: &mut impl Put, entry: &WorkerEntry) {
