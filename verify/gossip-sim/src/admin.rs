@@ -3,6 +3,7 @@
 
 use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, InitialShardInput};
 use gossip_contracts::identity::{OpId, RunId, ShardId, WorkerId};
+use gossip_coordination::store::{Allotment, fly_async, set_allotment};
 use gossip_coordination::{
     AsyncRunManagement, CreateRunError, GetRunError, IdempotentOutcome, RegisterShardsError,
     RunConfig, RunProgress, RunStatus, RunTransitionError, ShardAction, ShardStatus, SplitKey,
@@ -17,7 +18,7 @@ use super::pools::Pooled;
 use super::random::mix;
 use super::splits::spec;
 use super::worker::{Handle, keys};
-use super::world::LEASE_TICKS_MAX;
+use super::world::{LEASE_TICKS_MAX, SHARDS_PER_TENANT};
 
 /// Maximum number of unfinished runs per tenant.
 const RUNS_MAX: usize = 3;
@@ -50,6 +51,12 @@ const TRIES_MAX: u32 = 3;
 /// A lease that ends more than this many lease durations from now was granted under a clock that
 /// was ahead.
 const FAR_LEASES: u64 = 2;
+
+/// The smallest quota that an operator sets, below the number of shards that a tenant often has.
+const ALLOTMENT_LEAST: u32 = SHARDS_PER_TENANT / 2;
+
+/// Number of quotas from the smallest one on.
+const ALLOTMENT_RANGE: u64 = SHARDS_PER_TENANT as u64;
 
 /// An administrator.
 pub(super) struct Admin {
@@ -92,6 +99,7 @@ impl Admin {
             27 => _ = self.collect().await,
             28 => self.query(run).await,
             29 => _ = self.list_some(run).await,
+            30 => self.allot().await,
             _ => self.list_runs().await,
         }
     }
@@ -99,6 +107,8 @@ impl Admin {
     /// Removes everything that keeps the simulation from finishing once faults are over. The
     /// administrator remembers which runs it created; their state comes from the coordinator.
     async fn calm_step(&mut self) {
+        // An operator sets a damaged quota again; setting the same one changes nothing.
+        self.allot().await;
         let runs = self.cx.shared.borrow().directory[self.cx.tenant as usize].clone();
         if runs.is_empty() && self.collect().await {
             self.cx.shared.borrow_mut().tidy[self.cx.tenant as usize] = true;
@@ -151,6 +161,22 @@ impl Admin {
             } else if row.lease_deadline.is_some_and(|deadline| deadline.as_raw() > far) {
                 self.revoke_lease(target).await;
             }
+        }
+    }
+
+    /// Sets the shard quota of the tenant, as its operator does with `store::set_allotment`.
+    async fn allot(&mut self) {
+        let max = match self.cx.phase() {
+            Phase::Faulty => ALLOTMENT_LEAST + self.cx.odd_below(ALLOTMENT_RANGE) as u32,
+            Phase::Calm => SHARDS_PER_TENANT,
+        };
+        let said = Said { allotment: Some(max), ..Said::default() };
+        let op = self.cx.begin(Draft { said, ..Draft::new(Verb::SetAllotment) });
+        let flight = set_allotment(self.cx.tenant_id, Some(Allotment::of_shards(max.into())));
+        let result = fly_async(&mut self.cx.store.clone(), flight).await;
+        self.cx.end_plain(&op, &result);
+        if result.is_ok() {
+            self.cx.judge(|oracle| oracle.check_allotment(&op, max));
         }
     }
 

@@ -390,5 +390,6 @@ const fn changes_something(verb: Verb) -> bool {
             | Verb::ActiveRuns
             | Verb::ListRuns
             | Verb::ListWorkers
+            | Verb::SetAllotment
     )
 }

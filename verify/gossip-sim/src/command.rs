@@ -130,6 +130,9 @@ impl Options {
     }
 }
 
+/// Share of answers from which on a run fails because no rule checked them: one per cent.
+const UNJUDGED_MILLIONTHS_MAX: u64 = 10_000;
+
 /// Maximum number of tenants: a tenant id repeats one byte.
 const TENANTS_MAX: u32 = 200;
 
@@ -218,8 +221,8 @@ pub fn write_report(sum: &Report, time: Duration, out: &mut dyn Write) -> io::Re
     writeln!(out, "{} pairs of operation and outcome.", sum.coverage.pair_count())
 }
 
-/// Writes the pairs of operation and outcome that should have occurred and did not. Returns whether
-/// there are none.
+/// Writes the pairs of operation and outcome that should have occurred and did not, and whether too
+/// many answers were checked by no rule. Returns whether there is nothing to write.
 ///
 /// # Errors
 ///
@@ -229,7 +232,11 @@ pub fn write_missing(sum: &Report, out: &mut dyn Write) -> io::Result<bool> {
     for (verb, name) in &missing {
         writeln!(out, "not met: {verb:?} {name}")?;
     }
-    Ok(missing.is_empty())
+    let judged = sum.unjudged_millionths() < UNJUDGED_MILLIONTHS_MAX;
+    if !judged {
+        writeln!(out, "not met: too many answers were checked by no rule")?;
+    }
+    Ok(missing.is_empty() && judged)
 }
 
 /// Shrinks a failing simulation and writes its trace; the last line is the command that reproduces

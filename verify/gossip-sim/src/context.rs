@@ -24,7 +24,7 @@ use super::report::Coverage;
 
 /// The time at which every simulation begins. Clock errors are smaller, so no clock ever reads
 /// zero.
-pub(super) const EPOCH: u64 = 1 << 24;
+pub const EPOCH: u64 = 1 << 24;
 
 /// Maximum number of posted offers; older ones are dropped.
 const BOARD_MAX: usize = 16;
@@ -167,6 +167,7 @@ impl Draft {
         let mut hash = mix(self.verb as u64 + 1) ^ u64::from(self.said.clean);
         hash ^= self.said.reason.map_or(0, |reason| mix(reason as u64 + 1));
         hash ^= self.said.flaw.map_or(0, |flaw| mix(flaw as u64 + 1).rotate_left(3));
+        hash ^= self.said.allotment.map_or(0, |max| mix(u64::from(max) + 1).rotate_left(11));
         hash = mix(hash ^ self.said.to.map_or(u64::MAX, u64::from));
         for cut in &self.said.cuts {
             hash = mix(hash ^ u64::from(*cut));

@@ -46,6 +46,9 @@ impl Oracle {
         if op.verb.is_about_run() {
             return self.run_changed(op, tenant, txn);
         }
+        if op.verb == Verb::SetAllotment {
+            return self.allotted(op, tenant, txn);
+        }
         // An operation on a shard writes the shard's record first.
         let first = txn.writes().first();
         if let Some(Write::Put(Key::ShardHot { tenant: of, shard }, _)) = first {
@@ -61,6 +64,17 @@ impl Oracle {
         self.registered_workers(op, tenant, txn)
     }
 
+    /// Records the quota that an operator has set.
+    fn allotted(&mut self, op: &Op, tenant: TenantId, txn: &Txn) -> Result<(), Violation> {
+        op.applied.set(op.applied.get() + 1);
+        let own =
+            matches!(txn.writes(), [Write::Put(Key::Allotment { tenant: of }, _)] if *of == tenant);
+        self.require(own, Rule::Tenants, "a quota other than the tenant's was changed")?;
+        let max = op.said.allotment.unwrap_or_default();
+        self.allotments[op.tenant as usize] = (max, self.commits);
+        Ok(())
+    }
+
     fn shard_changed(
         &mut self,
         op: &Op,
@@ -68,6 +82,8 @@ impl Oracle {
         number: u32,
         txn: &Txn,
     ) -> Result<(), Violation> {
+        let before = self.shards[number as usize].clone();
+        self.past_shards[number as usize].keep(before, self.commits);
         if let Some(lease) = self.lease_of(op, self.shards[number as usize].key) {
             self.leased_change(op, tenant, lease, txn)?;
         } else {
@@ -234,7 +250,8 @@ impl Oracle {
             | Verb::ListRuns
             | Verb::RegisterWorker
             | Verb::Heartbeat
-            | Verb::ListWorkers => unreachable!("the operation has no lease"),
+            | Verb::ListWorkers
+            | Verb::SetAllotment => unreachable!("the operation has no lease"),
         }
         Ok(())
     }
@@ -432,8 +449,17 @@ impl Oracle {
         self.runs[facts.run as usize].unsettled += 1;
         self.live_shards[op.tenant as usize] += 1;
         self.add_shard(tenant, ShardFacts { changed_at: self.commits, ..facts });
-        let of_tenant = self.live_shards[op.tenant as usize];
-        let within = of_tenant <= self.limits.per_tenant;
+        // The first chunk of a registration has reserved quota for all; it may be lowered since.
+        if op.verb == Verb::RegisterShards {
+            return Ok(());
+        }
+        self.check_quota(op.tenant, 0)
+    }
+
+    /// Checks that the shards of a tenant and `more` do not exceed its quota.
+    fn check_quota(&self, tenant: u32, more: usize) -> Result<(), Violation> {
+        let live = self.live_shards[tenant as usize] as usize;
+        let within = live + more <= self.allotments[tenant as usize].0 as usize;
         self.require(within, Rule::Limit, "the shard quota was exceeded")
     }
 
@@ -476,6 +502,8 @@ impl Oracle {
 
     fn run_changed(&mut self, op: &Op, tenant: TenantId, txn: &Txn) -> Result<(), Violation> {
         let Some(number) = self.run_in(op, txn) else { return Ok(()) };
+        let before = self.runs[number as usize].clone();
+        self.past_runs[number as usize].keep(before, self.commits);
         self.runs[number as usize].changed_at = self.commits;
         let run = &self.runs[number as usize];
         let buries = writes(txn, |key| matches!(key, Key::Tombstone { .. }));
@@ -559,6 +587,9 @@ impl Oracle {
         let no_subject = ShardKey::new(run.id, ShardId::from_raw(u64::MAX));
         let born = self.new_shards(op, tenant, no_subject, txn)?;
         let from = run.roots_born;
+        if from == 0 {
+            self.check_quota(op.tenant, wanted.len())?;
+        }
         self.runs[number as usize].chunks.push(Some((from, from + born.len() as u32)));
         for (key, range) in born {
             let place = key.shard().as_raw() as usize;

@@ -108,6 +108,7 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         Verb::CollectRuns | Verb::ActiveRuns => "Corruption Executed Transient",
         // It lists runs by their keys, including those that cannot be read.
         Verb::ListRuns => "Executed Transient",
+        Verb::SetAllotment => "Executed Transient Unresolved",
         Verb::GetRun | Verb::Progress | Verb::ListShards => "BackendError Executed",
         Verb::Heartbeat => "BackendError Executed NotRegistered",
     }
@@ -139,6 +140,7 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
         | Verb::RegisterWorker
         | Verb::Heartbeat
         | Verb::ListRuns
-        | Verb::ListWorkers => "",
+        | Verb::ListWorkers
+        | Verb::SetAllotment => "",
     }
 }

@@ -86,6 +86,17 @@ pub enum FaultClass {
     Detected(&'static str),
 }
 
+impl FaultClass {
+    /// Returns its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tolerated => "tolerated",
+            Self::Detected(_) => "detected only",
+        }
+    }
+}
+
 /// Where a fault is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -118,6 +129,8 @@ fault_kinds! {
     CutReplies, "cut-replies", Message, 40, Tolerated, [],
         "for a while replies to a process are lost";
     CutBoth, "cut-both", Message, 40, Tolerated, [], "for a while requests and replies are lost";
+    Throttle, "throttle", Message, 40, Tolerated, [],
+        "for a while the store rejects the requests of a process as too many";
     ReplyLost, "reply-lost", Commit, 700, Tolerated, [],
         "a commit is applied and its reply is lost";
     PastLifeReply, "past-life", Message, 60, Tolerated, [],

@@ -12,8 +12,9 @@
 //!
 //! # Never
 //! - applies a commit that was answered by an error or a conflict;
-//! - damages values: [`Simulator`](super::Simulator) covers corruption of codec and kernel input.
-//!   Calls do not overlap either: only late messages come between a read and a commit.
+//! - stores a damaged value: reads return damaged ones, and [`Simulator`](super::Simulator) covers
+//!   values that stay damaged. Calls do not overlap either: only late messages come between a read
+//!   and a commit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,8 +51,20 @@ pub struct Nature {
     pub lease: u64,
 }
 
-/// Observer of every applied transaction, called at the instant it is applied.
-type Watcher = dyn FnMut(&Txn) + Send;
+/// A transaction at the instant it is applied.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "an observation in full")]
+pub struct Applied<'t> {
+    /// The transaction.
+    pub txn: &'t Txn,
+    /// The true time.
+    pub at: u64,
+    /// By how much the clock of its process is ahead of the true time.
+    pub clock_error: i64,
+}
+
+/// Observer of every applied transaction.
+type Watcher = dyn FnMut(Applied<'_>) + Send;
 
 /// A disk, the connections of processes to it, and the time.
 #[derive(Clone)]
@@ -85,6 +98,7 @@ struct Line {
     requests_cut_until: u64,
     replies_cut_until: u64,
     paused_until: u64,
+    throttled_until: u64,
     /// Whether a twin with the same worker id is to be started.
     wants_twin: bool,
     binding: Option<u64>,
@@ -92,6 +106,15 @@ struct Line {
     busy: u64,
     luck: Stream,
     latency: Stream,
+}
+
+impl Line {
+    /// Returns the reading of the process's clock at the true time `now`. As in production, a clock
+    /// that is set back repeats its latest reading.
+    fn reading(&mut self, now: u64) -> u64 {
+        self.latest = self.latest.max(self.clock.read(now));
+        self.latest
+    }
 }
 
 impl FaultyDisk {
@@ -104,6 +127,7 @@ impl FaultyDisk {
         FaultKind::CutRequests,
         FaultKind::CutReplies,
         FaultKind::CutBoth,
+        FaultKind::Throttle,
         FaultKind::ReplyLost,
         FaultKind::PastLifeReply,
         FaultKind::CrashBeforeStore,
@@ -117,6 +141,8 @@ impl FaultyDisk {
         FaultKind::ClockBack,
         FaultKind::ClockForward,
         FaultKind::FsyncError,
+        FaultKind::BitFlip,
+        FaultKind::TruncatedRead,
         FaultKind::DiskFull,
         FaultKind::LeaderChange,
         FaultKind::EarlyRevoke,
@@ -147,7 +173,7 @@ impl FaultyDisk {
     }
 
     /// Calls `watcher` for every transaction from now on, at the instant it is applied.
-    pub fn watch(&self, watcher: impl FnMut(&Txn) + Send + 'static) {
+    pub fn watch(&self, watcher: impl FnMut(Applied<'_>) + Send + 'static) {
         self.state().watcher = Some(Box::new(watcher));
     }
 
@@ -183,11 +209,14 @@ impl FaultyDisk {
     pub fn clock(&self, process: u32) -> LogicalTime {
         let mut state = self.state();
         let now = state.now;
-        let time = state.lines.get_mut(&process).map_or(EPOCH + now, |line| {
-            line.latest = line.latest.max(line.clock.read(now));
-            line.latest
-        });
+        let time = state.lines.get_mut(&process).map_or(EPOCH + now, |line| line.reading(now));
         LogicalTime::from_raw(time)
+    }
+
+    /// Returns by how much the clock of a process is ahead of the true time.
+    #[must_use]
+    pub fn clock_error(&self, process: u32) -> i64 {
+        self.state().clock_error(process)
     }
 
     /// Returns the latency of the calls of a process since the last call of this function.
@@ -240,14 +269,13 @@ impl FaultyDisk {
         !state.is_calm && state.nature.faults.has(kind)
     }
 
-    /// Stops injecting faults, and ends those that last.
+    /// Stops injecting faults, and ends partitions, pauses and throttling. Clocks stay wrong.
     pub fn calm(&self) {
         let mut state = self.state();
         (state.is_calm, state.leaderless_until) = (true, 0);
         for line in state.lines.values_mut() {
             (line.requests_cut_until, line.replies_cut_until) = (0, 0);
-            line.paused_until = 0;
-            line.clock = Clock::default();
+            (line.paused_until, line.throttled_until) = (0, 0);
         }
     }
 
@@ -303,12 +331,20 @@ impl FaultyState {
             requests_cut_until: 0,
             replies_cut_until: 0,
             paused_until: 0,
+            throttled_until: 0,
             wants_twin: false,
             binding: binds.then_some(1),
             busy: 0,
             luck,
             latency: Stream::named(seed, "latency", process.into()),
         }
+    }
+
+    fn clock_error(&mut self, process: u32) -> i64 {
+        let now = self.now;
+        self.lines
+            .get_mut(&process)
+            .map_or(0, |line| line.reading(now) as i64 - (EPOCH + now) as i64)
     }
 
     fn line(&mut self, process: u32) -> &mut Line {
@@ -386,6 +422,7 @@ impl FaultyState {
             FaultKind::CutBoth => {
                 (line.requests_cut_until, line.replies_cut_until) = (until, until);
             }
+            FaultKind::Throttle => line.throttled_until = until,
             FaultKind::PauseShort => line.paused_until = now + 1 + line.luck.below(lease / 3),
             FaultKind::PauseLong => {
                 line.paused_until = now + line.luck.between(lease + lease / 10, 3 * lease);
@@ -421,14 +458,50 @@ impl FaultyState {
         if self.leaderless_until > self.now {
             return Err(transient("there is no leader"));
         }
-        if self.roll(process, Roll::Read) == Some(FaultKind::Compaction) {
+        let now = self.now;
+        if self.line(process).throttled_until > now {
+            return Err(transient("too many requests"));
+        }
+        let fault = self.roll(process, Roll::Read);
+        if fault == Some(FaultKind::Compaction) {
             self.tally.count(FaultKind::Compaction);
             return Err(transient("the revision was compacted"));
         }
         if self.cuts_reply(process) {
             return Err(transient("no reply to a read"));
         }
-        Ok(self.disk.read(reads, LIMITS.page))
+        let mut answers = self.disk.read(reads, LIMITS.page);
+        if let Some(kind @ (FaultKind::BitFlip | FaultKind::TruncatedRead)) = fault {
+            self.damage(kind, process, &mut answers);
+        }
+        Ok(answers)
+    }
+
+    /// Damages one value of the answers.
+    fn damage(&mut self, kind: FaultKind, process: u32, answers: &mut [Answer]) {
+        let mut values: Vec<&mut Vec<u8>> = Vec::new();
+        for answer in answers {
+            match answer {
+                Answer::Value(Some(value)) => values.push(&mut value.bytes),
+                Answer::Page(page) => values.extend(page.iter_mut().map(|(_, it)| &mut it.bytes)),
+                Answer::Value(None) | Answer::Count(_) => {}
+            }
+        }
+        values.retain(|bytes| !bytes.is_empty());
+        if values.is_empty() {
+            return;
+        }
+        let luck = &mut self.line(process).luck;
+        let place = luck.below(values.len() as u64) as usize;
+        let bytes = &mut *values[place];
+        if kind == FaultKind::BitFlip {
+            let bit = luck.below(8 * bytes.len() as u64);
+            bytes[bit as usize / 8] ^= 1 << (bit % 8);
+        } else {
+            let len = luck.below(bytes.len() as u64);
+            bytes.truncate(len as usize);
+        }
+        self.tally.count(kind);
     }
 
     fn commit(&mut self, process: u32, txns: &[Txn]) -> Vec<Result<CommitOutcome, InfraError>> {
@@ -442,6 +515,10 @@ impl FaultyState {
         }
         if matches!(sent, Sent::Never | Sent::Late) {
             return unknown();
+        }
+        let now = self.now;
+        if self.line(process).throttled_until > now && matches!(sent, Sent::Arrives) {
+            return txns.iter().map(|_| Err(transient("too many requests"))).collect();
         }
         let fault = self.roll(process, Roll::Commit);
         let refused = match fault {
@@ -487,8 +564,9 @@ impl FaultyState {
             return CommitOutcome::Conflict(conflict);
         }
         let revision = self.disk.apply(txn, process);
+        let (at, clock_error) = (self.now, self.clock_error(process));
         if let Some(watcher) = &mut self.watcher {
-            watcher(txn);
+            watcher(Applied { txn, at, clock_error });
         }
         CommitOutcome::Applied { revision }
     }

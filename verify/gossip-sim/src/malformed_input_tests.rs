@@ -6,6 +6,7 @@ use rstest::rstest;
 use super::op::{Ending, Flaw, Verb};
 use super::oracle::Rule;
 use super::oracle_tests::{History, NOW, at};
+use super::past::Past;
 
 #[rstest]
 #[case::no_key(Some(Flaw::NoKey), "CheckpointMissingKey", None)]
@@ -23,7 +24,9 @@ fn only_a_malformed_cursor_is_rejected_as_malformed(
     for changed_at in [0, 9] {
         let mut history = History::new();
         let op = history.under(Verb::Checkpoint, |op| (op.said.flaw, op.said.to) = (flaw, Some(3)));
+        // A change that the history does not explain: the states during the operation are unknown.
         history.oracle.shards[0].changed_at = changed_at;
+        history.oracle.past_shards[0] = Past::default();
         let verdict = history.ended(&op, Ending::Refused, name);
         let found = verdict.err().map(|violation| violation.rule);
         // The flaw of the input does not depend on the state of the shard.

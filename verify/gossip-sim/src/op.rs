@@ -70,6 +70,7 @@ verbs! {
     Heartbeat: Other,
     ListWorkers: Other,
     ListRuns: Other,
+    SetAllotment: Other,
 }
 
 /// The record that an operation is about.
@@ -137,6 +138,8 @@ pub(super) struct Said {
     pub(super) clean: bool,
     /// Why a shard is parked.
     pub(super) reason: Option<ParkReason>,
+    /// The quota that an operator sets.
+    pub(super) allotment: Option<u32>,
     /// The state that a worker reports.
     pub(super) state: Option<WorkerState>,
     /// Whether tokens and metadata come from a user's worker, and are unknown.

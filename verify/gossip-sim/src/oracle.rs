@@ -54,6 +54,7 @@ use hashbrown::HashMap;
 
 use super::keyspace::Keyspace;
 use super::op::{LeaseRef, Op, Terms};
+use super::past::Past;
 use super::queries::Registry;
 use super::sink::Sink;
 pub use crate::model::{Rule, Violation};
@@ -244,7 +245,6 @@ pub(super) struct Oracle {
     pub(super) unjudged: Cell<UnjudgedTally>,
     pub(super) stale: StaleTally,
     pub(super) live_shards: Vec<u32>,
-    pub(super) limits: Limits,
     pub(super) grants: u32,
     /// For each grant, the first key whose result is not known to be accepted by the sink.
     pub(super) worked: Vec<u32>,
@@ -255,6 +255,11 @@ pub(super) struct Oracle {
     pub(super) registries: Vec<Registry>,
     /// Commit number at which the counted shards last decreased.
     pub(super) shrunk_at: u64,
+    /// The earlier states of each shard and of each run.
+    pub(super) past_shards: Vec<Past<ShardFacts>>,
+    pub(super) past_runs: Vec<Past<RunFacts>>,
+    /// The shard quota of each tenant, and the commit number of its last change.
+    pub(super) allotments: Vec<(u32, u64)>,
     /// Suspended rules, one bit each: a fault has violated the guarantee they rest on.
     suspended: u64,
     shard_index: HashMap<(TenantId, ShardKey), u32, FixedState>,
@@ -352,13 +357,15 @@ impl Oracle {
             unjudged: Cell::default(),
             stale: StaleTally::default(),
             live_shards: vec![0; tenants as usize],
-            limits,
             grants: 0,
             worked: vec![0],
             runs_of: vec![Vec::new(); tenants as usize],
             shards_of: vec![Vec::new(); tenants as usize],
             registries: (0..tenants).map(|_| Registry::default()).collect(),
             shrunk_at: 0,
+            past_shards: Vec::new(),
+            past_runs: Vec::new(),
+            allotments: vec![(limits.per_tenant, 0); tenants as usize],
             suspended: 0,
             shard_index: HashMap::default(),
             history: HashMap::default(),
@@ -403,6 +410,7 @@ impl Oracle {
         self.sink.add_run(run.key_count);
         self.runs_of[run.tenant as usize].push(number);
         self.runs.push(run);
+        self.past_runs.push(Past::default());
         number
     }
 
@@ -422,6 +430,7 @@ impl Oracle {
         run.shards.push(number);
         self.shards_of[run.tenant as usize].push(number);
         self.shards.push(facts);
+        self.past_shards.push(Past::default());
     }
 
     pub(super) fn is_held_by(&self, lease: LeaseRef) -> bool {

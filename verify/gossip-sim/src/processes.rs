@@ -75,6 +75,8 @@ impl World {
             paused_until: 0,
             requests_cut_until: 0,
             replies_cut_until: 0,
+            throttled_until: 0,
+            throttle: false,
             cut: None,
             pause: None,
             keeps_name: false,

@@ -1,7 +1,7 @@
 //! Oracle rules for queries: records, progress, listings and the worker registry.
 //!
-//! A listing of several pages is read at several instants. If none of its subjects changed during
-//! the operation, it must list everything exactly; otherwise these rules do not check it.
+//! A listing of several pages is read at several instants. Subjects that did not change during the
+//! operation must be listed exactly; the others are not compared.
 
 use std::collections::BTreeMap;
 
@@ -21,25 +21,27 @@ use super::splits::metadata_of;
 /// The workers of a tenant as they were last written.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    entries: BTreeMap<u64, WorkerEntry>,
+    entries: BTreeMap<u64, (WorkerEntry, u64)>,
+    /// Commit number of the last removal.
+    removed_at: u64,
     /// Commit number of the last change.
     pub(super) changed_at: u64,
 }
 
 impl Registry {
     pub(super) fn is_live(&self, worker: u64, now: u64) -> bool {
-        self.entries.get(&worker).is_some_and(|entry| now < entry.expires_at.as_raw())
+        self.entries.get(&worker).is_some_and(|(entry, _)| now < entry.expires_at.as_raw())
     }
 
     /// Returns whether the entry of the operation's worker is as new as the operation or newer.
     pub(super) fn has_newer(&self, op: &Op) -> bool {
         let until = op.now.as_raw() + WORKER_ENTRY_TTL;
-        self.entries.get(&op.worker).is_some_and(|entry| entry.expires_at.as_raw() >= until)
+        self.entries.get(&op.worker).is_some_and(|(entry, _)| entry.expires_at.as_raw() >= until)
     }
 
     /// Returns the stored entries, live or not.
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &WorkerEntry> {
-        self.entries.values()
+        self.entries.values().map(|(entry, _)| entry)
     }
 }
 
@@ -70,11 +72,12 @@ impl Oracle {
             registry.changed_at = self.commits;
             let Write::Put(_, bytes) = write else {
                 registry.entries.remove(&worker.as_raw());
+                registry.removed_at = self.commits;
                 continue;
             };
             let entry = decode_worker(of, worker, bytes).ok();
-            let before = registry.entries.get(&worker.as_raw()).copied();
-            registry.entries.extend(entry.map(|entry| (worker.as_raw(), entry)));
+            let before = registry.entries.get(&worker.as_raw()).map(|(entry, _)| *entry);
+            registry.entries.extend(entry.map(|entry| (worker.as_raw(), (entry, self.commits))));
             op.applied.set(op.applied.get() + 1);
             let until = op.now.as_raw() + WORKER_ENTRY_TTL;
             let lasts = entry.is_some_and(|entry| entry.expires_at.as_raw() >= until);
@@ -96,13 +99,19 @@ impl Oracle {
         result: &[WorkerEntry],
     ) -> Result<(), Violation> {
         let registry = &self.registries[op.tenant as usize];
-        if registry.changed_at > op.begun_at || op.misled.get() {
+        if registry.removed_at > op.begun_at || op.misled.get() {
             self.skip_query(op);
             return Ok(());
         }
-        let live = registry.entries.values().filter(|entry| entry.is_live_at(op.now));
-        let same = live.eq(result.iter());
-        self.require(same, Rule::Acknowledged, "a listing has wrong workers")
+        let mut known = 0;
+        for (entry, changed_at) in registry.entries.values() {
+            let listed = result.iter().find(|it| it.worker == entry.worker);
+            known += usize::from(listed.is_some());
+            let wanted = Some(entry).filter(|entry| entry.is_live_at(op.now));
+            let same = *changed_at > op.begun_at || listed == wanted;
+            self.require(same, Rule::Acknowledged, "a listing has wrong workers")?;
+        }
+        self.require(known == result.len(), Rule::Acknowledged, "a listing has wrong workers")
     }
 
     /// Checks a page of runs. A run that changed during the operation may be listed or not, and the
@@ -133,6 +142,15 @@ impl Oracle {
             self.require(right, Rule::Acknowledged, "a listing has wrong runs")?;
         }
         self.require(known == result.len(), Rule::Acknowledged, "an unknown run was listed")
+    }
+
+    /// Checks a quota that was reported as set. Only its operator changes it.
+    pub(super) fn check_allotment(&self, op: &Op, max: u32) -> Result<(), Violation> {
+        if op.misled.get() {
+            return Ok(());
+        }
+        let same = self.allotments[op.tenant as usize].0 == max;
+        self.require(same, Rule::Acknowledged, "a quota was acknowledged and is not stored")
     }
 
     /// Checks a garbage collection that reports to be complete: nothing may remain of a run that
@@ -166,7 +184,8 @@ impl Oracle {
         )
     }
 
-    /// Checks the returned progress of a run.
+    /// Checks the returned progress of a run. A shard that changed during the operation may be
+    /// counted as it was or as it is.
     pub(super) fn check_progress_query(
         &self,
         op: &Op,
@@ -174,8 +193,12 @@ impl Oracle {
     ) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
         let mut wanted = RunProgress::default();
-        let mut lowest: Option<&[u8]> = None;
+        let (mut lowest, mut moving): (Option<&[u8]>, u64) = (None, 0);
         for shard in self.shown(run) {
+            if shard.changed_at > op.begun_at {
+                moving += 1;
+                continue;
+            }
             wanted.total += 1;
             match shard.status {
                 ShardStatus::Active => wanted.active += 1,
@@ -188,10 +211,19 @@ impl Oracle {
             lowest = lowest.into_iter().chain(reached).min();
         }
         wanted.watermark = lowest.map(Watermark::new);
-        self.require(*result == wanted, Rule::Acknowledged, "a query returned a wrong progress")
+        let why = "a query returned a wrong progress";
+        if moving == 0 {
+            return self.require(*result == wanted, Rule::Acknowledged, why);
+        }
+        let counts =
+            |it: &RunProgress| [it.total, it.active, it.done, it.split, it.parked, it.leased];
+        let mut pairs = counts(&wanted).into_iter().zip(counts(result));
+        let near = pairs.all(|(least, found)| (least..=least + moving).contains(&found));
+        self.require(near, Rule::Acknowledged, why)
     }
 
-    /// Checks a listing of the shards that match `filter`.
+    /// Checks a listing of the shards that match `filter`. A shard that changed during the
+    /// operation may be listed or not, with values of its past.
     pub(super) fn check_listed_shards(
         &self,
         op: &Op,
@@ -199,17 +231,29 @@ impl Oracle {
         result: &[ShardSummary],
     ) -> Result<(), Violation> {
         let Some(run) = self.unchanged_run(op) else { return Ok(()) };
-        let wanted = || self.shown(run).filter(|shard| is_admitted(op, filter, shard));
-        let all = result.len() == wanted().count();
-        self.require(all, Rule::Acknowledged, "shards are missing in a listing, or too many")?;
         let in_order = result.is_sorted_by_key(|row| (&row.start, row.shard));
+        let moves = |shard: &ShardFacts| shard.changed_at > op.begun_at;
+        let in_order = in_order || self.shown(run).any(moves);
         self.require(in_order, Rule::Acknowledged, "a listing is not in the order of its keys")?;
-        for shard in wanted() {
+        let mut known = 0;
+        for shard in self.shown(run) {
             let mut rows = result.iter().filter(|row| row.shard == shard.key.shard());
-            let same = rows.next().is_some_and(|row| self.is_row_of(op, row, shard));
+            let row = rows.next();
+            known += usize::from(row.is_some());
+            if moves(shard) {
+                continue;
+            }
+            let there = row.is_some() == is_admitted(op, filter, shard) && rows.next().is_none();
+            self.require(
+                there,
+                Rule::Acknowledged,
+                "shards are missing in a listing, or too many",
+            )?;
+            let same = row.is_none_or(|row| self.is_row_of(op, row, shard));
             self.require(same, Rule::Acknowledged, "a listed shard has wrong values")?;
         }
-        Ok(())
+        let all = known == result.len();
+        self.require(all, Rule::Acknowledged, "shards are missing in a listing, or too many")
     }
 
     fn is_row_of(&self, op: &Op, row: &ShardSummary, shard: &ShardFacts) -> bool {
@@ -255,11 +299,10 @@ impl Oracle {
         self.shown_or_not(run).filter(|_| run.is_whole())
     }
 
-    /// Returns the run of `op`, if neither the run nor any of its shards changed during the
-    /// operation.
+    /// Returns the run of `op`, if the run itself did not change during the operation.
     fn unchanged_run(&self, op: &Op) -> Option<&RunFacts> {
         let run = &self.runs[op.run? as usize];
-        let unchanged = run.changed_at.max(run.touched_at) <= op.begun_at;
+        let unchanged = run.changed_at <= op.begun_at;
         if !unchanged {
             self.skip_query(op);
         }

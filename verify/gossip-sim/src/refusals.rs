@@ -1,8 +1,8 @@
 //! Oracle rules for rejections: the returned reason must have been true.
 //!
-//! A rejection is decided at one instant during its operation. If the shard and the run did not
-//! change during the operation, the reason is checked against the present history; otherwise it is
-//! not checked. A reason that is missing from these tables is always a violation.
+//! A rejection is decided at one instant during its operation, so its reason must have been true in
+//! one of the states that the shard and the run had meanwhile ([`past`](super::past)). A reason
+//! that is missing from these tables is always a violation.
 //!
 //! Rules that need more care about time are in `answers`: rejected lease holders, withheld shards
 //! and forgotten operations.
@@ -35,31 +35,50 @@ impl Oracle {
             let why = "valid input was rejected as malformed";
             return self.require(founded || op.said.foreign, Rule::Unfounded, why);
         }
-        let shard = op.lease.or(op.target).map(|subject| &self.shards[subject.shard as usize]);
-        let run =
-            op.run.or_else(|| shard.map(|shard| shard.run)).map(|run| &self.runs[run as usize]);
-        let changed = |at: u64| at > op.begun_at;
+        let shard = op.lease.or(op.target).map(|subject| subject.shard);
+        let run = op.run.or_else(|| shard.map(|shard| self.shards[shard as usize].run));
         let founded = match (shard, run) {
-            (Some(shard), Some(run)) if changed(shard.changed_at.max(run.changed_at)) => {
-                self.skip(|tally| &mut tally.refusals);
-                true
-            }
-            (Some(shard), Some(run)) => self.is_true_of_shard(op, name, shard, run),
-            (None, Some(run)) if changed(run.changed_at) => {
-                self.skip(|tally| &mut tally.refusals);
-                true
-            }
-            (None, Some(run)) => self.is_true_of_run(op, name, run),
+            (Some(shard), Some(run)) => self.was_true_of_shard(op, name, shard, run),
+            (None, Some(run)) => self.was_true_of_run(op, name, run),
             // A user worker may ask about a shard or run that never existed.
-            (None | Some(_), None) => self.is_true_of_worker(op, name),
+            (None | Some(_), None) => Some(self.is_true_of_worker(op, name)),
+        };
+        let Some(founded) = founded else {
+            self.skip(|tally| &mut tally.refusals);
+            return Ok(());
         };
         let why = || format!("{:?} was rejected with {name}, which was not true", op.verb);
         if founded { Ok(()) } else { self.require(false, Rule::Unfounded, &why()) }
     }
 
+    /// Returns whether a reason was true at some instant of the operation; `None` if its states are
+    /// not known.
+    fn was_true_of_shard(&self, op: &Op, name: &str, shard: u32, run: u32) -> Option<bool> {
+        let (facts, past) = (&self.shards[shard as usize], &self.past_shards[shard as usize]);
+        let mut shards = past.states(facts, facts.changed_at, op.begun_at)?;
+        let runs = self.runs_during(op, run)?;
+        Some(
+            shards.any(|shard| runs.clone().any(|run| self.is_true_of_shard(op, name, shard, run))),
+        )
+    }
+
+    fn was_true_of_run(&self, op: &Op, name: &str, run: u32) -> Option<bool> {
+        Some(self.runs_during(op, run)?.any(|run| self.is_true_of_run(op, name, run)))
+    }
+
+    fn runs_during<'o>(
+        &'o self,
+        op: &Op,
+        run: u32,
+    ) -> Option<impl Iterator<Item = &'o RunFacts> + Clone + use<'o>> {
+        let (facts, past) = (&self.runs[run as usize], &self.past_runs[run as usize]);
+        past.states(facts, facts.changed_at, op.begun_at)
+    }
+
     fn is_true_of_shard(&self, op: &Op, name: &str, shard: &ShardFacts, run: &RunFacts) -> bool {
         let now = op.now.as_raw();
-        let held = op.lease.is_some_and(|lease| self.is_held_by(lease));
+        let grant = shard.holder.map(|holder| holder.grant);
+        let held = op.lease.is_some_and(|lease| Some(lease.grant) == grant);
         let deadline = shard.holder.map(|holder| holder.deadline);
         let (terms, standing) = (op.said.terms, shard.offer);
         match name {
@@ -143,8 +162,9 @@ impl Oracle {
             self.runs.iter().filter(|other| other.id != run.id && other.tenant == op.tenant);
         let reserved: u64 = others.map(RunFacts::reserved).sum();
         let live = u64::from(self.live_shards[op.tenant as usize]);
-        let fits = live + reserved + wanted <= self.limits.per_tenant.into();
-        !fits || self.shrunk_at > op.begun_at
+        let (max, changed_at) = self.allotments[op.tenant as usize];
+        let fits = live + reserved + wanted <= max.into();
+        !fits || self.shrunk_at.max(changed_at) > op.begun_at
     }
 }
 

@@ -172,10 +172,11 @@ pub fn fault_table(tally: &FaultTally) -> String {
         String::from("| fault | description | class | detected by | suspends | injected |\n");
     table.push_str("|---|---|---|---|---|---|\n");
     for kind in FaultKind::ALL {
-        let (class, by) = match kind.class() {
-            FaultClass::Tolerated => ("tolerated", ""),
-            FaultClass::Detected(by) => ("detected only", by),
+        let by = match kind.class() {
+            FaultClass::Tolerated => "",
+            FaultClass::Detected(by) => by,
         };
+        let class = kind.class().name();
         let mut rules: Vec<String> =
             kind.suspends().iter().map(|rule| format!("{rule:?}")).collect();
         if kind.misleads() {

@@ -12,7 +12,7 @@ const RUN_MANAGEMENT: &str =
 const FACADE: &str = include_str!("../../../crates/gossip-coordination/src/facade.rs");
 
 /// The method of each operation, in the order of [`Verb::ALL`].
-const SIMULATED: [(&str, Verb); Verb::COUNT] = [
+const SIMULATED: [(&str, Verb); Verb::COUNT - 1] = [
     ("claim_next_available", Verb::Claim),
     ("acquire_and_restore_into", Verb::Acquire),
     ("renew", Verb::Renew),
@@ -109,7 +109,10 @@ fn every_operation_is_simulated_or_left_out_for_a_reason() {
     offered.sort_unstable();
     known.sort_unstable();
     assert_eq!(offered, known);
-    assert_eq!(SIMULATED.map(|(_, verb)| verb), Verb::ALL);
+    // `store::set_allotment` is a function for operators and belongs to no trait.
+    let mut verbs = SIMULATED.map(|(_, verb)| verb).to_vec();
+    verbs.push(Verb::SetAllotment);
+    assert_eq!(verbs, Verb::ALL);
 }
 
 #[test]

@@ -148,6 +148,18 @@ impl World {
         leaderless
     }
 
+    /// Returns whether the request is rejected as one too many. This counts as a fault when it
+    /// rejects its first request. One of two copies cannot be rejected for both.
+    fn is_throttled(&mut self, asked_by: Sender) -> bool {
+        let awaited = self.awaits_reply(asked_by);
+        let it = &mut self.processes[asked_by.process as usize];
+        let throttled = it.throttled_until > self.now && awaited && !asked_by.doubled;
+        if throttled && std::mem::take(&mut it.throttle) {
+            self.count_fault(FaultKind::Throttle);
+        }
+        throttled
+    }
+
     fn sender(&self, process: u32) -> Sender {
         let it = &self.processes[process as usize];
         Sender { process, life: it.life, exchange: it.exchange, doubled: false }
@@ -248,6 +260,7 @@ impl World {
                 (it.requests_cut_until, it.replies_cut_until) = (until, until);
                 it.cut = Some(kind);
             }
+            FaultKind::Throttle => (it.throttled_until, it.throttle) = (until, true),
             FaultKind::PauseShort => {
                 it.paused_until = self.now + 1 + it.luck.below(PAUSE_SHORT_MAX);
                 it.pause = Some(kind);
@@ -417,6 +430,10 @@ impl World {
             let failed = Reply::Read(Err(transient("there is no leader")));
             return self.reply(from, failed, false);
         }
+        if self.is_throttled(from) {
+            let failed = Reply::Read(Err(transient("too many requests")));
+            return self.reply(from, failed, false);
+        }
         // A fault without an observer is not counted.
         let fault = self.roll(from.process, Roll::Read).filter(|_| self.awaits_reply(from));
         // A single value is read at the latest revision; only a range is read at a revision that
@@ -448,6 +465,10 @@ impl World {
 
     fn commit(&mut self, from: Sender, op: Option<Rc<Op>>, txns: Vec<Txn>) {
         let process = from.process;
+        if self.is_throttled(from) {
+            let failed = txns.iter().map(|_| Err(transient("too many requests"))).collect();
+            return self.reply(from, Reply::Committed(failed), false);
+        }
         let fault = self.roll(process, Roll::Commit);
         let (leaderless, waiting) = (self.is_leaderless(from), self.awaits_reply(from));
         self.count_fault_if(from.exchange == COPY, Some(FaultKind::MessageDuplicate));

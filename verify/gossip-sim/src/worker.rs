@@ -44,7 +44,7 @@ const LONG_OFFER_ONE_IN: u64 = 16;
 const OLD_RETRY_ONE_IN: u64 = 24;
 
 /// One lease in this many sends operations without a sequence, as the seeds describe.
-const UNSEQUENCED_ONE_IN: u32 = 4;
+const UNSEQUENCED_ONE_IN: u64 = 4;
 
 /// Maximum number of keys between two checkpoints.
 const BATCH_MAX: u64 = 8;
@@ -649,7 +649,8 @@ impl Held {
     /// Sets the sequence of the next operation to the one under which `op_id` was issued.
     fn present(&mut self, op_id: OpId) {
         let issued = self.issued.iter().rev().find(|(id, _)| *id == op_id);
-        let sequenced = !self.lease_ref.grant.is_multiple_of(UNSEQUENCED_ONE_IN);
+        // By the fence: numbers of grants depend on other tenants.
+        let sequenced = !self.lease_ref.fence.is_multiple_of(UNSEQUENCED_ONE_IN);
         let raw = issued.filter(|_| sequenced).map_or(0, |(_, sequence)| *sequence);
         self.lease.set_sequence(OpSequence::try_from_raw(raw).expect("few operations"));
         self.lease_ref.sequence = raw;

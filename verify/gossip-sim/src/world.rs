@@ -70,6 +70,9 @@ pub(super) struct Process {
     pub(super) paused_until: u64,
     pub(super) requests_cut_until: u64,
     pub(super) replies_cut_until: u64,
+    pub(super) throttled_until: u64,
+    /// Whether it is throttled and no request was rejected yet.
+    pub(super) throttle: bool,
     /// The partition that has lost no message yet.
     pub(super) cut: Option<FaultKind>,
     /// The pause that has delayed nothing yet.
@@ -372,7 +375,7 @@ impl World {
         for number in 0..self.processes.len() {
             let process = &mut self.processes[number];
             (process.paused_until, process.requests_cut_until) = (0, 0);
-            process.replies_cut_until = 0;
+            (process.replies_cut_until, process.throttled_until) = (0, 0);
         }
     }
 

@@ -344,13 +344,14 @@ impl World {
     /// Runs without faults until the world settles; returns the number of rounds.
     fn settle(self: &Rc<Self>) -> u64 {
         self.is_faulty.set(false);
-        self.letters.borrow_mut().clear();
         self.lines.iter().for_each(|line| line.is_silent.set(false));
         for round in 0..SETTLE_ROUNDS {
             if self.is_broken() || self.is_at_rest() {
                 return round;
             }
             self.now.set(self.now.get() + SETTLE_TICKS);
+            // Delayed requests still arrive.
+            self.deliver();
             if self.disk.borrow().oracle().parked().next().is_some() {
                 self.administer();
             }

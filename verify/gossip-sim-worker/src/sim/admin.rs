@@ -1,9 +1,7 @@
 //! The administrator of a world, who is not affected by faults.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, WorkerId};
-use gossip_coordination::{
-    ParkReason, RunManagement as _, ShardAction, ShardStatus, ShardSummary, SplitKey,
-};
+use gossip_coordination::{RunManagement as _, ShardAction, ShardStatus, ShardSummary, SplitKey};
 use gossip_sim::{Stream, mix};
 
 use super::settle::rows;
@@ -81,19 +79,6 @@ impl<'w> Admin<'w> {
             drop(self.handle.unpark_shard(now, TENANT, *key, op_id));
         }
         parked.len()
-    }
-
-    /// Returns whether a shard was parked because its owners died although some of its remaining
-    /// keys are good.
-    pub(super) fn is_innocent(&self, row: &ShardSummary) -> bool {
-        let source = &self.shared.source;
-        let from = match row.last_key.as_deref() {
-            Some(key) => source.behind(key),
-            None => source.lower(&row.start),
-        };
-        let left = &source.entries[from..source.lower(&row.end).max(from)];
-        let all_bad = !left.is_empty() && left.iter().all(|entry| entry.temper.is_bad());
-        row.park_reason == Some(ParkReason::TooManyErrors) && !all_bad
     }
 
     fn now(&self) -> LogicalTime {

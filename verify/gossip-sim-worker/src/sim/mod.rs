@@ -28,6 +28,7 @@ mod plan;
 mod report;
 mod settle;
 mod shared_state;
+mod sink;
 mod source;
 mod world;
 
@@ -88,6 +89,10 @@ pub struct Outcome {
     pub drains: u64,
     /// Requests of the administrator.
     pub requests: u64,
+    /// How often the operator unparked shards and started workers again.
+    pub retries: u64,
+    /// Workers that ended with an error, and were started again.
+    pub failures: u64,
     /// Whether every key was processed: none was bad.
     pub is_complete: bool,
     /// Counters of the oracle.

@@ -1,17 +1,17 @@
 //! Checks the rules by effects: the results in the sink and the transactions on the disk.
 //!
-//! The oracle does not inspect workers. It observes every transaction when it is applied, every key
-//! that is started, and every result. It keeps the fence of the last accepted result of each key
-//! and refuses a lower one, as a user's sink does (DESIGN 7).
+//! The oracle does not inspect workers, and it is not the sink: it observes every transaction when
+//! it is applied, every key that is started, and every [`Effect`] on the sink, with their true
+//! times. Grants are ordered by their commits, so that the sink's decisions can be wrong, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::store::{HotPart, Key, Txn, Write, decode_cold, decode_hot};
+use gossip_coordination::store::{HotPart, Key, Write, decode_cold, decode_hot};
 use gossip_coordination::{ParkReason, ShardStatus};
-use gossip_sim::mix;
+use gossip_sim::{Applied, EPOCH, mix};
 
+use super::sink::Effect;
 use super::source::WorldSource;
 
 /// A rule of the worlds.
@@ -24,8 +24,15 @@ pub enum Rule {
     DoneUncovered,
     /// A cursor regressed.
     CursorFell,
-    /// A key was started after the lease had expired by the worker's own clock.
+    /// A key was started after the true end of the lease, later than the worker's clock has lost
+    /// since.
     WorkedWithoutLease,
+    /// A shard was granted before the true end of a lease, earlier than the clocks differ.
+    TwoOwners,
+    /// A lease ends later than its duration after its grant or renewal.
+    LeaseTooLong,
+    /// The sink accepted a result of an older grant after one of a newer, or refused the newest.
+    SinkOrder,
     /// More finished keys are unrecorded than a checkpoint interval and the in-flight keys.
     RedoneTooMuch,
     /// A handoff, a release or a replacement left finished keys unrecorded.
@@ -40,6 +47,20 @@ pub enum Rule {
     NeverSettles,
     /// The certificate of the run does not verify, or differs from the results.
     Certificate,
+}
+
+/// The start of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) shard: u64,
+    pub(super) fence: u64,
+    pub(super) key: usize,
+    /// The true time at which the worker read its clock.
+    pub(super) read_at: u64,
+    /// By how much that clock was ahead.
+    pub(super) error: i64,
+    /// The true time.
+    pub(super) now: u64,
 }
 
 /// A violated rule with details, which are numbers only.
@@ -76,6 +97,12 @@ pub struct Seen {
     pub replaced: u64,
     /// Parked shards.
     pub parks: u64,
+    /// Of them, those parked by the count of attempts.
+    pub parked_by_count: u64,
+    /// Keys that were started after the true end of their lease.
+    pub begun_late: u64,
+    /// Grants before the true end of the previous lease.
+    pub granted_early: u64,
 }
 
 impl Seen {
@@ -91,6 +118,9 @@ impl Seen {
         self.splits += other.splits;
         self.replaced += other.replaced;
         self.parks += other.parks;
+        self.parked_by_count += other.parked_by_count;
+        self.begun_late += other.begun_late;
+        self.granted_early += other.granted_early;
     }
 }
 
@@ -112,17 +142,23 @@ struct Shard {
 /// Results under one fence of one shard.
 #[derive(Clone, Debug, Default)]
 struct Grant {
-    deadline: u64,
+    /// Its place in the order of grants; zero if it was never granted.
+    order: u64,
+    /// The true time at which the lease ends.
+    true_end: i64,
+    /// By how much the clock of its holder was ahead when it was granted or renewed.
+    error: i64,
     /// Finished keys that the cursor does not cover.
     unsaved: BTreeSet<usize>,
     /// Whether its owner handed the shard off.
     is_given_away: bool,
 }
 
-/// The last accepted result of a key; fence zero for none.
+/// The last accepted result of a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    fence: u64,
+    /// Place of its grant in the order of grants; zero for none.
+    order: u64,
 }
 
 /// State of the oracle.
@@ -132,6 +168,13 @@ pub(super) struct Oracle {
     cells: Vec<Cell>,
     shards: BTreeMap<u64, Shard>,
     grants: BTreeMap<(u64, u64), Grant>,
+    /// Number of grants so far.
+    granted: u64,
+    /// Lease duration.
+    lease: u64,
+    /// The true time and the clock error of the transaction that is observed.
+    at: u64,
+    error: i64,
     /// Keys that may be finished and not recorded under one grant.
     unsaved_max: usize,
     pub(super) seen: Seen,
@@ -141,13 +184,17 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    pub(super) fn new(source: Arc<WorldSource>, unsaved_max: usize, seed: u64) -> Self {
+    pub(super) fn new(source: Arc<WorldSource>, unsaved_max: usize, lease: u64, seed: u64) -> Self {
         let cells = vec![Cell::default(); source.entries.len()];
         Self {
             source,
             cells,
             shards: BTreeMap::new(),
             grants: BTreeMap::new(),
+            granted: 0,
+            lease,
+            at: 0,
+            error: 0,
             unsaved_max,
             seen: Seen::default(),
             broken: None,
@@ -169,50 +216,57 @@ impl Oracle {
 
     /// Returns whether the sink has a result of the key with this number.
     pub(super) fn is_done(&self, number: usize) -> bool {
-        self.cells[number].fence > 0
+        self.cells[number].order > 0
     }
 
-    /// Observes the start of a key at `now` by the worker's clock.
-    pub(super) fn begun(&mut self, shard: u64, fence: u64, key: usize, now: LogicalTime) {
+    /// Observes the start of a key.
+    pub(super) fn begun(&mut self, begun: Begun) {
+        let Begun { shard, fence, key, read_at, error, now } = begun;
         self.note(shard ^ 0xB0, fence << 32 | key as u64);
-        let deadline = self.grants.get(&(shard, fence)).map_or(0, |grant| grant.deadline);
-        self.require(now.as_raw() < deadline, Rule::WorkedWithoutLease, || {
-            let late = now.as_raw() - deadline;
+        let grant = self.grants.get(&(shard, fence));
+        let (end, lost) = grant.map_or((0, 0), |grant| (grant.true_end, grant.error - error));
+        self.seen.begun_late += u64::from(now as i64 >= end);
+        // A clock that lost time since the renewal lets its worker act so much longer.
+        let late = read_at as i64 - (end + lost);
+        self.require(late < 0, Rule::WorkedWithoutLease, || {
             format!("key {key} of shard {shard:x} begun {late} ticks after fence {fence} ended")
         });
     }
 
-    /// Observes the result of a key; returns whether the sink accepts it.
-    pub(super) fn result(&mut self, shard: u64, fence: u64, key: usize) -> bool {
+    /// Observes a write to the sink.
+    pub(super) fn observed(&mut self, effect: Effect) {
+        let Effect { shard, fence, key, taken, .. } = effect;
         let grant = self.grants.entry((shard, fence)).or_default();
         let offered = self.shards.get(&shard).is_some_and(|it| it.fence == fence && it.is_offered);
         let gone = grant.is_given_away || offered;
-        let cell = &mut self.cells[key];
-        let taken = fence >= cell.fence;
-        let again = cell.fence > 0;
+        let (order, last) = (grant.order, self.cells[key].order);
         let next = self.shards.get(&shard).map_or(0, |shard| shard.next);
         if taken {
-            cell.fence = fence;
+            self.cells[key].order = order;
             if key >= next {
                 grant.unsaved.insert(key);
             }
         }
         let (unsaved, most) = (grant.unsaved.len(), self.unsaved_max);
         self.seen.accepted += u64::from(taken);
-        self.seen.redone += u64::from(taken && again);
+        self.seen.redone += u64::from(taken && last > 0);
         self.seen.refused += u64::from(!taken);
         self.note(shard ^ 0xE0, fence << 32 | (key as u64) << 1 | u64::from(taken));
+        let in_order = order > 0 && taken == (order >= last);
+        self.require(in_order, Rule::SinkOrder, || {
+            format!("key {key}: grant {order} after grant {last}, accepted: {taken}")
+        });
         self.require(!gone, Rule::WorkedAfterGivingAway, || {
             format!("key {key} of shard {shard:x} done under fence {fence}, which was given away")
         });
         self.require(unsaved <= most, Rule::RedoneTooMuch, || {
             format!("{unsaved} keys of shard {shard:x} done under fence {fence} and not recorded")
         });
-        taken
     }
 
     /// Observes an applied transaction.
-    pub(super) fn applied(&mut self, txn: &Txn) {
+    pub(super) fn applied(&mut self, Applied { txn, at, clock_error }: Applied<'_>) {
+        (self.at, self.error) = (at, clock_error);
         self.seen.commits += 1;
         self.note(0xD0, txn.writes().len() as u64);
         // Ranges first: cursors are checked against them.
@@ -252,13 +306,45 @@ impl Oracle {
         };
         self.note(id ^ now.fence << 8, (now.next as u64) << 8 | hot.status as u64);
         if let Some(deadline) = hot.lease_deadline() {
-            let grant = self.grants.entry((id, now.fence)).or_default();
-            grant.deadline = grant.deadline.max(deadline.as_raw());
+            self.leased_until(id, now.fence, deadline.as_raw());
         }
         self.shards.insert(id, now.clone());
         self.cursor_moved(id, &before, &now);
         self.owner_changed(id, &before, &now);
         self.status_changed(id, &before, &now, hot.park_reason);
+    }
+
+    /// Observes the deadline of a lease. The stored one is by the clock of the process that wrote
+    /// it, whose error the simulator knows.
+    fn leased_until(&mut self, id: u64, fence: u64, deadline: u64) {
+        let (at, error, lease) = (self.at as i64, self.error, self.lease);
+        let next = self.granted + 1;
+        let grant = self.grants.entry((id, fence)).or_default();
+        if grant.order == 0 {
+            (grant.order, self.granted) = (next, next);
+        }
+        let known = grant.true_end + grant.error + EPOCH as i64;
+        if deadline as i64 <= known {
+            return;
+        }
+        let true_end = deadline as i64 - EPOCH as i64 - error;
+        (grant.true_end, grant.error) = (true_end, error);
+        let excess = true_end - (at + lease as i64);
+        self.require(excess <= 0, Rule::LeaseTooLong, || {
+            format!("fence {fence} of shard {id:x} lasts {excess} ticks too long")
+        });
+    }
+
+    /// Checks that a lease had ended when the shard was granted again. A clock that is ahead of the
+    /// holder's sees the end so much earlier.
+    fn check_takeover(&mut self, id: u64, fence: u64) {
+        let Some(grant) = self.grants.get(&(id, fence)) else { return };
+        let (end, ahead, at) = (grant.true_end, self.error - grant.error, self.at as i64);
+        self.seen.granted_early += u64::from(at < end);
+        let early = end - ahead - at;
+        self.require(early <= 0, Rule::TwoOwners, || {
+            format!("shard {id:x} granted {early} ticks before fence {fence} ended")
+        });
     }
 
     /// Returns the first number that a cursor does not cover. A shard without items completes at
@@ -288,6 +374,9 @@ impl Oracle {
         let by_move = now.last_handoff.is_some() && now.last_handoff != before.last_handoff;
         let bumped = now.fence != before.fence;
         self.seen.grants += u64::from(bumped && now.is_leased);
+        if bumped && now.is_leased && before.is_leased && !by_move {
+            self.check_takeover(id, before.fence);
+        }
         self.seen.moves += u64::from(bumped && by_move);
         let active = now.status == Some(ShardStatus::Active);
         let released = !bumped && before.is_leased && !now.is_leased && active;
@@ -318,6 +407,7 @@ impl Oracle {
             return;
         }
         self.seen.parks += u64::from(reason.is_some());
+        self.seen.parked_by_count += u64::from(reason == Some(ParkReason::TooManyErrors));
         if now.status == Some(ShardStatus::Done) {
             let missed = (now.range.0..now.range.1).find(|number| !self.is_done(*number));
             self.require(missed.is_none(), Rule::DoneUncovered, || {

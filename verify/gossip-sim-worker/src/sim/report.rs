@@ -22,6 +22,8 @@ pub struct Totals {
     deaths: u64,
     drains: u64,
     requests: u64,
+    retries: u64,
+    failures: u64,
     seen: Seen,
     faults: FaultTally,
     /// Trace hash of all worlds, in their order.
@@ -41,6 +43,8 @@ impl Totals {
         self.deaths += outcome.deaths;
         self.drains += outcome.drains;
         self.requests += outcome.requests;
+        self.retries += outcome.retries;
+        self.failures += outcome.failures;
         self.seen.add(&outcome.seen);
         self.faults.add(&outcome.faults);
         self.trace = gossip_sim::mix(self.trace ^ outcome.trace);
@@ -74,12 +78,17 @@ impl Totals {
             ("… killed", self.deaths.to_string()),
             ("… requested to drain", self.drains.to_string()),
             ("requests of administrators", self.requests.to_string()),
+            ("… ended with an error, started again", self.failures.to_string()),
+            ("runs that an operator retried", self.retries.to_string()),
             ("grants of shards", seen.grants.to_string()),
             ("… by handoffs", seen.moves.to_string()),
             ("releases", seen.releases.to_string()),
             ("splits", seen.splits.to_string()),
             ("… shards replaced", seen.replaced.to_string()),
+            ("… before the true end of a lease", seen.granted_early.to_string()),
             ("parked shards", seen.parks.to_string()),
+            ("… by the count of attempts", seen.parked_by_count.to_string()),
+            ("keys begun after the true end of their lease", seen.begun_late.to_string()),
             ("results taken", seen.accepted.to_string()),
             ("… of keys that had one", seen.redone.to_string()),
             ("results refused by their fence", seen.refused.to_string()),
@@ -100,10 +109,11 @@ impl Totals {
             // Writing to a string does not fail.
             let _ = writeln!(table, "| {what} | {count} |");
         }
-        table.push_str("\n| fault | what it is | how often |\n|---|---|---|\n");
+        table.push_str("\n| fault | what it is | class | how often |\n|---|---|---|---|\n");
         for kind in FaultyDisk::KINDS {
             let (name, what, count) = (kind.name(), kind.what(), self.faults.of(*kind));
-            let _ = writeln!(table, "| {name} | {what} | {count} |");
+            let class = kind.class().name();
+            let _ = writeln!(table, "| {name} | {what} | {class} | {count} |");
         }
         table
     }

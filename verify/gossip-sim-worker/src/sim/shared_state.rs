@@ -11,10 +11,11 @@ use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::{
     Broken, Clock, Drain, Event, ItemResult, Observed, Observer, Processor, Report, Work,
 };
-use gossip_sim::{FaultKind, FaultyDisk, FaultyStore, Stream, mix};
+use gossip_sim::{EPOCH, FaultKind, FaultyDisk, FaultyStore, Stream, mix};
 
-use super::oracle::{Oracle, Rule};
+use super::oracle::{Begun, Oracle, Rule};
 use super::plan::Setting;
+use super::sink::{Effect, UserSink};
 use super::source::{Temper, WorldSource};
 
 pub(super) const TENANT: TenantId = TenantId::from_bytes([9; 32]);
@@ -35,6 +36,7 @@ pub(super) struct SharedState {
     pub(super) source: Arc<WorldSource>,
     pub(super) disk: FaultyDisk,
     pub(super) oracle: Arc<Mutex<Oracle>>,
+    sink: Mutex<UserSink>,
     /// The true time.
     pub(super) now: AtomicU64,
     /// How often each key was tried.
@@ -50,15 +52,17 @@ impl SharedState {
         // Finished and unrecorded keys: an interval, the items in flight when it was full, and
         // those in flight when its checkpoint was sent.
         let unsaved_max = setting.task.checkpoint_items as usize + 2 * setting.capacity;
-        let oracle = Oracle::new(Arc::clone(&source), unsaved_max, setting.nature.seed);
+        let (seed, lease) = (setting.nature.seed, setting.nature.lease);
+        let oracle = Oracle::new(Arc::clone(&source), unsaved_max, lease, seed);
         let (disk, oracle) = (FaultyDisk::new(setting.nature), Arc::new(Mutex::new(oracle)));
         let listener = Arc::clone(&oracle);
-        disk.watch(move |txn| {
-            listener.lock().unwrap_or_else(PoisonError::into_inner).applied(txn);
+        disk.watch(move |applied| {
+            listener.lock().unwrap_or_else(PoisonError::into_inner).applied(applied);
         });
         disk.start_spared(ADMIN);
         Self {
             tries: setting_tries(&source),
+            sink: Mutex::new(UserSink::new(source.entries.len())),
             setting,
             source,
             disk,
@@ -79,6 +83,15 @@ impl SharedState {
         let max_clock_skew = self.setting.nature.lease / 4;
         let config = StoreConfig { max_clock_skew, ..StoreConfig::new(self.nonce()) };
         StoreCoordinator::sharing(self.disk.store(process), config, state)
+    }
+
+    /// Writes the result of a key to the sink; returns whether it is accepted. The oracle observes
+    /// the effect afterwards.
+    fn write_result(&self, shard: u64, fence: u64, key: usize) -> bool {
+        let taken = self.sink.lock().unwrap_or_else(PoisonError::into_inner).write(key, fence);
+        let at = self.now.load(Ordering::Relaxed);
+        self.oracle().observed(Effect { shard, fence, key, at, taken });
+        taken
     }
 
     pub(super) fn oracle(&self) -> MutexGuard<'_, Oracle> {
@@ -122,7 +135,8 @@ pub(super) struct ProcessContext<'w> {
     /// Shared by all handles of the process.
     state: ProcessState,
     pub(super) drain: Drain,
-    /// The time of the current step by the process's clock.
+    /// The true time at which the current step read the clock, and the reading.
+    pub(super) stepping_true: AtomicU64,
     pub(super) stepping_at: AtomicU64,
     /// End of the first in-flight item of each slot; the largest number if there is none.
     pub(super) ready: Vec<AtomicU64>,
@@ -136,6 +150,7 @@ impl<'w> ProcessContext<'w> {
             process,
             state: ProcessState::default(),
             drain: Drain::new(),
+            stepping_true: AtomicU64::new(0),
             stepping_at: AtomicU64::new(0),
             ready: (0..slots).map(|_| AtomicU64::new(u64::MAX)).collect(),
         }
@@ -247,7 +262,7 @@ impl Desk<'_> {
             Temper::Hopeless => Some(ItemResult::Hopeless("this key always fails".into())),
             Temper::Fails(times) if tries < times => Some(ItemResult::Failed("this time".into())),
             Temper::Good | Temper::Fails(_) => {
-                match shared.oracle().result(item.shard, item.fence, item.number) {
+                match shared.write_result(item.shard, item.fence, item.number) {
                     true => Some(ItemResult::Done),
                     // The sink has a result of a newer owner.
                     false => Some(ItemResult::Failed("stale".into())),
@@ -262,7 +277,7 @@ impl Desk<'_> {
         for item in self.under_way.drain(..) {
             let good = shared.source.entries[item.number].temper == Temper::Good;
             if good && self.luck.one_in(2) {
-                shared.oracle().result(item.shard, item.fence, item.number);
+                shared.write_result(item.shard, item.fence, item.number);
             }
         }
         self.tell_ready();
@@ -283,12 +298,15 @@ impl Processor for Desk<'_> {
         let shared = self.context.shared;
         let number = shared.source.number(work.key()).expect("the key is from the source");
         let (shard, fence) = (work.shard.shard().as_raw(), work.fence.as_raw());
-        let now = LogicalTime::from_raw(self.context.stepping_at.load(Ordering::Relaxed));
+        let read_at = self.context.stepping_true.load(Ordering::Relaxed);
+        let reading = self.context.stepping_at.load(Ordering::Relaxed);
+        let error = reading as i64 - (EPOCH + read_at) as i64;
         if shared.disk.is_dead(self.context.process) {
             return Ok(());
         }
-        shared.oracle().begun(shard, fence, number, now);
-        let ready_at = shared.now.load(Ordering::Relaxed) + shared.source.entries[number].cost;
+        let now = shared.now.load(Ordering::Relaxed);
+        shared.oracle().begun(Begun { shard, fence, key: number, read_at, error, now });
+        let ready_at = now + shared.source.entries[number].cost;
         self.under_way.push(Item { ticket: work.ticket, number, shard, fence, ready_at });
         self.tell_ready();
         Ok(())

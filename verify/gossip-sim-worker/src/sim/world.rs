@@ -9,7 +9,7 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, WorkerId};
-use gossip_coordination::{RunConfig, RunManagement as _, ShardStatus};
+use gossip_coordination::{ParkReason, RunConfig, RunManagement as _, ShardStatus, ShardSummary};
 use gossip_handoff::Repository;
 use gossip_scanner_runtime::stepping::{
     COLLECT_PATIENCE, HANDOFF_WAIT_MAX, HandoffThread, Limits, RUNNER_WAIT_MAX, Renewer, Rest,
@@ -40,7 +40,7 @@ const PROCESSES_FAULTY: u32 = 60;
 /// Steps after which a world counts as a livelock.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// Maximum number of times that parked shards with good keys are unparked.
+/// Maximum number of times that an operator unparks shards and starts workers again.
 const CHANCES_MAX: u32 = 8;
 
 /// Maximum interval between actions of the administrator, in ticks.
@@ -140,8 +140,8 @@ struct Pace {
     due: u64,
     /// Whether it is idle and a notification wakes it.
     rests: bool,
-    /// The time that it had read when it was stopped.
-    stale: Option<LogicalTime>,
+    /// The time that it had read when it was stopped, and when that was.
+    stale: Option<(LogicalTime, u64)>,
 }
 
 struct World<'c, 'w> {
@@ -164,6 +164,11 @@ struct World<'c, 'w> {
     calm_since: Option<u64>,
     is_complete: bool,
     chances: u32,
+    /// The shards that the operator has unparked last, by their first keys.
+    retried: Option<Vec<Box<[u8]>>>,
+    retries: u64,
+    /// Workers that ended with an error.
+    failures: u64,
     steps: u64,
     deaths: u64,
     drains: u64,
@@ -192,6 +197,9 @@ impl<'c, 'w> World<'c, 'w> {
             calm_since: None,
             is_complete: false,
             chances: 0,
+            retried: None,
+            retries: 0,
+            failures: 0,
             steps: 0,
             deaths: 0,
             drains: 0,
@@ -242,21 +250,26 @@ impl<'c, 'w> World<'c, 'w> {
         if self.calm_since.is_none() {
             return false;
         }
-        self.chances == CHANCES_MAX || self.is_as_it_should_be()
+        self.chances == CHANCES_MAX || self.operator_is_done()
     }
 
-    /// Returns whether the operator has nothing to do. A worker may have ended before a shard was
-    /// unparked, and a good shard may be parked because it shared a process with a killer key: then
-    /// workers are started again, and such shards are unparked.
-    fn is_as_it_should_be(&mut self) -> bool {
+    /// Returns whether the operator has nothing left to do. All workers have ended. An operator who
+    /// sees an incomplete run unparks the shards that are listed as parked by the attempt count,
+    /// whatever their keys are, and starts workers again (`gossip shard unpark`, `gossip worker`),
+    /// until that changes nothing any more.
+    fn operator_is_done(&mut self) -> bool {
         let rows = settle::rows(self.shared, self.shared.disk.clock(ADMIN));
-        let innocent = rows.iter().filter(|row| self.admin.is_innocent(row));
-        let innocent: Vec<ShardId> = innocent.map(|row| row.shard).collect();
-        if innocent.is_empty() && !rows.iter().any(|row| row.status == ShardStatus::Active) {
+        let counted = |row: &&ShardSummary| row.park_reason == Some(ParkReason::TooManyErrors);
+        let parked: Vec<_> = rows.iter().filter(counted).map(|row| row.start.clone()).collect();
+        let unfinished = rows.iter().any(|row| row.status == ShardStatus::Active);
+        if !unfinished && (parked.is_empty() || self.retried.as_ref() == Some(&parked)) {
             return true;
         }
         self.chances += 1;
-        self.admin.unpark(|row| innocent.contains(&row.shard));
+        self.retries += 1;
+        self.shared.record(|| format!("the operator unparks {} shards", parked.len()));
+        self.retried = Some(parked);
+        self.admin.unpark(|row| row.park_reason == Some(ParkReason::TooManyErrors));
         self.fill_places();
         false
     }
@@ -269,7 +282,8 @@ impl<'c, 'w> World<'c, 'w> {
         });
     }
 
-    /// Stops faults, unparks shards, and starts a process in every place.
+    /// Stops faults. The administrator resumes the run that it paused; nothing else is done for the
+    /// workers.
     fn calm(&mut self) {
         if self.calm_since.is_some() {
             return;
@@ -278,8 +292,6 @@ impl<'c, 'w> World<'c, 'w> {
         self.calm_since = Some(self.now);
         self.shared.disk.calm();
         self.admin.resume();
-        self.admin.unpark(|_| true);
-        self.fill_places();
     }
 
     /// Starts a process in every place without a running or scheduled one.
@@ -364,7 +376,7 @@ impl<'c, 'w> World<'c, 'w> {
             if pace.due == self.now {
                 // The part may have read its clock before it was stopped.
                 if pace.stale.is_none() && self.luck.one_in(2) {
-                    process.parts[part].stale = Some(self.doors[pid as usize].now());
+                    process.parts[part].stale = Some((self.doors[pid as usize].now(), self.now));
                 }
                 process.parts[part].due = paused_until;
                 self.timeline.push(paused_until, Cue::Act { pid, part });
@@ -397,7 +409,9 @@ impl<'c, 'w> World<'c, 'w> {
     /// Returns the ticks until the part's next step; `None` if it has ended.
     fn step(&mut self, pid: u32, part: usize, process: &mut Process<'c, 'w>) -> Option<u64> {
         let context = &self.doors[pid as usize];
-        let now = process.parts[part].stale.take().unwrap_or_else(|| context.now());
+        let stale = process.parts[part].stale.take();
+        let (now, read_at) = stale.unwrap_or_else(|| (context.now(), self.now));
+        context.stepping_true.store(read_at, Ordering::Relaxed);
         context.stepping_at.store(now.as_raw(), Ordering::Relaxed);
         let slots = process.slots.len();
         let (rest, nap) = if let Some(slot) = process.slots.get_mut(part) {
@@ -478,7 +492,12 @@ impl<'c, 'w> World<'c, 'w> {
                 false
             }
             Ok(Finish::Incomplete { .. } | Finish::RunOver(_)) => false,
-            Ok(Finish::Drained) | Err(_) => true,
+            Ok(Finish::Drained) => true,
+            // A supervisor starts it again.
+            Err(_) => {
+                self.failures += 1;
+                true
+            }
         };
         if let Some(place) = process.place.filter(|_| follows) {
             let after = 1 + self.luck.below(2_000);
@@ -511,7 +530,7 @@ impl<'c, 'w> World<'c, 'w> {
         let (steps, ticks, now) = (self.steps, self.now, shared.disk.clock(ADMIN));
         let (started, deaths, drains) = (self.started_count.into(), self.deaths, self.drains);
         let calm_ticks = self.calm_since.map_or(0, |since| self.now - since);
-        let requests = self.admin.requests;
+        let (requests, retries, failures) = (self.admin.requests, self.retries, self.failures);
         let is_sound = shared.oracle().broken.is_none();
         let judged = if is_sound { settle::judge(shared, now) } else { Ok(false) };
         drop(self);
@@ -534,6 +553,8 @@ impl<'c, 'w> World<'c, 'w> {
             deaths,
             drains,
             requests,
+            retries,
+            failures,
             is_complete,
             seen,
             faults,
