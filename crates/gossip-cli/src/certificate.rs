@@ -2,18 +2,19 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Seek as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 use gossip::certificate::{
     Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
     SigningKey, Trust, Verification, recount, verify,
 };
 use gossip::coordination::{
-    ParkReason, RunManagement as _, RunStatus, ShardFilter, ShardStatus, ShardSummary,
+    ParkReason, RunManagement as _, RunRecord, RunStatus, ShardFilter, ShardStatus, ShardSummary,
 };
-use gossip::identity::{RunId, TenantId};
+use gossip::identity::{LogicalTime, RunId, TenantId};
 use gossip::runtime::{Job, RuntimeToken};
 use gossip::sources::{Source, SourceOptions};
 use gossip::store::Coordinator;
@@ -43,40 +44,23 @@ pub(crate) fn export(
     console: &Console,
 ) -> Result<Code, Failure> {
     let key = signing_key(key)?;
-    let (certificate, _) = run.certificate(key.as_ref())?;
-    let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
-    // Before writing: an invalid certificate must not get a file name.
-    let verification = check(&certificate[..], against)?;
-    let written = match to {
-        Some(path) => write_whole(path, &certificate),
-        None => io::stdout().lock().write_all(&certificate),
-    };
-    written.map_err(|error| {
+    // A terminal or a pipe cannot be replaced by a rename.
+    let is_file = |path: &&Path| std::fs::metadata(path).map_or(true, |found| found.is_file());
+    let unwritten = |error: io::Error| {
         Failure::new(Code::Internal, "the certificate cannot be written").why(error)
-    })?;
+    };
+    let mut spool = Spool::new(to.filter(is_file)).map_err(unwritten)?;
+    run.write_to(&mut spool, key.as_ref())?;
+    let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
+    // Before it gets its name or is printed: an invalid certificate must not be used.
+    let verification = check(spool.open().map_err(unwritten)?, against)?;
+    let written = match to {
+        Some(path) => spool.finish(path),
+        None => spool.copy_to(&mut io::stdout().lock()),
+    };
+    written.map_err(unwritten)?;
     console.note(&summary(&verification));
     Ok(code_of(&verification))
-}
-
-/// Writes a file atomically.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A terminal or a pipe cannot be replaced by a rename.
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return std::fs::write(path, bytes);
-    }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = Path::new(&temporary);
-    let write = || {
-        let mut file = File::create(temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(temporary, path)
-    };
-    write().inspect_err(|_| {
-        // The first error is the one to report.
-        let _ = std::fs::remove_file(temporary);
-    })
 }
 
 /// Verifies the certificate of a run.
@@ -86,10 +70,12 @@ pub(crate) fn verify_run(
     compare: bool,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let (certificate, source) = run.certificate(None)?;
+    let mut spool = Spool::new(None).map_err(not_spooled)?;
+    let source = run.write_to(&mut spool, None)?;
+    let certificate = spool.open().map_err(not_spooled)?;
     let verification = match compare {
-        true => against_source(&certificate[..], &source, None)?,
-        false => check(&certificate[..], Against::ITSELF)?,
+        true => against_source(certificate, &source, None)?,
+        false => check(certificate, Against::ITSELF)?,
     };
     print(global, &verification, console)
 }
@@ -120,8 +106,8 @@ pub(crate) fn verify_file(
 }
 
 impl FinishedRun<'_> {
-    /// Returns the certificate and its source.
-    fn certificate(self, key: Option<&SigningKey>) -> Result<(Vec<u8>, Source), Failure> {
+    /// Writes the certificate to `spool` and returns its source.
+    fn write_to(self, spool: &mut Spool, key: Option<&SigningKey>) -> Result<Source, Failure> {
         let record = self.coordinator.get_run(self.tenant, self.run);
         let record = record.map_err(|error| runs::not_found(self.run, &error))?;
         let job = runs::job_of(self.coordinator, self.tenant, self.run)?;
@@ -131,40 +117,38 @@ impl FinishedRun<'_> {
             Failure::new(Code::Internal, "the source of the run cannot be parsed").why(error)
         })?;
         let mut request = Request::new(self.run, &source);
-        request.settings = settings(&job, record.config().lease_duration());
+        request.command = job.command.iter().map(|word| word.as_bytes().to_vec()).collect();
+        request.settings = settings(&job, &record);
         check_finished(record.status(), &rows)?;
-        let certificate = write(&request, &rows, key)?;
-        Ok((certificate, source))
-    }
-}
-
-/// Returns the settings of a run. Certificates are handed out and arguments may contain a password,
-/// so only their number is included; the run's id is derived from all of them.
-fn settings(job: &Job, lease: u64) -> Vec<(String, String)> {
-    let program = job.command.first().map(|program| program.to_string_lossy().into_owned());
-    vec![
-        ("command".to_owned(), program.unwrap_or_default()),
-        ("arguments".to_owned(), job.command.len().saturating_sub(1).to_string()),
-        ("lease".to_owned(), duration::show(lease)),
-        ("stream".to_owned(), job.stream.to_string()),
-    ]
-}
-
-fn write(
-    request: &Request,
-    rows: &[ShardSummary],
-    key: Option<&SigningKey>,
-) -> Result<Vec<u8>, Failure> {
-    let unwritten = |error: io::Error| {
-        Failure::new(Code::Internal, "the certificate cannot be created").why(error)
-    };
-    let mut writer = CertificateWriter::new(Vec::new(), request).map_err(unwritten)?;
-    for row in rows {
-        if let Some(leaf) = leaf(row)? {
-            writer.leaf(&leaf).map_err(unwritten)?;
+        let mut writer = CertificateWriter::new(spool.writer(), &request).map_err(not_spooled)?;
+        for row in rows {
+            if let Some(leaf) = leaf(&row)? {
+                writer.leaf(&leaf).map_err(not_spooled)?;
+            }
         }
+        writer.finish(key).map_err(not_spooled)?;
+        Ok(source)
     }
-    writer.finish(key).map_err(unwritten)
+}
+
+fn not_spooled(error: io::Error) -> Failure {
+    Failure::new(Code::Internal, "the certificate cannot be created").why(error)
+}
+
+/// Returns the settings of a run, when it ran, and which program on which host writes this. Nothing
+/// of the environment is included, which may hold secrets.
+fn settings(job: &Job, run: &RunRecord) -> Vec<(String, String)> {
+    let time = |time: LogicalTime| duration::rfc3339(time.as_raw());
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let settings = [
+        ("lease", duration::show(run.config().lease_duration())),
+        ("stream", job.stream.to_string()),
+        ("started", time(run.created_at())),
+        ("completed", run.completed_at().map_or_else(|| "never".to_owned(), time)),
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("host", host),
+    ];
+    settings.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
 /// Returns the leaf of a shard; `None` for a split shard, whose children have leaves.
@@ -275,6 +259,79 @@ fn or_none(words: String) -> String {
     if words.is_empty() { "none".to_owned() } else { words }
 }
 
+/// A certificate on its way: in a temporary file, because it may be larger than the memory, and
+/// must be verified before it is used.
+struct Spool {
+    file: File,
+    /// Its name, if it will be renamed; removed on drop.
+    path: Option<PathBuf>,
+}
+
+impl Spool {
+    /// Creates a file beside `to`, or one without a name.
+    fn new(to: Option<&Path>) -> io::Result<Self> {
+        let mut path = match to {
+            Some(to) => to.as_os_str().to_owned(),
+            None => std::env::temp_dir().join("gossip-certificate").into_os_string(),
+        };
+        path.push(format!(".{}.tmp", std::process::id()));
+        let path = PathBuf::from(path);
+        let mut options = File::options();
+        options.read(true).write(true);
+        // Not through a link that another user has put into the directory of temporary files.
+        let file = match to {
+            Some(_) => options.create(true).truncate(true).open(&path)?,
+            None => options.create_new(true).mode(0o600).open(&path)?,
+        };
+        let mut spool = Self { file, path: Some(path) };
+        if to.is_none() {
+            spool.remove();
+        }
+        Ok(spool)
+    }
+
+    fn writer(&self) -> BufWriter<&File> {
+        BufWriter::new(&self.file)
+    }
+
+    /// Returns its content from the beginning.
+    fn open(&mut self) -> io::Result<BufReader<&File>> {
+        self.file.rewind()?;
+        Ok(BufReader::new(&self.file))
+    }
+
+    /// Gives the file its name, or copies it if `to` cannot be replaced.
+    fn finish(mut self, to: &Path) -> io::Result<()> {
+        match &self.path {
+            Some(path) => {
+                self.file.sync_all()?;
+                std::fs::rename(path, to)?;
+                self.path = None;
+                Ok(())
+            }
+            None => self.copy_to(&mut File::options().write(true).open(to)?),
+        }
+    }
+
+    fn copy_to(&mut self, out: &mut impl io::Write) -> io::Result<()> {
+        io::copy(&mut self.open()?, out)?;
+        out.flush()
+    }
+
+    fn remove(&mut self) {
+        if let Some(path) = self.path.take() {
+            // The first error is the one to report.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
 /// A certificate that is read twice: a file from disk, any other input from memory.
 enum Input<'a> {
     File(&'a Path),
@@ -338,6 +395,11 @@ fn print(global: &Global, found: &Verification, console: &Console) -> Result<Cod
         Trust::Signed => "signed",
     };
     let source = OsString::from_vec(found.request.source.clone());
+    let command = found.request.command.iter().map(|word| progress::escaped(word));
+    let stated = |wanted: &str| {
+        let mut settings = found.request.settings.iter();
+        settings.find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
+    };
     let record = Record::new()
         .with("verdict", if found.is_complete() { "complete" } else { "incomplete" })
         .with("trust", trust)
@@ -346,6 +408,9 @@ fn print(global: &Global, found: &Verification, console: &Console) -> Result<Cod
         .with_bytes(["source", "source_hex"], source.as_bytes())
         .with("options", or_none(chosen(&found.request.options)))
         .with("excluded", or_none(found.request.excluded.join("; ")))
+        .with("command", command.collect::<Vec<_>>())
+        .with("started", stated("started"))
+        .with("completed", stated("completed"))
         .with("keys", found.keys)
         .with("unread", found.unread)
         .with("done", found.done)

@@ -38,9 +38,47 @@ pub(crate) fn rough(ticks: u64) -> String {
     }
 }
 
+/// Formats a time in milliseconds since 1970, in UTC: `2026-11-16T09:12:04.007Z`.
+pub(crate) fn rfc3339(millis: u64) -> String {
+    let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
+    let (year, month, day) = date(days);
+    let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
+    let (second, milli) = (rest / 1000 % 60, rest % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// Returns year, month and day of a number of days since 1970, in the Gregorian calendar.
+const fn date(days: u64) -> (u64, u64, u64) {
+    // Years begin in March here, so that the leap day is the last of its year, and eras of 400
+    // years, which have equally many days, begin in the year 0.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + next, month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_in_utc() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_794_837_840_849, "2026-11-16T14:04:00.849Z"),
+            (4_107_542_399_999, "2100-02-28T23:59:59.999Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(rfc3339(millis), text);
+        }
+        // Any number is a time.
+        assert!(rfc3339(u64::MAX).ends_with('Z'));
+    }
 
     #[test]
     fn parse_accepts_the_output_of_show() {

@@ -44,16 +44,37 @@ fn dangling_link_is_unread_and_counted() {
     assert!(checked.stderr.contains("1 unread"), "{}", checked.stderr);
 }
 
-/// Neither a certificate nor the terminal shows arguments or raw control characters.
+/// An auditor sees what ran, when, and what wrote the certificate; nothing of the environment.
 #[test]
-fn arguments_and_control_characters_are_not_printed() {
+fn certificate_states_command_times_version_and_host() {
     let scratch = Scratch::new();
-    let command = ["--", "sh", "-c", "true", "a-password", "{}"];
-    let ran = scratch.run(&[&["exec", "-o", "jsonl", "range:0..3"], &command[..]].concat());
+    let command = ["--", "sh", "-c", "true", "an argument", "{}"];
+    let mut exec = scratch.gossip(&[&["exec", "-o", "jsonl", "range:0..3"], &command[..]].concat());
+    let ran = support::finish(exec.env("TOKEN", "a-secret").spawn().unwrap());
     let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
-    let exported = scratch.run(&["run", "export", &run]);
-    assert!(exported.stdout.contains("\"command\":\"sh\",\"arguments\":\"4\""), "{exported:?}");
-    assert!(!exported.stdout.contains("a-password"), "{exported:?}");
+    let mut export = scratch.gossip(&["run", "export", &run]);
+    let exported = support::finish(export.env("TOKEN", "a-secret").spawn().unwrap()).stdout;
+    let stated: serde_json::Value = serde_json::from_str(exported.lines().next().unwrap()).unwrap();
+    let words: Vec<_> = stated["command"].as_array().unwrap().iter().collect();
+    assert_eq!(words, ["sh", "-c", "true", "an argument", "{}"]);
+    let settings = &stated["settings"];
+    assert_eq!(settings["version"], env!("CARGO_PKG_VERSION"));
+    assert!(settings["host"].as_str().is_some_and(|host| !host.is_empty()), "{settings}");
+    for time in ["started", "completed"] {
+        let time = settings[time].as_str().unwrap();
+        assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{time}");
+    }
+    assert!(settings["started"].as_str() <= settings["completed"].as_str(), "{settings}");
+    assert!(!exported.contains("a-secret"), "{exported}");
+    std::fs::write(scratch.path().join("cert"), &exported).unwrap();
+    let verified = scratch.run(&["verify", "cert"]);
+    assert!(verified.stdout.contains(r#"["sh","-c","true","an argument","{}"]"#), "{verified:?}");
+}
+
+/// The terminal receives no raw control characters.
+#[test]
+fn control_characters_are_not_printed() {
+    let scratch = Scratch::new();
     let answer = r#"read -r l; printf '{"type":"error","id":1,"message":"\\u001b[2J"}\n'; cat"#;
     let args = ["exec", "range:0..1", "--stream", "--tries", "1", "--", "sh", "-c", answer];
     let ran = scratch.run(&args);
@@ -77,6 +98,22 @@ fn certificate_is_written_without_the_files() {
     let compared = scratch.run(&["run", "verify", &run, "--source"]);
     assert_eq!(compared.code, Some(2), "{}", compared.stderr);
     assert!(compared.stderr.contains("machine that has the same files"), "{}", compared.stderr);
+}
+
+/// A pipe receives the whole certificate, and no temporary file is left behind.
+#[test]
+fn certificate_is_written_to_a_pipe() {
+    let scratch = Scratch::new();
+    let ran = export(&scratch, &["range:0..3"]);
+    let run = ran.stdout.split_once("\"run\":\"").unwrap().1[..16].to_owned();
+    for to in [&["--to", "/dev/stdout"][..], &[]] {
+        let mut command = scratch.gossip(&[&["run", "export", &run], to].concat());
+        let printed = support::finish(command.env("TMPDIR", scratch.tree()).spawn().unwrap());
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+        assert!(printed.stdout.starts_with("{\"gossip-certificate\":2,"), "{printed:?}");
+        assert!(printed.stdout.ends_with("\"}\n"), "{printed:?}");
+    }
+    assert_eq!(std::fs::read_dir(scratch.tree()).unwrap().count(), 0);
 }
 
 /// A certificate is written completely or not at all.

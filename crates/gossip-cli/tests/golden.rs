@@ -126,8 +126,9 @@ fn output_of(scratch: &Scratch, script: &str) -> String {
     without_times(&text)
 }
 
-/// Replaces times, which are recognized by their number of digits.
+/// Replaces times, which are recognized by their form or their number of digits.
 fn without_times(text: &str) -> String {
+    let text = without_dates(text);
     let (mut out, mut digits) = (String::new(), String::new());
     for letter in text.chars().chain(['\0']) {
         if letter.is_ascii_digit() {
@@ -140,6 +141,23 @@ fn without_times(text: &str) -> String {
         out.push(letter);
     }
     out.pop();
+    out
+}
+
+/// Replaces times like `2026-11-16T09:12:04.007Z`.
+fn without_dates(text: &str) -> String {
+    const FORM: &str = "dddd-dd-ddTdd:dd:dd.dddZ";
+    let fits = |place: &[u8]| {
+        place.len() == FORM.len()
+            && place.iter().zip(FORM.bytes()).all(|(letter, form)| match form {
+                b'd' => letter.is_ascii_digit(),
+                form => *letter == form,
+            })
+    };
+    let mut out = text.to_owned();
+    while let Some(at) = out.as_bytes().windows(FORM.len()).position(fits) {
+        out.replace_range(at..at + FORM.len(), "<time>");
+    }
     out
 }
 

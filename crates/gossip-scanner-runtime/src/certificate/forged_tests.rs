@@ -161,7 +161,8 @@ fn a_parked_leaf_that_misstates_what_is_left_is_refused(#[case] from: &str, #[ca
 #[case::spaces("\"status\":\"done\"", "\"status\": \"done\"", 2)]
 #[case::another_escape("\"start\":\"k08\"", "\"start\":\"%6B08\"", 3)]
 #[case::an_unknown_reason("\"Poisoned\"", "\"Fine\"", 5)]
-#[case::another_version("\"gossip-certificate\":1", "\"gossip-certificate\":2", 1)]
+#[case::an_unknown_version("\"gossip-certificate\":2", "\"gossip-certificate\":3", 1)]
+#[case::another_version("\"gossip-certificate\":2", "\"gossip-certificate\":1", 1)]
 #[case::another_meaning_of_cursors("\"completed\"", "\"imagined\"", 1)]
 #[case::a_number_written_otherwise("\"fence\":1,", "\"fence\":01,", 2)]
 #[case::the_uncovered_part_left_out(",\"uncovered\":{\"after\":\"k26\",\"before\":\"k32\"}", "", 5)]
@@ -244,6 +245,7 @@ fn a_forgery_is_refused_by_the_source(#[case] forge: fn(&mut Claims), #[case] ex
     c.leaves[3].status = LeafStatus::Parked(ParkedFor::PermissionDenied);
 })]
 #[case::another_setting(|c: &mut Claims| c.request.settings.clear())]
+#[case::another_command(|c: &mut Claims| c.request.command.clear())]
 #[case::another_run(|c: &mut Claims| c.request.run = RunId::from_raw(7))]
 #[case::another_place(|c: &mut Claims| c.request.source = b"memory:elsewhere".to_vec())]
 fn some_forgeries_are_refused_by_signature_alone(#[case] forge: fn(&mut Claims)) {

@@ -26,23 +26,27 @@
 //! accepted, so two readers cannot read two things. (Here long lines are broken.)
 //!
 //! ```text
-//! {"gossip-certificate":1,"run":"00000000000000a1","source":"tree:/data",
-//!   "options":{"ignore":false},"excluded":["…"],"settings":{"batch":"64"},
-//!   "start":"%00","end":"%FF","cursor":"completed"}
+//! {"gossip-certificate":2,"run":"00000000000000a1","source":"tree:/data",
+//!   "options":{"ignore":false},"excluded":["…"],"command":["wc","-c","{}"],
+//!   "settings":{"started":"2026-11-16T09:12:04.007Z"},
+//!   "start":"%00","end":null,"cursor":"completed"}
 //! {"start":"%00","end":"m","status":"done","fence":3,"cursor":"k9",
 //!   "keys":812,"sum":"…","unread":0}
-//! {"start":"m","end":"%FF","status":"parked","reason":"Poisoned","fence":9,"cursor":"m4",
-//!   "keys":3,"sum":"…","unread":0,"uncovered":{"after":"m4","before":"%FF"}}
+//! {"start":"m","end":null,"status":"parked","reason":"Poisoned","fence":9,"cursor":"m4",
+//!   "keys":3,"sum":"…","unread":0,"uncovered":{"after":"m4","before":null}}
 //! {"leaves":2,"done":1,"parked":1,"keys":815,"sum":"…","unread":0,"verdict":"incomplete"}
 //! {"hash":"…","signature":"…"}
 //! ```
 //!
 //! Keys and other bytes of the user are text in which every byte but printable ASCII, and also `%`,
-//! `"` and `\`, is `%` and two upper-case hex digits. Leaves stand in the order of their ranges.
+//! `"` and `\`, is `%` and two upper-case hex digits. A bound that is after every path, 256 bytes
+//! `FF`, is `null`. Leaves stand in the order of their ranges.
 //! `cursor` in the first line says what a cursor means: everything at or below it is `completed`,
 //! or only `dispatched`. A parked leaf states its remaining range: from its start, or after its
 //! cursor, to its end. The hash is over every byte before the last line; the signature is a keyed
 //! hash of that hash.
+//!
+//! Files of version 1 are verified, too. They have no `command`, and every bound is text.
 
 mod read;
 mod record;

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, Read};
 
-use gossip_contracts::coordination::MAX_KEY_SIZE;
+use gossip_contracts::coordination::{MAX_KEY_SIZE, MAX_METADATA_SIZE};
 use gossip_contracts::identity::{FenceEpoch, RunId};
 
-use super::record::{LeafRecord, LeafStatus, ParkedFor, Request, SEMANTICS};
+use super::record::{AFTER_EVERY_PATH, LeafRecord, LeafStatus, ParkedFor, Request, SEMANTICS};
 use super::refusal::Refusal;
 use super::text::{Scanner, Unexpected};
 use crate::accumulator::Accumulator;
@@ -16,6 +16,18 @@ pub(super) const LINE_LEN_MAX: usize = 5 * 3 * MAX_KEY_SIZE + 4096;
 /// Options, exclusions and settings of a request at most: what fits on a line is bounded anyway,
 /// and this bounds how many parts that is.
 pub(super) const LIST_LEN_MAX: usize = 256;
+
+/// Words of a command at most: a command is stored in the metadata of shards, and a word takes a
+/// byte there at least.
+pub(super) const WORDS_MAX: usize = MAX_METADATA_SIZE;
+
+/// The form of a file. The writer uses the newest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// Without the command, and with every bound as text.
+    One,
+    Two,
+}
 
 /// The lines of a certificate.
 pub(super) struct Lines<R> {
@@ -93,6 +105,7 @@ pub(super) struct Seal {
 
 /// A leaf, and what it says is left of it.
 pub(super) struct LeafLine {
+    version: Version,
     pub(super) leaf: LeafRecord,
     /// Two keys; both empty for a leaf that is done.
     pub(super) uncovered: Uncovered,
@@ -107,9 +120,9 @@ pub(super) struct Uncovered {
 }
 
 impl LeafLine {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(version: Version) -> Self {
         let leaf = LeafRecord::new(b"", b"", LeafStatus::Done, FenceEpoch::ZERO);
-        Self { leaf, uncovered: Uncovered::default() }
+        Self { version, leaf, uncovered: Uncovered::default() }
     }
 
     /// Reads a leaf into the memory of the one before.
@@ -118,7 +131,7 @@ impl LeafLine {
         scan.literal("{\"start\":")?;
         scan.escaped(&mut leaf.start)?;
         scan.literal(",\"end\":")?;
-        scan.escaped(&mut leaf.end)?;
+        read_bound(scan, self.version, &mut leaf.end)?;
         leaf.status = read_status(scan)?;
         scan.literal(",\"fence\":")?;
         leaf.fence = FenceEpoch::from_raw(scan.number()?);
@@ -131,7 +144,7 @@ impl LeafLine {
             // A done leaf has no remainder, and that of the leaf before must not be compared with
             // it.
             LeafStatus::Done => self.uncovered = Uncovered::default(),
-            LeafStatus::Parked(_) => self.uncovered.read(scan)?,
+            LeafStatus::Parked(_) => self.uncovered.read(scan, self.version)?,
         }
         scan.literal("}")?;
         scan.end()
@@ -139,7 +152,7 @@ impl LeafLine {
 }
 
 impl Uncovered {
-    fn read(&mut self, scan: &mut Scanner<'_>) -> Result<(), Unexpected> {
+    fn read(&mut self, scan: &mut Scanner<'_>, version: Version) -> Result<(), Unexpected> {
         scan.literal(",\"uncovered\":{")?;
         self.is_after = scan.takes("\"after\":");
         if !self.is_after {
@@ -147,7 +160,7 @@ impl Uncovered {
         }
         scan.escaped(&mut self.from)?;
         scan.literal(",\"before\":")?;
-        scan.escaped(&mut self.before)?;
+        read_bound(scan, version, &mut self.before)?;
         scan.literal("}")
     }
 }
@@ -157,23 +170,36 @@ pub(super) fn is_leaf(line: &[u8]) -> bool {
     line.starts_with(b"{\"start\":")
 }
 
-pub(super) fn read_request(line: &[u8]) -> Result<Request, Unexpected> {
+pub(super) fn read_request(line: &[u8]) -> Result<(Request, Version), Unexpected> {
     let scan = &mut Scanner::new(line);
-    scan.literal("{\"gossip-certificate\":1,\"run\":")?;
+    scan.literal("{\"gossip-certificate\":")?;
+    let version = match scan.number()? {
+        1 => Version::One,
+        2 => Version::Two,
+        _ => return Err(Unexpected),
+    };
+    scan.literal(",\"run\":")?;
     let run = RunId::from_raw(u64::from_be_bytes(scan.hex()?));
     let mut request = Request::for_range(run, "", b"", b"");
     scan.literal(",\"source\":")?;
     scan.escaped(&mut request.source)?;
     scan.literal(",\"options\":{")?;
-    request.options = read_list(scan, "}", |scan| {
+    request.options = read_list(scan, ("}", LIST_LEN_MAX), |scan| {
         let name = read_words(scan)?;
         scan.literal(":")?;
         Ok((name, scan.truth()?))
     })?;
     scan.literal(",\"excluded\":[")?;
-    request.excluded = read_list(scan, "]", read_words)?;
+    request.excluded = read_list(scan, ("]", LIST_LEN_MAX), read_words)?;
+    if version == Version::Two {
+        scan.literal(",\"command\":[")?;
+        request.command = read_list(scan, ("]", WORDS_MAX), |scan| {
+            let mut word = Vec::new();
+            scan.escaped(&mut word).map(|()| word)
+        })?;
+    }
     scan.literal(",\"settings\":{")?;
-    request.settings = read_list(scan, "}", |scan| {
+    request.settings = read_list(scan, ("}", LIST_LEN_MAX), |scan| {
         let name = read_words(scan)?;
         scan.literal(":")?;
         Ok((name, read_words(scan)?))
@@ -181,13 +207,13 @@ pub(super) fn read_request(line: &[u8]) -> Result<Request, Unexpected> {
     scan.literal(",\"start\":")?;
     scan.escaped(&mut request.start)?;
     scan.literal(",\"end\":")?;
-    scan.escaped(&mut request.end)?;
+    read_bound(scan, version, &mut request.end)?;
     scan.literal(",\"cursor\":\"")?;
     let semantics = SEMANTICS.into_iter().find(|(_, word)| scan.takes(word));
     (request.semantics, _) = semantics.ok_or(Unexpected)?;
     scan.literal("\"}")?;
     scan.end()?;
-    Ok(request)
+    Ok((request, version))
 }
 
 pub(super) fn read_totals(line: &[u8]) -> Result<StatedTotals, Unexpected> {
@@ -244,6 +270,25 @@ fn read_cursor(scan: &mut Scanner<'_>, cursor: &mut Option<Vec<u8>>) -> Result<(
     scan.escaped(cursor.get_or_insert_default())
 }
 
+/// Takes a bound: text, or since the second version `null` for one that is after every path.
+fn read_bound(
+    scan: &mut Scanner<'_>,
+    version: Version,
+    bound: &mut Vec<u8>,
+) -> Result<(), Unexpected> {
+    if version == Version::Two && scan.takes("null") {
+        bound.clear();
+        bound.extend_from_slice(&AFTER_EVERY_PATH);
+        return Ok(());
+    }
+    scan.escaped(bound)?;
+    // There is one way to write each bound.
+    match version == Version::Two && *bound == AFTER_EVERY_PATH {
+        true => Err(Unexpected),
+        false => Ok(()),
+    }
+}
+
 fn read_accumulator(scan: &mut Scanner<'_>) -> Result<Accumulator, Unexpected> {
     scan.literal(",\"keys\":")?;
     let count = scan.number()?;
@@ -260,16 +305,16 @@ fn read_words(scan: &mut Scanner<'_>) -> Result<String, Unexpected> {
     String::from_utf8(bytes).map_err(|_| Unexpected)
 }
 
-/// Elements with commas between them, up to the closing bracket.
+/// Elements with commas between them, up to the closing bracket; at most `max`.
 fn read_list<T>(
     scan: &mut Scanner<'_>,
-    close: &str,
+    (close, max): (&str, usize),
     read_element: impl Fn(&mut Scanner<'_>) -> Result<T, Unexpected>,
 ) -> Result<Vec<T>, Unexpected> {
     let mut elements = Vec::new();
     while !scan.takes(close) {
         // A list is held in memory, and a certificate may come from anywhere.
-        if elements.len() == LIST_LEN_MAX {
+        if elements.len() == max {
             return Err(Unexpected);
         }
         if !elements.is_empty() {

@@ -21,7 +21,10 @@ pub struct Request {
     pub options: Vec<(String, bool)>,
     /// What lies in the source and was not asked for, in words.
     pub excluded: Vec<String>,
-    /// The options of the run; stated, and not compared with anything.
+    /// The command and its arguments; empty if a program processed the items itself. Stated, and
+    /// not compared with anything.
+    pub command: Vec<Vec<u8>>,
+    /// The options of the run, its times and its writer; stated, and not compared with anything.
     pub settings: Vec<(String, String)>,
     /// First key of the range that was asked for.
     pub start: Vec<u8>,
@@ -42,6 +45,7 @@ impl Request {
             source: source.text().into_vec(),
             options: options.map(|(name, chosen)| (name.to_owned(), chosen)).collect(),
             excluded: source.excluded().into_iter().map(str::to_owned).collect(),
+            command: Vec::new(),
             settings: Vec::new(),
             start: root.start().to_vec(),
             end: root.end().to_vec(),
@@ -57,6 +61,7 @@ impl Request {
             source: source.as_bytes().to_vec(),
             options: Vec::new(),
             excluded: Vec::new(),
+            command: Vec::new(),
             settings: Vec::new(),
             start: start.to_vec(),
             end: end.to_vec(),
@@ -76,12 +81,17 @@ impl fmt::Debug for Request {
         f.debug_struct("Request")
             .field("run", &self.run)
             .field("source_len", &self.source.len())
+            .field("command", &self.command.len())
             .field("settings", &self.settings.len())
             .field("start_len", &self.start.len())
             .field("end_len", &self.end.len())
             .finish_non_exhaustive()
     }
 }
+
+/// The bound after every path, which is written as `null`: a name has at most 255 bytes, so no path
+/// begins with these.
+pub(super) const AFTER_EVERY_PATH: [u8; 256] = [0xFF; 256];
 
 /// The meanings of a cursor, as they stand in a certificate.
 pub(super) const SEMANTICS: [(CursorSemantics, &str); 2] =

@@ -21,6 +21,7 @@ pub(super) fn request() -> Request {
     let mut request = Request::for_range(RunId::from_raw(0xa1), "memory:40 keys", b"a", b"z");
     request.options.push(("ignore".to_owned(), false));
     request.excluded.push("nothing, \"really\"".to_owned());
+    request.command = vec![b"wc".to_vec(), b"\xFF{}".to_vec()];
     request.settings.push(("batch".to_owned(), "64".to_owned()));
     request
 }

@@ -89,11 +89,11 @@ pub enum Trust {
 pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verification, Refusal> {
     let (mut lines, mut hash) = (Lines::new(certificate), SealHash::new());
     hash.add(lines.next()?);
-    let request = read_request(lines.current()).map_err(|_| lines.malformed())?;
+    let (request, version) = read_request(lines.current()).map_err(|_| lines.malformed())?;
     let mut tiling = Tiling::new(&request)?;
     // Before any leaf: a certificate for another request would fail later with a misleading count.
     let mut source = SourceCheck::new(&request, against.source)?;
-    let (mut sums, mut line) = (Sums::default(), LeafLine::new());
+    let (mut sums, mut line) = (Sums::default(), LeafLine::new(version));
     while is_leaf(lines.next()?) {
         hash.add(lines.current());
         line.read(lines.current()).map_err(|_| lines.malformed())?;

@@ -1,5 +1,5 @@
 use gossip_contracts::coordination::CursorSemantics;
-use gossip_contracts::identity::FenceEpoch;
+use gossip_contracts::identity::{FenceEpoch, RunId};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
@@ -72,9 +72,9 @@ fn the_form_is_pinned() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "{\"gossip-certificate\":1,\"run\":\"00000000000000a1\",\"source\":\"memory:40 keys\",\
+        "{\"gossip-certificate\":2,\"run\":\"00000000000000a1\",\"source\":\"memory:40 keys\",\
          \"options\":{\"ignore\":false},\"excluded\":[\"nothing, %22really%22\"],\
-         \"settings\":{\"batch\":\"64\"},\"start\":\"a\",\"end\":\"z\",\"cursor\":\"completed\"}"
+         \"command\":[\"wc\",\"%FF{}\"],\"settings\":{\"batch\":\"64\"},\"start\":\"a\",\"end\":\"z\",\"cursor\":\"completed\"}"
     );
     assert!(lines[1].starts_with(
         "{\"start\":\"a\",\"end\":\"k32\",\"status\":\"parked\",\"reason\":\"Poisoned\",\
@@ -91,6 +91,39 @@ fn the_form_is_pinned() {
     for line in lines {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
+}
+
+/// Pinned: files of the first version, which have no command and no null, are still verified.
+#[test]
+fn version_one_is_verified() {
+    let text = text(&written(&request(), &complete_leaves(), None));
+    let body =
+        text.replace(":2,\"run\"", ":1,\"run\"").replace("\"command\":[\"wc\",\"%FF{}\"],", "");
+    let sealed = body.split_inclusive('\n').take(text.lines().count() - 1).collect::<String>();
+    let hash = blake3::derive_key("gossip/certificate/v1", sealed.as_bytes());
+    let hash = blake3::Hash::from_bytes(hash).to_hex();
+    let old = format!("{sealed}{{\"hash\":\"{hash}\"}}\n");
+    let verified = check(old.as_bytes()).unwrap();
+    assert!(verified.is_complete() && verified.request.command.is_empty());
+}
+
+/// A tree has no last path: its end is null, in every place where it is stated.
+#[test]
+fn a_bound_after_every_path_is_null() {
+    let end = [0xFF; 256];
+    let mut request = Request::for_range(RunId::from_raw(1), "tree:/data", b"a", &end);
+    request.command = vec![b"true".to_vec()];
+    let parked = LeafStatus::Parked(ParkedFor::Other);
+    let leaf = LeafRecord::new(b"a", &end, parked, FenceEpoch::INITIAL);
+    let certificate = written(&request, &[leaf], None);
+    assert_eq!(text(&certificate).matches("\"end\":null").count(), 2);
+    assert!(text(&certificate).contains("\"before\":null}"), "{}", text(&certificate));
+    assert_eq!(check(&certificate).unwrap().request, request);
+    // The end of a real tree is this one.
+    let directory = crate::connectors::test_support::TempDir::new();
+    let options = crate::connectors::SourceOptions::NONE;
+    let source = crate::connectors::Source::parse(directory.path().as_os_str(), options).unwrap();
+    assert_eq!(Request::new(RunId::from_raw(1), &source).end, end);
 }
 
 /// The last line, from BLAKE3 itself.

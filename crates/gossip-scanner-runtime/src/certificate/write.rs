@@ -6,8 +6,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use super::read::{LINE_LEN_MAX, LIST_LEN_MAX};
-use super::record::{LeafRecord, LeafStatus, Request, SEMANTICS, Totals};
+use super::read::{LINE_LEN_MAX, LIST_LEN_MAX, WORDS_MAX};
+use super::record::{AFTER_EVERY_PATH, LeafRecord, LeafStatus, Request, SEMANTICS, Totals};
 use super::seal::{SealHash, SigningKey};
 use super::text::{push_escaped, push_hex};
 
@@ -32,7 +32,8 @@ impl<W: Write> CertificateWriter<W> {
             Self { out, hash: SealHash::new(), totals: Totals::default(), line: Vec::new() };
         // The reader's limits: a certificate that cannot be verified must not be written.
         let lists = [request.options.len(), request.excluded.len(), request.settings.len()];
-        if lists.into_iter().any(|len| len > LIST_LEN_MAX) {
+        let too_long = lists.into_iter().any(|len| len > LIST_LEN_MAX);
+        if too_long || request.command.len() > WORDS_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         push_request(&mut writer.line, request);
@@ -90,7 +91,7 @@ impl<W> fmt::Debug for CertificateWriter<W> {
 }
 
 fn push_request(line: &mut Vec<u8>, request: &Request) {
-    push(line, "{\"gossip-certificate\":1,\"run\":\"");
+    push(line, "{\"gossip-certificate\":2,\"run\":\"");
     push_hex(line, &request.run.as_raw().to_be_bytes());
     push_text(line, "\",\"source\":", &request.source);
     push_list(line, ",\"options\":{", &request.options, |line, (name, chosen)| {
@@ -100,12 +101,13 @@ fn push_request(line: &mut Vec<u8>, request: &Request) {
     push_list(line, "},\"excluded\":[", &request.excluded, |line, words| {
         push_text(line, "", words.as_bytes());
     });
+    push_list(line, "],\"command\":[", &request.command, |line, word| push_text(line, "", word));
     push_list(line, "],\"settings\":{", &request.settings, |line, (name, value)| {
         push_text(line, "", name.as_bytes());
         push_text(line, ":", value.as_bytes());
     });
     push_text(line, "},\"start\":", &request.start);
-    push_text(line, ",\"end\":", &request.end);
+    push_bound(line, ",\"end\":", &request.end);
     push(line, ",\"cursor\":\"");
     let semantics = SEMANTICS.into_iter().filter(|(known, _)| *known == request.semantics);
     semantics.for_each(|(_, word)| push(line, word));
@@ -114,7 +116,7 @@ fn push_request(line: &mut Vec<u8>, request: &Request) {
 
 fn push_leaf(line: &mut Vec<u8>, leaf: &LeafRecord) {
     push_text(line, "{\"start\":", &leaf.start);
-    push_text(line, ",\"end\":", &leaf.end);
+    push_bound(line, ",\"end\":", &leaf.end);
     match leaf.status {
         LeafStatus::Done => push(line, ",\"status\":\"done\""),
         LeafStatus::Parked(reason) => {
@@ -137,7 +139,7 @@ fn push_leaf(line: &mut Vec<u8>, leaf: &LeafRecord) {
             Some(cursor) => push_text(line, ",\"uncovered\":{\"after\":", cursor),
             None => push_text(line, ",\"uncovered\":{\"from\":", &leaf.start),
         }
-        push_text(line, ",\"before\":", &leaf.end);
+        push_bound(line, ",\"before\":", &leaf.end);
         push(line, "}");
     }
     push(line, "}");
@@ -174,6 +176,17 @@ fn push_text(line: &mut Vec<u8>, name: &str, bytes: &[u8]) {
     line.push(b'"');
     push_escaped(line, bytes);
     line.push(b'"');
+}
+
+/// A name, then a bound as quoted text, or `null` if it is after every path.
+fn push_bound(line: &mut Vec<u8>, name: &str, bound: &[u8]) {
+    match *bound == AFTER_EVERY_PATH {
+        true => {
+            push(line, name);
+            push(line, "null");
+        }
+        false => push_text(line, name, bound),
+    }
 }
 
 /// A name, then a number.
