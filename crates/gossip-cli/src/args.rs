@@ -16,9 +16,9 @@ use crate::duration;
 /// Process every item of a large source, resume after any crash, and prove that none was missed.
 ///
 /// Exit codes: 0 complete, 1 internal error or broken command, 2 usage error, 3 incomplete (items
-/// failed or could not be read), 4 the run failed or was cancelled, 5 store error, 6 the store needs
-/// a newer gossip, 10 complete with findings and --fail-on findings, 130 interrupted with progress
-/// saved.
+/// failed or could not be read), 4 the run failed or was cancelled, 5 store error, 6 the store
+/// needs a newer gossip, 10 complete with findings and --fail-on findings, 130 interrupted with
+/// progress saved.
 #[derive(Debug, Parser)]
 #[command(name = "gossip", version, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -94,7 +94,7 @@ fn fleet_is_upgraded_one_worker_at_a_time() {
     wait_until("more items", || scratch.lines("done").len() > 20);
     assert_eq!(scratch.run(&["run", "show", &run]).code, Some(0));
 
-    // The operator upgrades the store although an old worker is left: it leaves by itself.
+    // The operator upgrades the store although an old worker still runs: it exits.
     let upgraded = run_next(&scratch, &["store", "upgrade", "--wait", "12s", "-o", "jsonl"]);
     assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
     assert_eq!((number(&upgraded, "from"), number(&upgraded, "to")), (2, 3));

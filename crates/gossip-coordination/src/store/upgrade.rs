@@ -79,7 +79,7 @@ pub struct UpgradedPage {
 ///
 /// # Errors
 ///
-/// Returns [`InfraError`] if the store fails. What was rewritten before stays so.
+/// Returns [`InfraError`] if the store fails. Keys rewritten before the failure stay rewritten.
 #[must_use]
 pub fn upgrade_page(
     range: KeyRange,
