@@ -28,7 +28,7 @@ pub const FORMAT_OLDEST: u8 = 2;
 pub(in crate::store) const FORMAT_FIRST: u8 = 2;
 
 const _: () = assert!(FORMAT_FIRST <= FORMAT_OLDEST && FORMAT_OLDEST <= FORMAT_VERSION);
-const _: () = assert!(FORMAT_VERSION - FORMAT_OLDEST <= 1, "format N reads N - 1");
+const _: () = assert!(FORMAT_VERSION <= FORMAT_OLDEST + 1, "format N reads N - 1");
 
 /// Length of the header.
 pub(in crate::store) const HEAD_LEN: usize = 1 + 1 + 4;
