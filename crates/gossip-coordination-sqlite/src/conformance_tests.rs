@@ -4,6 +4,7 @@
 
 use std::sync::Mutex;
 
+use gossip_conformance::damage::{check_damaged_shards, check_repairs};
 use gossip_conformance::differential::{Plan, Totals, check_plan};
 use gossip_conformance::testscript::{
     ScriptBackend, WorldSettings, check_scripts, is_for_memory_only,
@@ -107,6 +108,13 @@ impl ConformanceTarget for OverSqlite {
     fn race(&self, jobs: Vec<RaceJob<'_>>) {
         race(jobs);
     }
+}
+
+#[test]
+fn damage_to_one_shard_leaves_the_others_alone() {
+    let target = OverSqlite::sharing();
+    check_damaged_shards(|| target.fresh(Settings::default()));
+    check_repairs(|| target.fresh(Settings::default()));
 }
 
 #[test]

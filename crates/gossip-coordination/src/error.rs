@@ -23,7 +23,7 @@ use crate::refusal::{
     RunOver, ShardMissing, operation_errors,
 };
 use crate::run::RunStatus;
-use crate::store::is_about_record;
+use crate::store::{is_about_record, is_about_shard};
 
 /// A failure of the store, independent of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -128,6 +128,17 @@ impl InfraError {
             Self::Corruption { operation, .. } => is_about_record(operation),
             Self::Transient { .. } | Self::Refused { .. } => false,
             Self::Unresolved { cause } => cause.is_of_record(),
+        }
+    }
+
+    /// Returns whether the record of one shard is unreadable. Other shards of its run are not
+    /// affected.
+    #[must_use]
+    pub fn is_of_shard(&self) -> bool {
+        match self {
+            Self::Corruption { operation, .. } => is_about_shard(operation),
+            Self::Transient { .. } | Self::Refused { .. } => false,
+            Self::Unresolved { cause } => cause.is_of_shard(),
         }
     }
 }

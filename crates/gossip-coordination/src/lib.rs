@@ -77,12 +77,12 @@ pub use self::record::{Lineage, NewShard, ParkReason, ShardRecord, ShardStatus, 
 pub use self::request::{PendingRequest, ShardAction, SplitKey};
 pub use self::run::{
     RUN_OP_LOG_CAP, Registration, RunConfig, RunConfigError, RunHead, RunOpKind, RunOpLogEntry,
-    RunOpResult, RunProgress, RunRecord, RunStatus, RunTerminalEvaluation, ShardFilter,
-    ShardSummary, Watermark, evaluate_run_terminal,
+    RunOpResult, RunProgress, RunRecord, RunStatus, RunTerminalEvaluation, ShardDamage,
+    ShardFilter, ShardSummary, Watermark, evaluate_run_terminal,
 };
 pub use self::run_errors::{
-    CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RequestActionError,
-    RevokeLeaseError, RunOpIdConflict, RunTransitionError, UnparkError,
+    CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RepairShardError,
+    RequestActionError, RevokeLeaseError, RunOpIdConflict, RunTransitionError, UnparkError,
 };
 pub use self::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
 pub use self::scratch::{AcquireResultView, AcquireScratch, FixedBuf, ShardSnapshotView};

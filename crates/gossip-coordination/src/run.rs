@@ -486,6 +486,8 @@ pub struct RunProgress {
     pub split: u64,
     /// Parked shards.
     pub parked: u64,
+    /// Added: shards whose record is damaged; they count as nothing else but `total`.
+    pub damaged: u64,
     /// Active shards whose lease is live.
     pub leased: u64,
     /// The smallest key that an active shard has reached, if any has reached one.
@@ -502,13 +504,13 @@ impl RunProgress {
     /// Whether everything was done.
     #[must_use]
     pub const fn is_success(&self) -> bool {
-        self.is_settled() && self.parked == 0
+        self.is_settled() && !self.has_failures()
     }
 
-    /// Returns whether any shard is parked.
+    /// Returns whether any shard is parked or damaged.
     #[must_use]
     pub const fn has_failures(&self) -> bool {
-        self.parked > 0
+        self.parked > 0 || self.damaged > 0
     }
 }
 
@@ -542,7 +544,7 @@ impl fmt::Debug for Watermark {
 pub enum RunTerminalEvaluation {
     /// Some shard still has work.
     StillActive,
-    /// All shards are settled, but some are parked.
+    /// All shards are settled, but some are parked or damaged.
     HasFailures,
     /// Everything was done.
     AllDone,
@@ -554,7 +556,7 @@ pub const fn evaluate_run_terminal(progress: &RunProgress) -> RunTerminalEvaluat
     if progress.active > 0 {
         return RunTerminalEvaluation::StillActive;
     }
-    if progress.parked > 0 {
+    if progress.has_failures() {
         return RunTerminalEvaluation::HasFailures;
     }
     RunTerminalEvaluation::AllDone
@@ -571,13 +573,16 @@ pub struct ShardFilter {
     pub root_only: bool,
     /// Only this shard; the cost does not depend on the size of the run.
     pub only: Option<ShardId>,
+    /// Added: only shards whose record is damaged. Without it they are shown besides those that
+    /// match: their status and lease are not known, so they may match as well.
+    pub damaged_only: bool,
 }
 
 impl ShardFilter {
     /// Every shard.
     #[must_use]
     pub const fn all() -> Self {
-        Self { status: None, is_leased: None, root_only: false, only: None }
+        Self { status: None, is_leased: None, root_only: false, only: None, damaged_only: false }
     }
 
     /// Shards with work left.
@@ -596,6 +601,12 @@ impl ShardFilter {
     #[must_use]
     pub const fn parked() -> Self {
         Self { status: Some(ShardStatus::Parked), ..Self::all() }
+    }
+
+    /// Shards whose record is damaged.
+    #[must_use]
+    pub const fn damaged() -> Self {
+        Self { damaged_only: true, ..Self::all() }
     }
 
     /// Selects this shard, whatever its status.
@@ -620,8 +631,37 @@ impl ShardFilter {
     pub(crate) fn admits(&self, status: ShardStatus, leased: bool, shard: ShardId) -> bool {
         self.status.is_none_or(|wanted| wanted == status)
             && self.is_leased.is_none_or(|wanted| wanted == leased)
-            && !(self.root_only && shard.is_derived())
-            && self.only.is_none_or(|only| only == shard)
+            && !self.damaged_only
+            && self.admits_id(shard)
+    }
+
+    /// Returns whether a shard with a damaged record is shown. A listing without it would hide a
+    /// shard that may match.
+    #[must_use]
+    pub(crate) fn admits_id(&self, shard: ShardId) -> bool {
+        !(self.root_only && shard.is_derived()) && self.only.is_none_or(|only| only == shard)
+    }
+}
+
+/// The part of a shard's record that is damaged, missing, or does not fit the other part.
+///
+/// The fields of a [`ShardSummary`] that come from an unreadable part have placeholders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a record has two parts")]
+pub enum ShardDamage {
+    /// The hot part: status, fence, lease and cursor are not known. The range is.
+    Hot,
+    /// The cold part: range, metadata, parent and spawned shards are not known.
+    Cold,
+    /// Both parts: only the id is known.
+    Both,
+}
+
+impl ShardDamage {
+    /// Returns whether the range is known.
+    #[must_use]
+    pub const fn has_range(self) -> bool {
+        matches!(self, Self::Hot)
     }
 }
 
@@ -632,7 +672,10 @@ impl ShardFilter {
 pub struct ShardSummary {
     /// The shard.
     pub shard: ShardId,
-    /// Where it is in its life.
+    /// Added: the unreadable part of its record; `None` for an intact shard.
+    pub damage: Option<ShardDamage>,
+    /// Where it is in its life; `Active` if that cannot be read, because its work is not known to
+    /// be done.
     pub status: ShardStatus,
     /// Why it is parked, if it is.
     pub park_reason: Option<ParkReason>,
@@ -675,6 +718,7 @@ impl fmt::Debug for ShardSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShardSummary")
             .field("shard", &self.shard)
+            .field("damage", &self.damage)
             .field("status", &self.status)
             .field("park_reason", &self.park_reason)
             .field("leased", &self.leased)

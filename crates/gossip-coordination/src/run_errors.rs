@@ -172,6 +172,19 @@ operation_errors! { admin
         OpIdConflict, BackendError,
     }
 
+    /// Why a shard could not be repaired (added operation).
+    pub enum RepairShardError {
+        ShardNotFound,
+        /// The record of the shard is intact.
+        #[error("the shard is not damaged")]
+        NotDamaged,
+        RunTerminal,
+        /// The range of the shard is lost, and the other shards do not show it.
+        #[error("the range of the shard cannot be derived from other shards")]
+        RangeUnknown,
+        BackendError,
+    }
+
     /// Why a lease could not be revoked (added operation).
     pub enum RevokeLeaseError {
         ShardNotFound, TenantMismatch, ShardTerminal, NotLeased, OpIdConflict, BackendError,

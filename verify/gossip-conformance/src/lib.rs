@@ -11,6 +11,7 @@
 //! | [`check_sequences`] | random sequences against a naive model |
 //! | [`differential`] | random operations against the in-memory coordinator |
 //! | [`testscript`] | golden scripts in `testscripts/` |
+//! | [`damage`] | shards with a damaged record |
 //!
 //! # Running it
 //!
@@ -64,6 +65,7 @@ pub mod blocking;
 pub mod claims;
 pub mod clocks;
 pub mod cursors;
+pub mod damage;
 pub mod differential;
 pub mod events;
 pub mod fencing;

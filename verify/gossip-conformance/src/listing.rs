@@ -144,6 +144,7 @@ pub fn progress_counts_every_status<T: ConformanceTarget>(target: &T) {
         done: 1,
         split: 1,
         parked: 1,
+        damaged: 0,
         leased: 1,
         watermark: None,
     };

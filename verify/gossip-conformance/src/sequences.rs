@@ -650,6 +650,7 @@ fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
     let leased = shard.live(now);
     ShardSummary {
         shard: id,
+        damage: None,
         status: shard.status,
         park_reason: shard.reason,
         park_context: None,

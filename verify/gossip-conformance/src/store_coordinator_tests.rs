@@ -270,3 +270,19 @@ impl ScriptBackend for AsyncScripts {
 fn golden_scripts_of_tasks_over_a_map_are_answered_as_written() {
     play_all(&mut AsyncScripts);
 }
+
+#[test]
+fn damage_to_one_shard_leaves_the_others_alone() {
+    let small = StoreLimits { page: 2, ..MapStore::new().limits() };
+    let stores: [fn(StoreLimits) -> MapStore; 3] = [
+        |_| map_store(false),
+        |_| map_store(true),
+        |small| MapStore::with_limits(small).with_bindings(),
+    ];
+    for store in stores {
+        let fresh =
+            || StoreCoordinator::new(store(small), config(Settings::default(), next_nonce()));
+        crate::damage::check_damaged_shards(fresh);
+        crate::damage::check_repairs(fresh);
+    }
+}

@@ -523,6 +523,10 @@ impl Admin {
         }
         let op = self.cx.begin(self.about(Verb::Progress, run));
         let result = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
+        if result.as_ref().is_ok_and(|progress| progress.damaged > 0) {
+            self.cx.end_damaged(&op);
+            return;
+        }
         self.cx.end_plain(&op, &result);
         if let Ok(progress) = result {
             self.cx.judge(|oracle| oracle.check_progress_query(&op, &progress));

@@ -44,7 +44,10 @@ impl Oracle {
         // A flipped bit can look like a newer format version, so every failure counts as detection.
         // A batch has a result for each lease, which `batch_ended` checks.
         let failed = matches!(result.ending, Ending::Failed { .. });
-        let noticed = !op.damaged.get() || failed || op.verb == Verb::RenewMany;
+        // A claim skips a damaged candidate; the grant of another one is judged like any grant. A
+        // listing of roots does not show a damaged shard that is none; its rows are judged.
+        let skips = matches!(op.verb, Verb::RenewMany | Verb::Claim | Verb::ListShards);
+        let noticed = !op.damaged.get() || failed || skips;
         self.require(noticed, Rule::Undetected, "an operation was decided on damaged bytes")?;
         match result.ending {
             Ending::Executed => self.judge_success(op, op.applied.get() > 0, result),
@@ -306,7 +309,8 @@ impl Oracle {
         }
         let withheld = if op.verb == Verb::Acquire && result.name == "AlreadyLeased" {
             op.target.is_some_and(|target| self.was_free(op, target.shard))
-        } else if op.verb == Verb::Claim && result.name == "NoneAvailable" {
+        } else if op.verb == Verb::Claim && result.name == "NoneAvailable" && !op.damaged.get() {
+            // A claim that read damaged bytes skips the shard they belong to.
             op.run.is_some_and(|run| self.had_free(op, run))
         } else {
             false

@@ -352,6 +352,12 @@ impl Cx {
         }
     }
 
+    /// Reports a query whose result marks a shard as damaged.
+    pub(super) fn end_damaged(&self, op: &Op) -> Ending {
+        let ending = Ending::Failed { doubtful: false, corrupt: true };
+        self.finish(op, ending, Label::named("Damaged"), None)
+    }
+
     fn fail(&self, op: &Op, error: &impl MayBeInfra, answer: Option<u64>) -> Ending {
         let cause = error.infra().map(InfraError::cause);
         if let Some(InfraError::Corruption { operation: OLDER, .. }) = cause {

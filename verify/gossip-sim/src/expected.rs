@@ -109,7 +109,8 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         // It lists runs by their keys, including those that cannot be read.
         Verb::ListRuns => "Executed Transient",
         Verb::SetAllotment => "Executed Transient Unresolved",
-        Verb::GetRun | Verb::Progress | Verb::ListShards => "BackendError Executed",
+        Verb::GetRun => "BackendError Executed",
+        Verb::Progress | Verb::ListShards => "BackendError Damaged Executed",
         Verb::Heartbeat => "BackendError Executed NotRegistered",
     }
 }

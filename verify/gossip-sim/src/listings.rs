@@ -81,7 +81,7 @@ impl Admin {
         let is_leased = [Some(true), Some(false)].get(odd(6)).copied().flatten();
         let root_only = odd(4) == 0;
         let only = (odd(6) == 0).then(|| self.any_id(run));
-        ShardFilter { status, is_leased, root_only, only }
+        ShardFilter { status, is_leased, root_only, only, damaged_only: false }
     }
 
     /// Returns the id of a shard of a run, or of none.
@@ -99,6 +99,11 @@ impl Admin {
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
         let result = self.handle.list_shards_into(op.now, tenant, id, filter, &mut rows).await;
         self.cx.trace_answer(&op, &rows);
+        // A row that is marked as damaged reports the damage; the administrator tries again later.
+        if rows.iter().any(|row| row.damage.is_some()) {
+            self.cx.end_damaged(&op);
+            return Vec::new();
+        }
         self.cx.end_plain(&op, &result);
         if result.is_ok() {
             self.cx.judge(|oracle| oracle.check_listed_shards(&op, filter, &rows));

@@ -332,8 +332,9 @@ fn is_listed(verb: Verb, run: &RunFacts) -> bool {
 
 /// Returns whether a filter matches a shard, by its history: a root has no parent.
 fn is_admitted(op: &Op, filter: ShardFilter, shard: &ShardFacts) -> bool {
-    let ShardFilter { status, is_leased: leased, root_only, only } = filter;
-    status.is_none_or(|status| status == shard.status)
+    let ShardFilter { status, is_leased: leased, root_only, only, damaged_only } = filter;
+    !damaged_only
+        && status.is_none_or(|status| status == shard.status)
         && leased.is_none_or(|leased| leased == is_leased(shard, op))
         && (!root_only || shard.parent.is_none())
         && only.is_none_or(|only| only == shard.key.shard())

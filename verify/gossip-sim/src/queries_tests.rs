@@ -92,6 +92,7 @@ fn rows_of_three(history: &mut History) -> Vec<ShardSummary> {
         let parent = (shard == child).then(|| key(1).shard());
         ShardSummary {
             shard,
+            damage: None,
             status,
             park_context: None,
             park_reason: None,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use gossip_conformance::blocking::Blocking;
+use gossip_conformance::damage::{check_damaged_shards, check_repairs};
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
 use gossip_conformance::{
     Ability, ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
@@ -199,6 +200,13 @@ fn enter_runtime() {
 fn the_blocking_coordinator_on_one_server_conforms() {
     run_all_at_once(&OnBlocking(Servers::Single), || ());
     check_sequences(&OnBlocking(Servers::Single), 0..4, 120);
+}
+
+#[test]
+fn damage_to_one_shard_on_a_server_leaves_the_others_alone() {
+    let target = OnBlocking(Servers::Single);
+    check_damaged_shards(|| target.fresh(Settings::default()));
+    check_repairs(|| target.fresh(Settings::default()));
 }
 
 #[test]

@@ -37,6 +37,7 @@ impl InMemoryCoordinator {
             done: run.claims.settled(ShardStatus::Done),
             split: run.claims.settled(ShardStatus::Split),
             parked: run.claims.settled(ShardStatus::Parked),
+            damaged: 0,
             leased: held.filter(|(deadline, _)| now < *deadline).count() as u64,
             watermark: reached.min().map(Watermark::new),
         }
@@ -105,6 +106,7 @@ fn summary(now: LogicalTime, filter: ShardFilter, shard: ShardView<'_>) -> Shard
     let leased = record.is_leased_at(now);
     ShardSummary {
         shard: record.key().shard(),
+        damage: None,
         status: record.status(),
         park_reason: record.park_reason(),
         park_context: record.park_context().filter(|_| filter.has_contexts()).map(Into::into),

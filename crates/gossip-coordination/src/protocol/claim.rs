@@ -31,6 +31,8 @@ pub struct Claim {
     found_new: bool,
     /// Whether a shard was refused because its grant would be its last attempt.
     spared_last: bool,
+    /// Shards among `tried` whose record is damaged.
+    damaged: ClaimCandidates,
     /// Earliest time until which an expired lease is honoured because its holder is alive.
     honoured_until: Option<LogicalTime>,
     per_scan: usize,
@@ -82,6 +84,7 @@ impl Claim {
             tried: ClaimCandidates::new(),
             found_new: false,
             spared_last: false,
+            damaged: ClaimCandidates::new(),
             honoured_until: None,
             per_scan,
             now,
@@ -121,6 +124,12 @@ impl Claim {
     /// Returns [`ClaimError`] if no other candidate can succeed.
     pub fn refused(&mut self, refusal: AcquireError) -> Result<(), ClaimError> {
         match refusal {
+            // One damaged shard must not keep its run from the others. After a lost reply the worker
+            // may hold the shard, which "none available" would deny.
+            AcquireError::BackendError(error) if error.is_of_shard() && !error.is_unresolved() => {
+                self.skip_damaged();
+                Ok(())
+            }
             AcquireError::AlreadyLeased { lease_deadline, .. } => {
                 self.note_lease(lease_deadline);
                 Ok(())
@@ -139,6 +148,20 @@ impl Claim {
             AcquireError::RunPaused => Err(ClaimError::RunPaused),
             AcquireError::BackendError(error) => Err(ClaimError::BackendError(error)),
         }
+    }
+
+    /// Skips the candidate of the last [`ClaimStep::Try`], because its record is damaged.
+    fn skip_damaged(&mut self) {
+        if let Some(shard) = self.tried.last().filter(|shard| !self.damaged.contains(shard)) {
+            self.damaged.push(*shard);
+        }
+        assert!(self.damaged.len() <= self.tried.len(), "a damaged shard was tried");
+    }
+
+    /// Returns the candidates that were skipped because their record is damaged.
+    #[must_use]
+    pub fn damaged(&self) -> &[ShardId] {
+        &self.damaged
     }
 
     /// Returns the next candidate that was not tried before.
@@ -177,8 +200,9 @@ impl Claim {
     /// that a worker that lost many races, or parked many exhausted shards, does not stop.
     fn come_back_at(&self) -> Option<LogicalTime> {
         let earliest = self.outlook?.earliest_deadline;
-        // The full scan found nothing to try: only the next deadline can make a shard claimable.
-        if self.candidates.is_empty() {
+        // The full scan found nothing to try: only the next deadline can make a shard claimable. A
+        // damaged shard stays in the index, and returning at once for it would never end.
+        if self.candidates.iter().all(|shard| self.damaged.contains(shard)) {
             return earliest;
         }
         let until = self.honoured_until.filter(|_| !self.found_new).unwrap_or(self.now);

@@ -11,7 +11,7 @@ use crate::run::{RunHead, RunStatus};
 use crate::test_fixtures::{RUN, TENANT, at, key, op, run_config, two_shards, worker};
 use crate::{
     AcquireError, AcquireScratch, ClaimError, ClaimOutlook, ClaimReservation,
-    CoordinatorRuntimeConfig, InMemoryCoordinator, RunManagement, ShardClaiming,
+    CoordinatorRuntimeConfig, InMemoryCoordinator, InfraError, RunManagement, ShardClaiming,
 };
 
 fn outlook(status: RunStatus, paused: bool) -> Option<ClaimOutlook> {
@@ -57,6 +57,54 @@ fn scan_without_candidates_ends_the_claim_with_a_deadline() {
     scan(&mut claim, &[], outlook(RunStatus::Active, false));
     let none = ClaimError::NoneAvailable { earliest_deadline: Some(at(50)) };
     assert_eq!(next(&mut claim), Err(none));
+}
+
+fn damaged() -> AcquireError {
+    let (operation, message) = ("hot shard.decode", "the checksum differs".to_owned());
+    AcquireError::BackendError(InfraError::Corruption { operation, message })
+}
+
+#[test]
+fn damaged_candidate_is_skipped_and_reported() {
+    let mut claim = Claim::new(2, at(5));
+    scan(&mut claim, &[4, 5], outlook(RunStatus::Active, false));
+    assert_eq!(next(&mut claim), Ok(4));
+    claim.refused(damaged()).unwrap();
+    assert_eq!(next(&mut claim), Ok(5));
+    assert_eq!(claim.damaged(), [ShardId::from_raw(4)]);
+}
+
+#[test]
+fn claim_that_finds_only_damaged_shards_waits_for_the_next_deadline() {
+    let mut claim = Claim::new(2, at(5));
+    scan(&mut claim, &[4], outlook(RunStatus::Active, false));
+    assert_eq!(next(&mut claim), Ok(4));
+    claim.refused(damaged()).unwrap();
+    scan(&mut claim, &[4], outlook(RunStatus::Active, false));
+    let none = ClaimError::NoneAvailable { earliest_deadline: Some(at(50)) };
+    assert_eq!(next(&mut claim), Err(none));
+}
+
+#[test]
+fn damage_after_a_lost_reply_ends_the_claim() {
+    let mut claim = Claim::new(2, at(5));
+    scan(&mut claim, &[4, 5], outlook(RunStatus::Active, false));
+    assert_eq!(next(&mut claim), Ok(4));
+    let AcquireError::BackendError(cause) = damaged() else { panic!("an error of the store") };
+    let error = cause.into_unresolved();
+    let ended = claim.refused(AcquireError::BackendError(error.clone()));
+    assert_eq!(ended, Err(ClaimError::BackendError(error)));
+}
+
+#[test]
+fn damaged_run_head_ends_the_claim() {
+    let mut claim = Claim::new(2, at(5));
+    scan(&mut claim, &[4, 5], outlook(RunStatus::Active, false));
+    assert_eq!(next(&mut claim), Ok(4));
+    let (operation, message) = ("run head.decode", "the checksum differs".to_owned());
+    let error = InfraError::Corruption { operation, message };
+    let ended = claim.refused(AcquireError::BackendError(error.clone()));
+    assert_eq!(ended, Err(ClaimError::BackendError(error)));
 }
 
 #[test]

@@ -55,6 +55,9 @@ mod register_shards;
 mod register_shards_tests;
 mod release;
 mod renew;
+mod repair_shard;
+#[cfg(test)]
+mod repair_shard_tests;
 mod request_action;
 mod revoke_lease;
 mod run_transition;
@@ -94,6 +97,7 @@ pub use self::raise_fence_floor::{
 pub use self::register_shards::{RegisterShards, Roots};
 pub use self::release::{Release, ReleaseMode};
 pub use self::renew::{Renew, Renewed};
+pub use self::repair_shard::{Remains, RepairShard, RepairedShard};
 pub use self::request_action::RequestAction;
 pub use self::revoke_lease::RevokeLease;
 pub use self::run_transition::{RunTransition, RunTransitionKind};

@@ -23,6 +23,12 @@ pub const fn fence_floor_at(unix_seconds: u64) -> FenceEpoch {
     if floor < FENCE_FLOOR_MAX.as_raw() { FenceEpoch::from_raw(floor) } else { FENCE_FLOOR_MAX }
 }
 
+/// Returns a fence that is one step above `known` and not below `at_least`, up to the maximum.
+pub(super) fn raised(known: FenceEpoch, at_least: FenceEpoch) -> FenceEpoch {
+    let above = FenceEpoch::from_raw(known.as_raw().saturating_add(FENCE_FLOOR_STEP));
+    above.max(at_least).min(FENCE_FLOOR_MAX)
+}
+
 /// Raises the fence floor of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RaiseFenceFloor {
@@ -53,8 +59,7 @@ impl RunTransitionRules for RaiseFenceFloor {
             return Err(GetRunError::TenantMismatch { expected: self.tenant });
         }
         // No operation id: a second raise is harmless, and leases are refused once more.
-        let raised = run.fence_floor().as_raw() + FENCE_FLOOR_STEP;
-        let floor = FenceEpoch::from_raw(raised).max(self.at_least).min(FENCE_FLOOR_MAX);
+        let floor = raised(run.fence_floor(), self.at_least);
         assert!(floor >= run.fence_floor(), "a fence floor never falls");
         Ok(Decision::commit(RunChange::RaiseFloor { floor }, floor))
     }

@@ -18,9 +18,10 @@ use crate::facade::{AsyncShardClaiming, ClaimError, ShardClaiming};
 use crate::operations::*;
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, CreateRun, DeleteRun, OfferShard, Park, RaiseFenceFloor,
-    RegisterShards, Release, ReplyPath, RequestAction, RevokeLease, RunTransition,
-    RunTransitionKind, SplitReplace, SplitResidual, Unpark, Withdraw,
+    RegisterShards, Release, RepairShard, RepairedShard, ReplyPath, RequestAction, RevokeLease,
+    RunTransition, RunTransitionKind, SplitReplace, SplitResidual, Unpark, Withdraw,
 };
+use crate::run_errors::RepairShardError;
 use crate::run_management::{AsyncRunManagement, RunManagement};
 use crate::traits::{AsyncCoordinationBackend, CoordinationBackend};
 use crate::{for_each_run_operation, for_each_shard_operation};
@@ -253,6 +254,28 @@ macro_rules! repair {
                 let operation = RaiseFenceFloor { tenant, run, at_least };
                 let raised = $fly(&mut self.store, self.core.on_run(now, operation))$(.$await)?;
                 raised.map(IdempotentOutcome::into_inner)
+            }
+
+            /// Rebuilds the record of a damaged shard, and returns what it is now. Its lease ends,
+            /// and its fence rises to `at_least` or beyond
+            /// ([`fence_floor_at`](crate::protocol::fence_floor_at)).
+            ///
+            /// If the hot part is damaged, the shard starts again at the first key of its range. If
+            /// the cold part is, the range is derived from the other shards of the run; `whole` are
+            /// the bounds of the run, if they are known.
+            ///
+            /// # Errors
+            ///
+            /// [`RepairShardError`]; an intact shard is refused.
+            pub $($async)? fn repair_shard(
+                &mut self,
+                tenant: TenantId,
+                key: ShardKey,
+                at_least: FenceEpoch,
+                whole: Option<(&[u8], &[u8])>,
+            ) -> Result<RepairedShard, RepairShardError> {
+                let operation = RepairShard { tenant, key, at_least };
+                $fly(&mut self.store, self.core.repair(operation, whole))$(.$await)?
             }
         }
     };

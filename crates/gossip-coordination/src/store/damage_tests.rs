@@ -149,14 +149,24 @@ fn a_record_under_another_key_is_refused() {
 #[test]
 fn a_newer_format_says_so() {
     for sample in samples() {
-        let mut value = sample.value.clone();
-        value[0] = FORMAT_VERSION + 1;
-        let refused = decode(&sample.key, &value, sample.partner.as_deref());
+        let newer = codec::of_next_format(&sample.key, sample.payload());
+        let refused = decode(&sample.key, &newer, sample.partner.as_deref());
         assert!(matches!(refused, Err(InfraError::Refused { .. })), "{refused:?}");
         let said = message(refused);
         assert!(said.starts_with("written by a newer version (format 3,"), "{said}");
+        let mut value = sample.value.clone();
         value[0] = 0;
         assert_eq!(refusal(sample, &value), "format 0 is older than 2, the oldest that is read");
+    }
+}
+
+#[test]
+fn a_damaged_version_byte_is_damage_and_no_newer_format() {
+    for sample in samples() {
+        let mut value = sample.value.clone();
+        value[0] = FORMAT_VERSION + 1;
+        let refused = decode(&sample.key, &value, sample.partner.as_deref());
+        assert!(matches!(refused, Err(InfraError::Corruption { .. })), "{refused:?}");
     }
 }
 

@@ -40,10 +40,10 @@ const COUNT_TRIES_MAX: usize = 8;
 
 /// Number of reads that must return the same damage. A network or server fault does not repeat with
 /// the same bytes, and an intact run must not be deleted because of one.
-const READS: usize = 3;
+pub(super) const READS: usize = 3;
 
 /// Wait between two reads, in ticks.
-const READ_INTERVAL_TICKS: u64 = 16;
+pub(super) const READ_INTERVAL_TICKS: u64 = 16;
 
 const _: () = assert!(READS > 1 && READ_INTERVAL_TICKS > 0, "damage is confirmed by a later read");
 const _: () = assert!(COUNT_TRIES_MAX > 1, "one concurrent registration does not fail a deletion");

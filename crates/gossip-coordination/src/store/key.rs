@@ -278,6 +278,12 @@ pub(crate) fn is_about_record(operation: &str) -> bool {
     operation == SHARD_LOAD || kinds.any(|kind| kind.decoding() == operation)
 }
 
+/// Returns whether the operation of an error is the reading of the record of one shard.
+pub(crate) fn is_about_shard(operation: &str) -> bool {
+    let parts = [KeyKind::ShardHot, KeyKind::ShardCold];
+    operation == SHARD_LOAD || parts.iter().any(|kind| kind.decoding() == operation)
+}
+
 /// What puts the two parts of a shard together.
 pub(super) const SHARD_LOAD: &str = "shard.load";
 

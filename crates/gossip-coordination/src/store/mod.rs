@@ -15,6 +15,8 @@
 //! | `retry` | retry limits and backoff |
 //! | `cache` | the record cache: leased shards and their revisions |
 //! | `loaded`, `owner` | the loaded inputs of a shard operation; changes of the owner key |
+//! | `shard_scan` | the shards of a run page by page, damaged ones included |
+//! | `shard_repair`, `lost_range` | repair of a damaged shard; its range, from the other shards |
 //! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | the flights |
 //! | `deletion`, `gc` | deletion, also of damaged runs; garbage collection of abandoned runs |
 //! | `floors` | fence floors of many runs at once; the list of tenants |
@@ -37,7 +39,8 @@
 //! | checkpoint, complete, park, release, offer, withdraw | 1 | commit |
 //! | split_replace, split_residual | 3 | load, check for taken ids, commit |
 //! | unpark, request_action, revoke_lease | 2 | load, commit |
-//! | create_run, complete_run, cancel_run, pause_run | 2 | load, commit |
+//! | create_run, cancel_run, pause_run | 2 | load, commit |
+//! | complete_run | 3 | load, scan for damaged shards, commit; one more scan per page |
 //! | register_shards | 2 | load, commit; per chunk |
 //! | delete_run | 8 | scan for newer formats, load, commit; then load and commit per batch |
 //! | get_run, get_run_progress, list_shards, candidates | 1 | read; per page |
@@ -75,6 +78,7 @@ mod handoffs;
 mod index;
 mod key;
 mod loaded;
+mod lost_range;
 mod map_store;
 mod nonce;
 mod operations;
@@ -90,6 +94,8 @@ mod run_flight;
 mod scatter;
 mod settings;
 mod shard_flight;
+mod shard_repair;
+mod shard_scan;
 mod txn;
 mod upgrade;
 mod worker_flight;
@@ -115,8 +121,8 @@ pub use self::handoffs::{
     HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
     list_moves, load_handoff, save_handoff,
 };
-pub(crate) use self::key::is_about_record;
 pub use self::key::{KEY_LEN_MAX, Key, KeyBytes, KeyKind, MalformedKey};
+pub(crate) use self::key::{is_about_record, is_about_shard};
 pub use self::loaded::OLDER;
 pub use self::map_store::{Fault, MapBackup, MapStore};
 pub use self::nonce::fresh_nonce;

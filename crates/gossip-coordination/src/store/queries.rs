@@ -4,20 +4,19 @@
 //! one page of shards is one as well. Longer ones are a snapshot per page, and a shard that is
 //! split meanwhile may be missing or listed in addition to its children.
 
-use gossip_contracts::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
 
 use super::claim_stats::{Probe, SCANS_MAX, ScanPlan, ScanResult};
-use super::codec::{
-    ColdPart, HotPart, decode_cold, decode_hot, decode_parked_entry, decode_run_head,
-};
+use super::codec::{HotPart, decode_parked_entry, decode_run_head};
 use super::core::Core;
-use super::engine::{Page, Read};
+use super::engine::Read;
 use super::flight::Io;
 use super::key::Key;
-use super::loaded::half_a_shard;
-use super::range::KeyRange;
 use super::run_flight::load_run;
-use super::txn::Versioned;
+use super::shard_scan::{DecodedParts, ShardScan};
 use crate::error::InfraError;
 use crate::protocol::{ClaimCandidates, claim_offset};
 use crate::record::ShardStatus;
@@ -36,13 +35,7 @@ pub(super) async fn run(
     Ok(loaded.ok_or(GetRunError::RunNotFound)?.record)
 }
 
-/// Returns whether the shards of the run with this head can be found.
-fn has_shards(tenant: TenantId, run: RunId, head: Option<Versioned>) -> Result<bool, GetRunError> {
-    let head = head.ok_or(GetRunError::RunNotFound)?;
-    Ok(decode_run_head(tenant, run, &head.bytes)?.has_roots())
-}
-
-/// Returns the progress of a run.
+/// Returns the progress of a run. Damaged shards are counted as such.
 pub(super) async fn progress(
     core: &Core,
     io: &Io,
@@ -51,38 +44,33 @@ pub(super) async fn progress(
     run: RunId,
 ) -> Result<RunProgress, GetRunError> {
     let mut progress = RunProgress::default();
-    let (mut rest, limit) = (KeyRange::hot_shards_of(tenant, run), core.limits.page);
     let mut lowest: Option<Vec<u8>> = None;
-    loop {
-        // The head is read with every page: after a deletion began, the shards no longer count.
-        let head = Read::Get(Key::RunHead { tenant, run });
-        let mut answers = io.read(vec![head, Read::Scan { range: rest, limit }]).await?;
-        // An incomplete registration has stored shards that must not be counted yet.
-        if !has_shards(tenant, run, answers.value())? {
-            return Ok(RunProgress::default());
-        }
-        let hot = answers.page();
-        for (shard, value) in shards(&hot) {
-            let part = decode_hot(tenant, shard, &value.bytes)?;
-            count(&mut progress, now, &part);
+    let mut scan = ShardScan::new(core, tenant, run, None);
+    while let Some(page) = scan.next(io).await? {
+        for parts in &page {
+            let parts = parts.decode(tenant, run)?;
+            progress.total += 1;
+            // A shard of which one part is damaged cannot be granted, whatever the other says.
+            let (Some(hot), Some(_)) = (&parts.hot, &parts.cold) else {
+                progress.damaged += 1;
+                continue;
+            };
+            count(&mut progress, now, hot);
             // Only active shards count: a terminal shard's cursor says nothing about remaining
             // work.
-            let reached = part.cursor.last_key().filter(|_| part.status == ShardStatus::Active);
+            let reached = hot.cursor.last_key().filter(|_| hot.status == ShardStatus::Active);
             if let Some(key) = reached
                 && lowest.as_deref().is_none_or(|lowest| key < lowest)
             {
                 lowest = Some(key.to_vec());
             }
         }
-        let Some((last, _)) = hot.last().filter(|_| hot.len() >= limit) else { break };
-        rest = rest.after(last);
     }
     progress.watermark = lowest.as_deref().map(Watermark::new);
     Ok(progress)
 }
 
 fn count(progress: &mut RunProgress, now: LogicalTime, part: &HotPart<'_>) {
-    progress.total += 1;
     match part.status {
         ShardStatus::Active => progress.active += 1,
         ShardStatus::Done => progress.done += 1,
@@ -96,7 +84,8 @@ fn is_leased(part: &HotPart<'_>, now: LogicalTime) -> bool {
     part.lease.is_some_and(|holder| now < holder.deadline())
 }
 
-/// Appends the shards that `filter` admits, in range order.
+/// Appends the shards that `filter` admits, in range order. Damaged shards are marked; those whose
+/// range is not known come first.
 pub(super) async fn list(
     core: &Core,
     io: &Io,
@@ -105,43 +94,18 @@ pub(super) async fn list(
     filter: ShardFilter,
     out: &mut Vec<ShardSummary>,
 ) -> Result<(), GetRunError> {
-    let limit = core.limits.page;
-    let (mut hot_rest, mut cold_rest) = match filter.only {
-        Some(shard) => {
-            (KeyRange::hot_shard(tenant, run, shard), KeyRange::cold_shard(tenant, run, shard))
-        }
-        None => (KeyRange::hot_shards_of(tenant, run), KeyRange::cold_shards_of(tenant, run)),
-    };
     let mut rows = Vec::new();
-    loop {
-        let reads = vec![
-            Read::Get(Key::RunHead { tenant, run }),
-            Read::Scan { range: hot_rest, limit },
-            Read::Scan { range: cold_rest, limit },
-        ];
-        let mut answers = io.read(reads).await?;
-        // The head is read with every page: a run that is deleted meanwhile is not found, whatever
-        // was listed before.
-        if !has_shards(tenant, run, answers.value())? {
-            return Ok(());
-        }
-        let (hot, cold) = (answers.page(), answers.page());
-        // Both scans cover the same ids in one snapshot, so a difference is a missing part.
-        if hot.len() != cold.len() {
-            return Err(half_a_shard().into());
-        }
-        for ((hot_key, hot), (cold_key, cold)) in hot.iter().zip(&cold) {
-            let shard = pair(hot_key, cold_key)?;
-            let hot = decode_hot(tenant, shard, &hot.bytes)?;
-            let cold = decode_cold(tenant, shard, &cold.bytes)?;
-            if filter.admits(hot.status, is_leased(&hot, now), shard.shard()) {
-                rows.push(summary(now, shard.shard(), &hot, &cold));
+    let mut scan = ShardScan::new(core, tenant, run, filter.only);
+    while let Some(page) = scan.next(io).await? {
+        for parts in &page {
+            let (shard, parts) = (parts.shard, parts.decode(tenant, run)?);
+            let admitted = match (&parts.hot, parts.damage()) {
+                (Some(hot), None) => filter.admits(hot.status, is_leased(hot, now), shard),
+                (_, Some(_)) | (None, None) => filter.admits_id(shard),
+            };
+            if admitted {
+                rows.push(summary(now, shard, &parts));
             }
-            // Both scans advance together, so the next page pairs the same shards.
-            (hot_rest, cold_rest) = (hot_rest.after(hot_key), cold_rest.after(cold_key));
-        }
-        if hot.len() < limit {
-            break;
         }
     }
     if filter.has_contexts() {
@@ -179,51 +143,33 @@ async fn add_contexts(
     Ok(())
 }
 
-/// Returns the shard of these two keys. The parts are written together and read in one snapshot.
-fn pair(hot: &Key, cold: &Key) -> Result<ShardKey, InfraError> {
-    if let (Key::ShardHot { shard, .. }, Key::ShardCold { shard: other, .. }) = (hot, cold)
-        && shard == other
-    {
-        return Ok(*shard);
-    }
-    Err(half_a_shard())
-}
-
-fn summary(
-    now: LogicalTime,
-    shard: ShardId,
-    hot: &HotPart<'_>,
-    cold: &ColdPart<'_>,
-) -> ShardSummary {
-    let leased = is_leased(hot, now);
+fn summary(now: LogicalTime, shard: ShardId, parts: &DecodedParts<'_>) -> ShardSummary {
+    let (hot, cold) = (parts.hot.as_ref(), parts.cold.as_ref());
+    let cursor = hot.map_or(CursorUpdate::initial(), |hot| hot.cursor);
+    let spec = cold.map_or(ShardSpecRef::new(b"", b"", b""), |cold| cold.spec);
+    let lease = hot.filter(|hot| is_leased(hot, now)).and_then(|hot| hot.lease);
+    let spawned = cold.map_or(0, |cold| cold.spawned.len());
     ShardSummary {
         shard,
-        status: hot.status,
-        park_reason: hot.park_reason,
+        damage: parts.damage(),
+        status: hot.map_or(ShardStatus::Active, |hot| hot.status),
+        park_reason: hot.and_then(|hot| hot.park_reason),
         park_context: None,
-        leased,
-        lease_deadline: hot.lease.map(|holder| holder.deadline()).filter(|_| leased),
-        owner: hot.lease.map(|holder| holder.owner()).filter(|_| leased),
-        fence_epoch: hot.fence,
-        last_handoff: hot.last_handoff,
-        acquire_count: hot.acquire_count,
-        attempts: hot.attempts,
-        last_key: hot.cursor.last_key().map(Into::into),
-        token: hot.cursor.token().map(Into::into),
-        start: cold.spec.start.into(),
-        end: cold.spec.end.into(),
-        metadata: cold.spec.metadata.into(),
-        parent: cold.lineage.map(|lineage| lineage.parent),
-        spawned_count: u32::try_from(hot.spawned_count).expect("spawned is bounded"),
+        leased: lease.is_some(),
+        lease_deadline: lease.map(|holder| holder.deadline()),
+        owner: lease.map(|holder| holder.owner()),
+        fence_epoch: hot.map_or(FenceEpoch::ZERO, |hot| hot.fence),
+        last_handoff: hot.and_then(|hot| hot.last_handoff),
+        acquire_count: hot.map_or(0, |hot| hot.acquire_count),
+        attempts: hot.map_or(0, |hot| hot.attempts),
+        last_key: cursor.last_key().map(Into::into),
+        token: cursor.token().map(Into::into),
+        start: spec.start.into(),
+        end: spec.end.into(),
+        metadata: spec.metadata.into(),
+        parent: cold.and_then(|cold| cold.lineage).map(|lineage| lineage.parent),
+        spawned_count: u32::try_from(spawned).expect("spawned is bounded"),
     }
-}
-
-/// Returns the shards of a page of hot or cold parts.
-fn shards(page: &Page) -> impl Iterator<Item = (ShardKey, &Versioned)> {
-    page.iter().filter_map(|(key, value)| {
-        let (Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. }) = key else { return None };
-        Some((*shard, value))
-    })
 }
 
 /// Returns a few claimable shards, for a handle without statistics of the run; a handle with

@@ -11,17 +11,20 @@ use super::capacity::CapacityProbe;
 use super::core::Core;
 use super::flight::{Flight, Io};
 use super::gc::RunsListed;
-use super::{capacity, deletion, gc, queries, renewals, run_flight, shard_flight, worker_flight};
+use super::{
+    capacity, deletion, gc, queries, renewals, run_flight, shard_flight, shard_repair,
+    worker_flight,
+};
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
 use crate::outcome::{CapacityHint, IdempotentOutcome, RenewResult};
 use crate::protocol::{
-    ClaimCandidates, ConfirmGrant, DeleteRun, Grant, Renew, Renewed, RunTransition,
-    RunTransitionKind, RunTransitionRules, ShardTransition,
+    ClaimCandidates, ConfirmGrant, DeleteRun, Grant, Renew, Renewed, RepairShard, RepairedShard,
+    RunTransition, RunTransitionKind, RunTransitionRules, ShardTransition,
 };
 use crate::record::{ShardStatus, ShardView};
 use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
-use crate::run_errors::{DeleteRunError, GetRunError, RunTransitionError};
+use crate::run_errors::{DeleteRunError, GetRunError, RepairShardError, RunTransitionError};
 use crate::run_management::ClaimOutlook;
 use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::workers::{WorkerEntry, WorkerError, WorkerState};
@@ -188,6 +191,17 @@ impl Core {
         Flight::writing(self.format.clone(), move |io| async move {
             deletion::delete_damaged(self, &io, now, operation).await
         })
+    }
+
+    /// Repairs a damaged shard; `whole` are the bounds of its run, if they are known.
+    pub(super) fn repair<'f>(
+        &'f mut self,
+        operation: RepairShard,
+        whole: Option<(&'f [u8], &'f [u8])>,
+    ) -> Route<'f, RepairedShard, RepairShardError> {
+        Flight::new(
+            move |io| async move { shard_repair::repair(self, &io, operation, whole).await },
+        )
     }
 
     pub(super) fn get_run(

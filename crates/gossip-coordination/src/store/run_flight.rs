@@ -20,6 +20,7 @@ use super::flight::{Answers, Io};
 use super::key::{KEY_LEN_MAX, Key};
 use super::quota::Quota;
 use super::range::KeyRange;
+use super::shard_scan::refuse_damaged;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
@@ -44,7 +45,8 @@ const SHARD_OVERHEAD: usize = 3 * KEY_LEN_MAX + 256;
 /// Maximum bytes of a chunk besides its shards: a head with a full log, names, the count, keys.
 const CHUNK_OVERHEAD: usize = 4 << 10;
 
-/// Runs `operation`. `counts` also loads the numbers of active and parked shards.
+/// Runs `operation`. `counts` also loads the numbers of active and parked shards, and refuses a run
+/// with a damaged shard before it commits.
 pub(super) async fn fly<T>(
     core: &mut Core,
     io: &Io,
@@ -88,8 +90,8 @@ where
             }
             Plan::Commits(commit) => *commit,
         };
-        core.check_fits(&txn).map_err(|error| tries.ended(error))?;
-        let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
+        let sent = send(core, io, (tenant, run), txn, counts).await;
+        let outcome = sent.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => match prepared {
                 Some(prepared) => {
@@ -114,6 +116,23 @@ where
         };
         io.pause(ticks).await;
     }
+}
+
+/// Commits `txn`; if it `completes` the run, only after all shards were found to be intact.
+async fn send(
+    core: &Core,
+    io: &Io,
+    (tenant, run): (TenantId, RunId),
+    txn: Txn,
+    completes: bool,
+) -> Result<CommitOutcome, InfraError> {
+    core.check_fits(&txn)?;
+    if completes {
+        // After the decision, so that a refusal or a replay costs no scan. A record that is damaged
+        // later was intact when its work was done.
+        refuse_damaged(core, io, tenant, run).await?;
+    }
+    io.commit(txn).await
 }
 
 /// The result of a decision.

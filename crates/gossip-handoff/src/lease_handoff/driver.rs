@@ -193,6 +193,8 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
         let filter = ShardFilter::one(terms.key.shard());
         let run = terms.key.run();
         match self.backend.list_shards_into(now, self.tenant, run, filter, &mut rows) {
+            // The fence of a damaged record is not known, so it decides nothing.
+            Ok(()) if rows.iter().any(|row| row.damage.is_some()) => None,
             Ok(()) => Some(rows.pop().map(Box::new)),
             // A deleted run has no shards: the move is over, which a failed read would not show.
             Err(gossip_coordination::GetRunError::RunNotFound) => Some(None),

@@ -55,16 +55,26 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
 
 /// Verifies `value` under `key` and returns the fields of its payload.
 pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
-    let (payload, stored) = unframe(key.kind(), value)?;
+    let (payload, stored) = unframe(key.kind(), value).map_err(|error| match error {
+        // One flipped bit in the version byte must not look like a newer program.
+        InfraError::Refused { .. } => {
+            refuse_newer(key, value).err().unwrap_or_else(|| differs(key))
+        }
+        error => error,
+    })?;
     // Hashing dominates decoding; unchanged values were verified by this thread before.
     if !checked::is_known(key, value) {
         if stored != checksum(key, value[0], payload) {
-            return Err(corrupt(key.kind(), "the checksum differs: damaged, or of another key"));
+            return Err(differs(key));
         }
         checked::remember(key, value);
     }
     writing::learn(value[0]);
     Ok(Fields::new(key.kind(), payload))
+}
+
+fn differs(key: &Key) -> InfraError {
+    corrupt(key.kind(), "the checksum differs: damaged, or of another key")
 }
 
 /// As [`open`], for bytes that have not left this process since they were sealed or opened. They

@@ -38,7 +38,7 @@ pub use self::shard::{
     ColdPart, DecodeShardError, HotPart, SpawnedIds, StoredOps, decode_cold, decode_hot,
     decode_shard, encode_cold, encode_hot, join_shard,
 };
-pub(super) use self::shard::{decode_own_shard, peek_indexed_at};
+pub(super) use self::shard::{check_pair, decode_own_shard, peek_indexed_at};
 pub use self::small::{
     HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_allotment, decode_claim_entry,
     decode_count, decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry,

@@ -379,7 +379,11 @@ fn check_index(
     holds(!late, "a claim index entry is never later than the lease ends")
 }
 
-fn check_pair(hot: &HotPart<'_>, cold: &ColdPart<'_>) -> Result<(), InfraError> {
+/// Checks that the two parts belong together.
+pub(in crate::store) fn check_pair(
+    hot: &HotPart<'_>,
+    cold: &ColdPart<'_>,
+) -> Result<(), InfraError> {
     let (counted, listed) = (hot.spawned_count, cold.spawned.len());
     if counted != listed {
         let what = format_args!("spawned_count: {counted}, but the cold part lists {listed}");
