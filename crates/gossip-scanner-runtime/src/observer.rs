@@ -110,6 +110,12 @@ pub enum Event<'a> {
         /// The coordinator's error; it contains no keys.
         error: &'a str,
     },
+    /// The record of a shard is damaged. The shard is skipped until it is repaired
+    /// (`gossip shard repair`); the others are processed. One event per shard and worker.
+    Damaged {
+        /// The shard.
+        shard: ShardKey,
+    },
     /// A worker has finished with a shard.
     Ended {
         /// The shard.
@@ -143,6 +149,7 @@ impl fmt::Debug for Event<'_> {
             Self::NoReply { .. } => "NoReply",
             Self::ListingFailed { .. } => "ListingFailed",
             Self::Refused { .. } => "Refused",
+            Self::Damaged { .. } => "Damaged",
             Self::Ended { .. } => "Ended",
             Self::Paused => "Paused",
             Self::StoreFailed { .. } => "StoreFailed",

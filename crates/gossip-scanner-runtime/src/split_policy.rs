@@ -167,7 +167,7 @@ impl SplitPolicy {
 }
 
 fn is_held(shard: &ShardSummary) -> bool {
-    shard.leased && shard.status == ShardStatus::Active
+    shard.leased && shard.status == ShardStatus::Active && shard.damage.is_none()
 }
 
 /// Returns whether splitting the remaining work would end the run noticeably earlier.

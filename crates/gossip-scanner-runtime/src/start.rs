@@ -19,7 +19,7 @@ use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, ShardSpec, S
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::{
     CoordinationFacade, GetRunError, InfraError, RegisterShardsError, RunConfig, RunConfigError,
-    ShardFilter,
+    ShardDamage, ShardFilter,
 };
 use gossip_frontier::{ShardMetadataDecodeError, decode_hint};
 use thiserror::Error;
@@ -289,7 +289,7 @@ pub fn collect_abandoned<B: CoordinationFacade>(
     !collected.is_empty()
 }
 
-/// Reads the job of a run from its first shard.
+/// Reads the job of a run from its first root whose range can be read.
 ///
 /// # Errors
 ///
@@ -304,7 +304,8 @@ pub fn job_of<B: CoordinationFacade>(
     coordinator.list_shards_into(now, tenant, run, filter, &mut roots)?;
     // Every shard of a run has the same job. A run without shards has none, which the decoder
     // reports.
-    let metadata = roots.first().map_or(&[][..], |root| &root.metadata);
+    let readable = roots.iter().find(|root| root.damage.is_none_or(ShardDamage::has_range));
+    let metadata = readable.map_or(&[][..], |root| &root.metadata);
     Ok(Job::of_shard(metadata)?)
 }
 

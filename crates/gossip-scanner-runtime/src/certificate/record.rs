@@ -167,7 +167,7 @@ pub enum LeafStatus {
     Parked(ParkedFor),
 }
 
-/// Why a leaf is parked, by the names of the coordinator's reasons.
+/// Why a leaf is parked, by the names of the coordinator's reasons; or that it is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParkedFor {
@@ -181,12 +181,20 @@ pub enum ParkedFor {
     TooManyErrors,
     /// Anything else.
     Other,
+    /// Its record was damaged, so nothing is known to be covered. Its fence is stated as 1.
+    Damaged,
 }
 
 impl ParkedFor {
     /// Every reason.
-    pub const ALL: [Self; 5] =
-        [Self::PermissionDenied, Self::NotFound, Self::Poisoned, Self::TooManyErrors, Self::Other];
+    pub const ALL: [Self; 6] = [
+        Self::PermissionDenied,
+        Self::NotFound,
+        Self::Poisoned,
+        Self::TooManyErrors,
+        Self::Other,
+        Self::Damaged,
+    ];
 
     /// Returns the word that a certificate uses.
     #[must_use]
@@ -197,6 +205,7 @@ impl ParkedFor {
             Self::Poisoned => "Poisoned",
             Self::TooManyErrors => "TooManyErrors",
             Self::Other => "Other",
+            Self::Damaged => "Damaged",
         }
     }
 }

@@ -55,6 +55,7 @@ impl ProgressMeter {
             percent: total.map(|_| self.done.1),
             shards_done: tally.done,
             shards_parked: tally.parked,
+            shards_damaged: tally.damaged,
             shards_leased: tally.leased,
             shards_waiting: tally.waiting,
             paused: look.paused,
@@ -193,11 +194,11 @@ impl Part {
     }
 }
 
-/// Shards with remaining work, including parked ones.
+/// Shards with remaining work, including parked and damaged ones.
 const fn left_over(tally: &Tally) -> u64 {
-    tally.leased + tally.waiting + tally.parked
+    tally.leased + tally.waiting + tally.parked + tally.damaged
 }
 
 fn is_leased(shard: &ShardSummary) -> bool {
-    shard.leased && shard.status == ShardStatus::Active
+    shard.leased && shard.status == ShardStatus::Active && shard.damage.is_none()
 }

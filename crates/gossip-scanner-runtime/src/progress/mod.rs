@@ -83,6 +83,8 @@ pub struct Progress {
     pub shards_done: u64,
     /// Parked shards.
     pub shards_parked: u64,
+    /// Shards whose record is damaged.
+    pub shards_damaged: u64,
     /// Leased shards.
     pub shards_leased: u64,
     /// Shards that wait to be claimed.
@@ -142,6 +144,8 @@ pub struct Tally {
     pub done: u64,
     /// Parked shards.
     pub parked: u64,
+    /// Shards whose record is damaged.
+    pub damaged: u64,
     /// Leased shards.
     pub leased: u64,
     /// Shards that wait to be claimed.
@@ -161,6 +165,7 @@ impl Tally {
 
     fn add(&mut self, shard: &ShardSummary, density: &Density) {
         match shard.status {
+            _ if shard.damage.is_some() => self.damaged += 1,
             ShardStatus::Done => self.done += 1,
             ShardStatus::Parked => self.parked += 1,
             ShardStatus::Active if shard.leased => self.leased += 1,
@@ -182,8 +187,11 @@ pub(crate) fn counted(shard: &ShardSummary) -> (u64, u64) {
     token.map_or((0, 0), |token| (token.accumulator.count(), token.unread))
 }
 
-/// Returns the measure of what a shard has covered.
+/// Returns the measure of what a shard has covered; none if its record is damaged.
 pub(crate) fn covered(shard: &ShardSummary, density: &Density) -> usize {
+    if shard.damage.is_some() {
+        return 0;
+    }
     match (shard.status, shard.last_key.as_deref()) {
         // The whole range, not up to the cursor: behind the last key of a finished shard lies no
         // key.

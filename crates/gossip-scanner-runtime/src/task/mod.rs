@@ -180,6 +180,8 @@ pub enum TaskOutcome {
     Moved,
     /// The lease is lost, or the shard has ended.
     Lost,
+    /// The record of the shard is damaged.
+    Damaged,
     /// The run ended.
     RunOver(RunStatus),
     /// The store failed for too long or permanently.

@@ -216,6 +216,10 @@ impl ShardTask {
             // The new lease holder continues from the last checkpoint. Results of items in flight
             // here carry our lower fence.
             Refusal::Lost => self.drop_lease(context),
+            Refusal::Damaged => {
+                self.forget_items(context);
+                TaskStep::Over(TaskOutcome::Damaged)
+            }
             Refusal::Declined => {
                 // Later cuts were computed with this one; the shard continues unsplit.
                 self.cuts.clear();

@@ -1,6 +1,6 @@
 //! Maps refused operations to what a lease holder does about them.
 //!
-//! The coordinator has one error type per operation, but a lease holder has only four reactions.
+//! The coordinator has one error type per operation, but a lease holder has only five reactions.
 //! Enums of other crates may grow, so each match ends with the reaction to an unknown refusal: it
 //! is treated as a bug of the runtime, which parks the shard.
 
@@ -13,6 +13,8 @@ use gossip_coordination::{
 pub(super) enum Refusal {
     /// The lease is lost or the shard has ended: drop it and claim another.
     Lost,
+    /// The record of the shard is damaged: drop it and claim another.
+    Damaged,
     /// The store failed: retry, if that can help.
     Store(InfraError),
     /// The request cannot be granted, which is no error: continue without it.
@@ -24,7 +26,7 @@ pub(super) enum Refusal {
 /// Implements a conversion. The variants for a lost lease and for a failure of the store are the
 /// same for every operation.
 macro_rules! refusal {
-    ($error:ident: $($more:pat => $meaning:expr),* $(,)?) => {
+    ($error:ident: $($more:pat $(if $when:expr)? => $meaning:expr),* $(,)?) => {
         impl From<$error> for Refusal {
             fn from(error: $error) -> Self {
                 match error {
@@ -37,8 +39,9 @@ macro_rules! refusal {
                     | $error::OperationTooOld { .. }
                     // The shard is offered to another worker; only that handoff may change it.
                     | $error::Offered { .. } => Self::Lost,
+                    $($more $(if $when)? => $meaning,)*
+                    $error::BackendError(error) if error.is_of_shard() => Self::Damaged,
                     $error::BackendError(error) => Self::Store(error),
-                    $($more => $meaning,)*
                     error => Self::Invalid(error.to_string()),
                 }
             }
@@ -52,6 +55,11 @@ refusal!(ParkError:);
 refusal!(ReleaseError:);
 refusal!(SplitError:
     SplitError::RunTerminal { .. } => Self::Declined,
+    // The damaged record may be that of a shard with a wanted id. If it is the shard's own, the
+    // next checkpoint shows it.
+    SplitError::BackendError(error) if error.is_of_shard() && !error.is_unresolved() => {
+        Self::Declined
+    },
     // Nothing was changed: the limit of shards is reached, or the split point is not admissible.
     SplitError::SplitInvalid(_) | SplitError::ResourceExhausted(_) => Self::Declined,
 );

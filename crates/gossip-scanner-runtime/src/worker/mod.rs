@@ -18,8 +18,10 @@
 //! - treats a lost lease as an error: the new lease holder continues the shard;
 //! - lets a panic escape: a panic in the task of a shard parks the shard and the other threads
 //!   continue, and a panic in any other part of a thread drains the worker;
+//! - stops because the record of a shard is damaged: the shard is reported and skipped;
 //! - reads a clock or draws a random number: both are arguments.
 
+mod damaged;
 mod handoff_thread;
 mod lease_slot;
 mod notify;
@@ -33,6 +35,8 @@ mod worker_shared;
 
 #[cfg(test)]
 mod again_tests;
+#[cfg(test)]
+mod damaged_tests;
 #[cfg(test)]
 mod moves_tests;
 #[cfg(test)]
@@ -95,10 +99,12 @@ pub struct WorkerConfig {
 pub enum Finish {
     /// Every shard is done, and the run is complete.
     Complete,
-    /// Every shard is done or parked.
+    /// Every shard is done, parked or damaged.
     Incomplete {
         /// How many are parked.
         parked: u64,
+        /// How many have a damaged record.
+        damaged: u64,
     },
     /// The run ended with this status while the worker was running.
     RunOver(RunStatus),

@@ -144,7 +144,8 @@ fn survive(world: &mut World, threads: usize, killers: &[usize], seed: u64) -> u
     loop {
         match live(world, threads, killers, &mut rng, &time) {
             Some(finish) => {
-                assert_eq!(finish, Finish::Incomplete { parked: killers.len() as u64 });
+                let parked = killers.len() as u64;
+                assert_eq!(finish, Finish::Incomplete { parked, damaged: 0 });
                 world.now = time.now().as_raw();
                 return crashes;
             }

@@ -3,11 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use gossip_contracts::identity::LogicalTime;
+use gossip_contracts::identity::{LogicalTime, ShardId};
 use gossip_coordination::protocol::ClaimScope;
 use gossip_coordination::{
     AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, ParkContext,
-    ParkReason, RunTerminalEvaluation, RunTransitionError, SessionState, evaluate_run_terminal,
+    ParkReason, RunTerminalEvaluation, RunTransitionError, SessionState, ShardFilter,
+    evaluate_run_terminal,
 };
 
 use super::quarantine::{Entry, Suspicion};
@@ -245,6 +246,11 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                 Rest::Until(now.saturating_add(self.idle.jitter(IDLE_LONGEST)))
             }
             ClaimError::RunTerminal { status } => self.finish(Ok(Finish::of_run(status))),
+            // The reply to a grant was lost, and then its record was damaged. Its lease expires; the
+            // next claim skips the shard.
+            ClaimError::BackendError(error) if error.is_of_shard() => {
+                Rest::Until(now.saturating_add(self.idle.wait()))
+            }
             ClaimError::BackendError(error) => self.store_failed(now, error),
             // These two, and whatever variants the coordinator adds: there is nothing to claim
             // from.
@@ -291,7 +297,11 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         match evaluate_run_terminal(&progress) {
             RunTerminalEvaluation::StillActive => return Ok(None),
             RunTerminalEvaluation::HasFailures => {
-                return Ok(Some(Finish::Incomplete { parked: progress.parked }));
+                // Listed to name the shards, and as a second read: one bad read ends no worker.
+                let damaged = self.damaged_shards(now)?;
+                let (parked, damaged) = (progress.parked, damaged.len() as u64);
+                let finish = Finish::Incomplete { parked, damaged };
+                return Ok((damaged == progress.damaged).then_some(finish));
             }
             RunTerminalEvaluation::AllDone => {}
         }
@@ -300,10 +310,30 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         match self.coordinator.complete_run(now, config.tenant, config.run, op_id) {
             Ok(_) => Ok(Some(Finish::Complete)),
             Err(RunTransitionError::RunTerminal { status }) => Ok(Some(Finish::of_run(status))),
+            // A record was damaged since the count; the next look finds it.
+            Err(RunTransitionError::BackendError(error)) if error.is_of_shard() => Ok(None),
             Err(RunTransitionError::BackendError(error)) => Err(error),
             // A shard was unparked or split concurrently; the next claim finds it.
             Err(_) => Ok(None),
         }
+    }
+
+    /// Returns the damaged shards of the run, and reports them.
+    fn damaged_shards(&mut self, now: LogicalTime) -> Result<Vec<ShardId>, InfraError> {
+        let (config, mut rows) = (&self.shared.config, Vec::new());
+        let (tenant, run, filter) = (config.tenant, config.run, ShardFilter::damaged());
+        let listed = self.coordinator.list_shards_into(now, tenant, run, filter, &mut rows);
+        // Any other error: the run was deleted concurrently, which the next claim reports.
+        if let Err(GetRunError::BackendError(error)) = listed {
+            return Err(error);
+        }
+        rows.iter().for_each(|row| self.report_damaged(row.shard));
+        Ok(rows.iter().map(|row| row.shard).collect())
+    }
+
+    fn report_damaged(&self, shard: ShardId) {
+        let shared = self.shared;
+        shared.damage_reports.report(shared.config.run, shard, shared.parts.observer);
     }
 
     /// Steps the task once. When the task is over, empties the slot, reports the outcome, and wakes
@@ -330,6 +360,9 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         shared.busy.fetch_sub(1, Ordering::SeqCst);
         self.leave_quarantine();
         shared.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
+        if outcome == TaskOutcome::Damaged {
+            self.report_damaged(task.shard().shard());
+        }
         shared.parts.observer.observe(Event::Ended { shard: task.shard(), outcome: &outcome });
         self.account_for(outcome);
         // Idle runners may be waiting for a range that was split off or released.
@@ -395,7 +428,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             | TaskOutcome::Split
             | TaskOutcome::Released
             | TaskOutcome::Moved
-            | TaskOutcome::Lost => {}
+            | TaskOutcome::Lost
+            | TaskOutcome::Damaged => {}
             TaskOutcome::Parked(_) => {
                 let parked = shared.parked.fetch_add(1, Ordering::SeqCst) + 1;
                 let max = shared.config.max_parked;

@@ -61,6 +61,7 @@ macro_rules! once_more {
 }
 
 once_more! {
+    damaged from "damaged.rs";
     handoff_thread from "handoff_thread.rs";
     lease_slot from "lease_slot.rs";
     notify from "notify.rs";

@@ -7,6 +7,7 @@ use gossip_contracts::connector::Connector;
 use gossip_coordination::{CollectEvents, CoordinationFacade};
 use gossip_handoff::Repository;
 
+use super::damaged::DamageReports;
 use super::handoff_thread::{self, Inbox};
 use super::lease_slot::LeaseSlot;
 use super::notify::Notify;
@@ -149,6 +150,8 @@ pub struct WorkerShared<'a, B> {
     pub(super) busy: AtomicUsize,
     /// How many shards this worker has parked.
     pub(super) parked: AtomicUsize,
+    /// Damaged shards that were reported.
+    pub(super) damage_reports: DamageReports,
     /// What this worker has learned about shards that can be split.
     pub(super) sharing: Sharing,
     /// The result of the worker; the first one is kept.
@@ -173,6 +176,7 @@ impl<'a, B> WorkerShared<'a, B> {
             releasing,
             busy: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
+            damage_reports: DamageReports::default(),
             sharing,
             end: Mutex::new(None),
         }

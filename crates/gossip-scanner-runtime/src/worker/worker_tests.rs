@@ -105,7 +105,7 @@ fn a_run_with_a_parked_shard_stays_active() {
         false => ItemResult::Done,
     };
     let finish = run(&world, &config(2), &numbered(80), &Drain::new(), &(), &process);
-    assert_eq!(finish, Ok(Finish::Incomplete { parked: 1 }));
+    assert_eq!(finish, Ok(Finish::Incomplete { parked: 1, damaged: 0 }));
     assert_eq!(status(&world), RunStatus::Active);
     assert_eq!(world.rows().iter().map(|row| counted(row).0).sum::<u64>(), 79);
 }
@@ -127,7 +127,7 @@ fn keys_after_a_parked_one_are_not_repeated() {
     let config = WorkerConfig { max_parked: 80, ..config(1) };
     let finish = run(&world, &config, &numbered(80), &Drain::new(), &(), &process);
     let parked = (0..80).filter(|number| fails(*number)).count() as u64;
-    assert_eq!(finish, Ok(Finish::Incomplete { parked }));
+    assert_eq!(finish, Ok(Finish::Incomplete { parked, damaged: 0 }));
     for number in 0..80 {
         let expected = if fails(number) { config.task.item_tries } else { 1 };
         assert_eq!(done.lock().unwrap()[&key(number)], expected, "key {number}");
@@ -403,7 +403,7 @@ fn a_panic_parks_its_shard_and_the_others_continue() {
     let mut world = roots();
     let process = |_: &[u8]| ItemResult::Done;
     let finish = run(&world, &config(2), &Touchy(numbered(80)), &Drain::new(), &(), &process);
-    assert_eq!(finish, Ok(Finish::Incomplete { parked: 1 }));
+    assert_eq!(finish, Ok(Finish::Incomplete { parked: 1, damaged: 0 }));
     let rows = world.rows();
     let parked: Vec<_> = rows.iter().filter(|row| row.status == ShardStatus::Parked).collect();
     assert_eq!((parked.len(), &*parked[0].start), (1, b"k020".as_slice()));

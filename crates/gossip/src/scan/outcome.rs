@@ -40,6 +40,7 @@ impl Outcome {
     ) -> Self {
         let totals = Totals::of(rows);
         let parked = rows.iter().filter(|row| row.status == ShardStatus::Parked);
+        let parked = parked.filter(|row| row.damage.is_none());
         Self {
             run,
             status: Status::of(finish, &totals),
@@ -64,7 +65,7 @@ impl Outcome {
 pub enum Status {
     /// Every item was processed.
     Complete,
-    /// Items are parked or could not be read; everything else was processed.
+    /// Items are parked or could not be read, or shards are damaged; everything else was processed.
     Incomplete,
     /// The run was failed or cancelled, here or elsewhere.
     Ended(RunStatus),
@@ -97,6 +98,8 @@ pub struct Totals {
     pub shards: u64,
     /// Parked shards.
     pub parked: u64,
+    /// Shards whose record is damaged; their keys are not counted.
+    pub damaged: u64,
 }
 
 impl Totals {
@@ -104,7 +107,9 @@ impl Totals {
     #[must_use]
     pub fn of(rows: &[ShardSummary]) -> Self {
         let mut totals = Self { shards: rows.len() as u64, ..Self::default() };
-        for row in rows.iter().filter(|row| row.status != ShardStatus::Split) {
+        totals.damaged = rows.iter().filter(|row| row.damage.is_some()).count() as u64;
+        let readable = rows.iter().filter(|row| row.damage.is_none());
+        for row in readable.filter(|row| row.status != ShardStatus::Split) {
             totals.parked += u64::from(row.status == ShardStatus::Parked);
             let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
             if let Some(token) = token {
