@@ -413,6 +413,9 @@ pub(crate) enum ShardCommand {
         /// Only parked shards
         #[arg(long, env = "GOSSIP_PARKED", value_parser = flag())]
         parked: bool,
+        /// Only shards whose record is damaged
+        #[arg(long, env = "GOSSIP_DAMAGED", value_parser = flag(), conflicts_with = "parked")]
+        damaged: bool,
     },
     /// Show one shard
     Show(ShardArg),
@@ -427,6 +430,8 @@ pub(crate) enum ShardCommand {
         #[arg(long, env = "GOSSIP_ALL", value_parser = flag(), conflicts_with = "shard")]
         all: bool,
     },
+    /// Rebuild the record of a damaged shard; its items are processed again
+    Repair(ShardArg),
     /// Request the lease holder to split the rest of a shard
     Split {
         #[command(flatten)]

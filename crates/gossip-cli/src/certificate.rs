@@ -12,9 +12,10 @@ use gossip::certificate::{
     SigningKey, Trust, Verification, recount, verify,
 };
 use gossip::coordination::{
-    ParkReason, RunManagement as _, RunRecord, RunStatus, ShardFilter, ShardStatus, ShardSummary,
+    ParkReason, RunManagement as _, RunRecord, RunStatus, ShardDamage, ShardFilter, ShardStatus,
+    ShardSummary,
 };
-use gossip::identity::{LogicalTime, RunId, TenantId};
+use gossip::identity::{FenceEpoch, LogicalTime, RunId, TenantId};
 use gossip::runtime::{Job, RuntimeToken};
 use gossip::sources::{Source, SourceOptions};
 use gossip::store::Coordinator;
@@ -23,7 +24,7 @@ use crate::args::{Global, KeyArg, VerifyArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record, count};
-use crate::{duration, opening, progress, runs};
+use crate::{duration, opening, progress, runs, shards};
 
 /// Longest certificate that is buffered because its input cannot be read twice; enough for about
 /// five million leaves.
@@ -34,6 +35,7 @@ pub(crate) struct FinishedRun<'c> {
     pub(crate) coordinator: &'c mut Coordinator,
     pub(crate) tenant: TenantId,
     pub(crate) run: RunId,
+    pub(crate) console: &'c Console,
 }
 
 /// Writes the certificate of a run.
@@ -120,11 +122,13 @@ impl FinishedRun<'_> {
         request.command = job.command.iter().map(|word| word.as_bytes().to_vec()).collect();
         request.settings = settings(&job, &record);
         check_finished(record.status(), &rows)?;
+        let damaged: Vec<_> = rows.iter().filter(|row| row.damage.is_some()).collect();
+        if let Some(text) = shards::damaged_text(self.run, &damaged) {
+            self.console.problem(&format!("{text}. Their ranges are uncovered"));
+        }
         let mut writer = CertificateWriter::new(spool.writer(), &request).map_err(not_spooled)?;
-        for row in rows {
-            if let Some(leaf) = leaf(&row)? {
-                writer.leaf(&leaf).map_err(not_spooled)?;
-            }
+        for leaf in leaves(&request, &rows)? {
+            writer.leaf(&leaf).map_err(not_spooled)?;
         }
         writer.finish(key).map_err(not_spooled)?;
         Ok(source)
@@ -151,6 +155,45 @@ fn settings(job: &Job, run: &RunRecord) -> Vec<(String, String)> {
     settings.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
+/// Returns the leaves of a run in the order of their ranges. Ranges of damaged shards are
+/// uncovered; if such a range is lost, it is the part of the request that no other leaf covers.
+fn leaves(request: &Request, rows: &[ShardSummary]) -> Result<Vec<LeafRecord>, Failure> {
+    let has_range = |row: &&ShardSummary| row.damage.is_none_or(ShardDamage::has_range);
+    let mut leaves = Vec::with_capacity(rows.len());
+    for row in rows.iter().filter(has_range) {
+        leaves.extend(match row.damage {
+            None => leaf(row)?,
+            // A replacing split puts its shards inside the range of the damaged one.
+            Some(_) if rows.iter().any(|other| is_inside(other, row)) => None,
+            Some(_) => Some(damaged_leaf(&row.start, &row.end)),
+        });
+    }
+    if rows.iter().all(|row| has_range(&row)) {
+        return Ok(leaves);
+    }
+    let (mut covered, mut gaps) = (&request.start[..], Vec::new());
+    for leaf in &leaves {
+        if *covered < *leaf.start {
+            gaps.push(damaged_leaf(covered, &leaf.start));
+        }
+        covered = &leaf.end;
+    }
+    if *covered < *request.end {
+        gaps.push(damaged_leaf(covered, &request.end));
+    }
+    leaves.extend(gaps);
+    leaves.sort_by(|one, other| one.start.cmp(&other.start));
+    Ok(leaves)
+}
+
+fn is_inside(child: &ShardSummary, row: &ShardSummary) -> bool {
+    child.parent == Some(row.shard) && (&*row.start..&*row.end).contains(&&*child.start)
+}
+
+fn damaged_leaf(start: &[u8], end: &[u8]) -> LeafRecord {
+    LeafRecord::new(start, end, LeafStatus::Parked(ParkedFor::Damaged), FenceEpoch::INITIAL)
+}
+
 /// Returns the leaf of a shard; `None` for a split shard, whose children have leaves.
 fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
     let status = match (row.status, row.park_reason) {
@@ -170,9 +213,10 @@ fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
     Ok(Some(leaf.with_progress(cursor, token.accumulator, token.unread)))
 }
 
-/// A certificate covers every shard, so all of them must be done or parked.
+/// A certificate covers every shard, so all of them must be done, parked or damaged.
 fn check_finished(run: RunStatus, rows: &[ShardSummary]) -> Result<(), Failure> {
-    let waiting = rows.iter().filter(|row| row.status == ShardStatus::Active).count() as u64;
+    let active = rows.iter().filter(|row| row.status == ShardStatus::Active);
+    let waiting = active.filter(|row| row.damage.is_none()).count() as u64;
     let is_over = matches!(run, RunStatus::Failed | RunStatus::Cancelled);
     match (waiting, is_over) {
         (0, _) => Ok(()),

@@ -20,6 +20,7 @@ use crate::failure::{Code, Failure};
 use crate::opening::{self, Notices};
 use crate::output::{self, Record, count};
 use crate::progress::{Painter, Progress};
+use crate::shards::damaged_text;
 use crate::upgrade::FormatWatch;
 use crate::{runs, signals, store};
 
@@ -233,13 +234,8 @@ impl Worker<'_> {
             }
             Finish::Incomplete { .. } => {
                 let filter = ShardFilter::parked();
-                let parked = runs::rows(&mut coordinator, self.tenant, run, filter)?;
-                let text = format!(
-                    "incomplete: {}. List: `gossip shard list {id} --parked`. \
-                     Retry: `gossip shard unpark {id} --all`, then repeat the command",
-                    not_done(&parked, &totals)
-                );
-                (Code::Incomplete, text)
+                let rows = runs::rows(&mut coordinator, self.tenant, run, filter)?;
+                (Code::Incomplete, format!("incomplete: {}", incomplete(run, &rows, &totals)))
             }
             Finish::RunOver(status) => {
                 (Code::RunOver, format!("stopped: the run is {}", runs::status_word(status)))
@@ -284,10 +280,27 @@ const fn complete(work: &WorkArgs, totals: &Totals) -> Code {
 /// Next step after items that could not be read.
 const FIX_UNREAD: &str = "Fix the source, then add --restart to process all items again";
 
+/// Describes a run with parked or damaged shards, which are the `rows`, and the next steps.
+fn incomplete(run: RunId, rows: &[ShardSummary], totals: &Totals) -> String {
+    let id = format!("{:016x}", run.as_raw());
+    let (damaged, parked): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.damage.is_some());
+    let mut text = not_done(&parked, totals);
+    if !parked.is_empty() {
+        text += &format!(
+            ". List: `gossip shard list {id} --parked`. \
+             Retry: `gossip shard unpark {id} --all`, then repeat the command"
+        );
+    }
+    match damaged_text(run, &damaged) {
+        Some(damaged) => format!("{text}. {damaged}, then repeat the command"),
+        None => text,
+    }
+}
+
 /// Counts failed and unread items, parked shards and finished items: `1 item failed, 2 done`.
-fn not_done(parked: &[ShardSummary], totals: &Totals) -> String {
+fn not_done(parked: &[&ShardSummary], totals: &Totals) -> String {
     // An item that fails for good is parked alone. Other reasons concern a whole range.
-    let is_item = |row: &&ShardSummary| row.park_reason == Some(ParkReason::Poisoned);
+    let is_item = |row: &&&ShardSummary| row.park_reason == Some(ParkReason::Poisoned);
     let items = parked.iter().filter(is_item).count() as u64;
     let shards = parked.len() as u64 - items;
     let mut parts = Vec::new();
@@ -337,7 +350,8 @@ fn summary(
         .with("unread", totals.unread)
         .with("findings", totals.findings)
         .with("shards", totals.shards)
-        .with("parked", totals.parked);
+        .with("parked", totals.parked)
+        .with("damaged", totals.damaged);
     output::one(format, &record)
 }
 
@@ -353,13 +367,20 @@ fn already_over(
     let id = format!("{:016x}", run.as_raw());
     let totals = runs::totals(&mut backend.coordinator(), store::tenant(global)?, run)?;
     let code = match status {
-        RunStatus::Done if totals.unread == 0 => complete(work, &totals),
+        RunStatus::Done if totals.unread == 0 && totals.damaged == 0 => complete(work, &totals),
         RunStatus::Done => Code::Incomplete,
         RunStatus::Initializing | RunStatus::Active | RunStatus::Failed | RunStatus::Cancelled => {
             Code::RunOver
         }
     };
     let text = match runs::outcome_word(status, &totals) {
+        "incomplete" if totals.damaged > 0 => {
+            let shards = count(totals.damaged, "shard");
+            format!(
+                "run {id}: already finished, but {shards} damaged since. List: \
+                 `gossip shard list {id} --damaged`. Add --restart to start a new run"
+            )
+        }
         "incomplete" => {
             format!("run {id}: already finished, incomplete: {}. {FIX_UNREAD}", unread(&totals))
         }

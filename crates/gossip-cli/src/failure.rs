@@ -81,6 +81,11 @@ impl Failure {
                 failure.next("run the same command again; saved progress is not lost")
             }
             InfraError::Refused { why: StoreRefusal::NewerFormat, .. } => failure.of_record(),
+            InfraError::Corruption { .. } if error.is_of_shard() => {
+                let repair = "list the damaged shards: gossip shard list RUN --damaged; \
+                              then repair them: gossip shard repair RUN SHARD";
+                Self { unreadable: Some(Unreadable::Record), ..failure }.next(repair)
+            }
             InfraError::Corruption { .. } if error.is_of_record() => failure.of_record(),
             // The store's message names the damage and how to repair it.
             InfraError::Corruption { .. } => {

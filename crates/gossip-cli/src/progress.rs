@@ -123,6 +123,13 @@ impl Observer for Progress {
             Event::Refused { shard, error } => {
                 console.problem(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
             }
+            Event::Damaged { shard } => {
+                let (run, id) = (shard.run().as_raw(), shard.shard().as_raw());
+                console.problem(&format!(
+                    "shard {id:016x}: its record is damaged; it is skipped. \
+                     Repair: `gossip shard repair {run:016x} {id:016x}`"
+                ));
+            }
             Event::Kept { shard } => console.note(&format!(
                 "shard {:016x}: the handoff was not accepted or was withdrawn; resuming here",
                 shard.shard().as_raw()
@@ -260,7 +267,11 @@ fn line(run: Option<&RunProgress>, here: u64, rate: f64) -> String {
         0 => String::new(),
         parked => format!(", {parked} parked"),
     };
-    format!("{}{}; {rate}; {shards}{parked}", keys_of(run), time_left(run))
+    let damaged = match run.shards_damaged {
+        0 => String::new(),
+        damaged => format!(", {damaged} damaged"),
+    };
+    format!("{}{}; {rate}; {shards}{parked}{damaged}", keys_of(run), time_left(run))
 }
 
 /// Formats the number of done keys and the total, with its accuracy, and the unread keys.
@@ -309,6 +320,7 @@ fn outcome_text(outcome: &TaskOutcome) -> Option<String> {
         | TaskOutcome::Split
         | TaskOutcome::Released => return None,
         TaskOutcome::Moved => "handed over to another worker".to_owned(),
+        TaskOutcome::Damaged => "stopped, its record is damaged".to_owned(),
         TaskOutcome::Lost => "lost the lease, or the shard is finished".to_owned(),
         TaskOutcome::RunOver(status) => {
             format!("stopped, the run is {}", runs::status_word(*status))

@@ -18,6 +18,7 @@ fn run() -> RunProgress {
         percent: Some(30),
         shards_done: 1,
         shards_parked: 0,
+        shards_damaged: 0,
         shards_leased: 4,
         shards_waiting: 3,
         paused: false,

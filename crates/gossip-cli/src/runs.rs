@@ -3,7 +3,7 @@
 use gossip::Totals;
 use gossip::coordination::{
     DeleteRunError, GetRunError, RunManagement as _, RunProgress, RunStatus, RunTerminalEvaluation,
-    RunTransitionError, ShardFilter, ShardStatus, ShardSummary, evaluate_run_terminal,
+    RunTransitionError, ShardDamage, ShardFilter, ShardStatus, ShardSummary, evaluate_run_terminal,
 };
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{
@@ -18,6 +18,7 @@ use crate::console::Console;
 use crate::failure::{Code, Failure, Unreadable};
 use crate::opening::Notices;
 use crate::output::{self, Record};
+use crate::shards::damaged_text;
 use crate::watch::{self, Sampler};
 use crate::{duration, exec, store};
 
@@ -67,11 +68,11 @@ pub(crate) fn run(
             control.fail(global, console)?;
         }
         RunCommand::Export { run, key, to } => {
-            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run) };
+            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run), console };
             return certificate::export(run, &key, to.as_deref(), console);
         }
         RunCommand::Verify { run, source } => {
-            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run) };
+            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run), console };
             return certificate::verify_run(global, run, source, console);
         }
         RunCommand::Rm { run, damaged } => {
@@ -188,6 +189,10 @@ fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<
             output::count(progress.shards_parked, "shard")
         ));
     }
+    let damaged = rows(coordinator, tenant, run, ShardFilter::damaged())?;
+    if let Some(text) = damaged_text(run, &damaged.iter().collect::<Vec<_>>()) {
+        console.note(&text);
+    }
     if unread > 0 {
         console.note(&format!(
             "{} could not be read; the worker printed which. \
@@ -207,16 +212,18 @@ fn describe(
     let record = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
     let rows = rows(coordinator, tenant, run, ShardFilter::all())?;
     let totals = Totals::of(&rows);
-    let count = |status: ShardStatus| rows.iter().filter(|row| row.status == status).count();
+    let intact = || rows.iter().filter(|row| row.damage.is_none());
+    let count = |status: ShardStatus| intact().filter(|row| row.status == status).count();
     let progress = RunProgress {
         active: count(ShardStatus::Active) as u64,
         parked: totals.parked,
+        damaged: totals.damaged,
         ..RunProgress::default()
     };
     let end = evaluate_run_terminal(&progress);
     let status = match record.status() {
         RunStatus::Active if record.is_paused() => "paused",
-        // Nothing is left to claim until a shard is unparked.
+        // Nothing is left to claim until a shard is unparked or repaired.
         RunStatus::Active if end == RunTerminalEvaluation::HasFailures => "incomplete",
         status => outcome_word(status, &totals),
     };
@@ -230,7 +237,8 @@ fn describe(
         .with("shards", totals.shards)
         .with("done", count(ShardStatus::Done))
         .with("parked", totals.parked)
-        .with("leased", rows.iter().filter(|row| row.leased).count());
+        .with("damaged", totals.damaged)
+        .with("leased", intact().filter(|row| row.leased).count());
     Ok(match job {
         Some(job) => {
             use std::os::unix::ffi::OsStrExt as _;
@@ -343,7 +351,9 @@ pub(crate) fn rows(
 
 /// Returns the source and command of a run, if its shards describe them.
 fn stored_job(rows: &[ShardSummary]) -> Option<Job> {
-    rows.first().and_then(|row| Job::of_shard(&row.metadata).ok())
+    // Every shard has it; a damaged one may have lost it.
+    let readable = rows.iter().find(|row| row.damage.is_none_or(ShardDamage::has_range));
+    readable.and_then(|row| Job::of_shard(&row.metadata).ok())
 }
 
 /// Returns how the keys of a run are written. Does not open the source, which may be on another
@@ -397,10 +407,10 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
     }
 }
 
-/// Returns the status in one word; a run with unread items is not done.
+/// Returns the status in one word; a run with unread items or damaged shards is not done.
 pub(crate) const fn outcome_word(status: RunStatus, totals: &Totals) -> &'static str {
     match status {
-        RunStatus::Done if totals.unread > 0 => "incomplete",
+        RunStatus::Done if totals.unread > 0 || totals.damaged > 0 => "incomplete",
         status => status_word(status),
     }
 }

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 
+use gossip::coordination::protocol::fence_floor_at;
 use gossip::coordination::{
-    ParkReason, RequestActionError, RevokeLeaseError, RunManagement as _, ShardAction, ShardFilter,
-    ShardStatus, ShardSummary, SplitKey, UnparkError,
+    ParkReason, RepairShardError, RequestActionError, RevokeLeaseError, RunManagement as _,
+    ShardAction, ShardDamage, ShardFilter, ShardStatus, ShardSummary, SplitKey, UnparkError,
 };
 use gossip::identity::{RunId, ShardId, ShardKey, TenantId};
 use gossip::runtime::{Clock as _, RuntimeToken, SystemClock, fresh_op_id};
-use gossip::sources::KeyFormat;
+use gossip::sources::{KeyFormat, Source};
 use gossip::store::Coordinator;
 
 use crate::args::{Global, ShardArg, ShardCommand};
@@ -21,6 +22,9 @@ use crate::{runs, store};
 /// Lifetime of a request in ticks; the owner receives it with its next renewal.
 const REQUEST_TICKS: u64 = 60_000;
 
+/// Ticks of the clock per second.
+const TICKS: u64 = 1_000;
+
 pub(crate) fn run(
     global: &Global,
     command: ShardCommand,
@@ -29,14 +33,19 @@ pub(crate) fn run(
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let mut control = Control { coordinator: backend.coordinator(), tenant, console };
     match command {
-        ShardCommand::List { run, parked } => {
-            let filter = if parked { ShardFilter::parked() } else { ShardFilter::all() };
+        ShardCommand::List { run, parked, damaged } => {
+            let filter = match (parked, damaged) {
+                (true, _) => ShardFilter::parked(),
+                (false, true) => ShardFilter::damaged(),
+                (false, false) => ShardFilter::all(),
+            };
             control.list(global, RunId::from_raw(run.run), filter)?;
         }
         ShardCommand::Show(arg) => control.show(global, key(&arg))?,
         ShardCommand::Unpark { run, shard, all: _ } => {
             control.unpark(RunId::from_raw(run.run), shard.map(ShardId::from_raw))?;
         }
+        ShardCommand::Repair(arg) => control.repair(global, key(&arg))?,
         ShardCommand::Split { shard, at } => {
             let at = at.map(|at| control.split_key(shard.run, at.as_bytes())).transpose()?;
             control.request(key(&shard), &ShardAction::Split(at))?;
@@ -62,7 +71,41 @@ impl Control<'_> {
         let records: Vec<_> = rows.iter().map(|row| describe(row, format)).collect();
         let columns =
             ["shard", "status", "reason", "owner", "fence", "keys", "cursor", "start", "end"];
-        output::list(global.output, &columns, &records)
+        output::list(global.output, &columns, &records)?;
+        let damaged: Vec<_> = rows.iter().filter(|row| row.damage.is_some()).collect();
+        if let Some(text) = damaged_text(run, &damaged) {
+            self.console.note(&text);
+        }
+        Ok(())
+    }
+
+    /// Rebuilds the record of a damaged shard.
+    fn repair(&mut self, global: &Global, key: ShardKey) -> Result<(), Failure> {
+        let run = key.run();
+        // The bounds of the source: without them a range at its beginning or end cannot be derived.
+        let job = runs::job_of(&mut self.coordinator, self.tenant, run).ok();
+        let source = job.and_then(|job| Source::restore(&job.source, job.options).ok());
+        let root = source.map(|source| source.root());
+        let whole = root.as_ref().map(|root| (root.start(), root.end()));
+        let at_least = fence_floor_at(SystemClock::new().now().as_raw() / TICKS);
+        let repaired = self.coordinator.repair_shard(self.tenant, key, at_least, whole);
+        let repaired = repaired.map_err(|error| not_repaired(key, &error))?;
+        let filter = ShardFilter::one(key.shard());
+        let rows = runs::rows(&mut self.coordinator, self.tenant, run, filter)?;
+        if let Some(row) = rows.first() {
+            output::one(global.output, &describe(row, runs::key_format(&rows)))?;
+        }
+        let id = run.as_raw();
+        let next = format!("Next: repeat the command of the run, or `gossip worker {id:016x}`");
+        let text = match (repaired.damage, repaired.status) {
+            (_, ShardStatus::Split) => "repaired; other shards cover its range".to_owned(),
+            (ShardDamage::Hot | ShardDamage::Both, _) => {
+                format!("repaired; it starts again at the first key of its range. {next}")
+            }
+            (ShardDamage::Cold, _) => format!("repaired; its progress is kept. {next}"),
+        };
+        self.console.note(&text);
+        Ok(())
     }
 
     fn show(&mut self, global: &Global, key: ShardKey) -> Result<(), Failure> {
@@ -92,7 +135,9 @@ impl Control<'_> {
             None => {
                 let filter = ShardFilter::parked();
                 let rows = runs::rows(&mut self.coordinator, self.tenant, run, filter)?;
-                rows.iter().map(|row| row.shard).collect()
+                // A damaged shard may be parked; only its repair shows it.
+                let parked = rows.iter().filter(|row| row.damage.is_none());
+                parked.map(|row| row.shard).collect()
             }
         };
         for shard in &shards {
@@ -182,6 +227,35 @@ fn not_requested(error: &RequestActionError, key: ShardKey) -> Failure {
     }
 }
 
+/// Describes why a shard was not repaired.
+fn not_repaired(key: ShardKey, error: &RepairShardError) -> Failure {
+    let failure = Failure::new(Code::Usage, "the shard was not repaired");
+    let run = key.run().as_raw();
+    match error {
+        RepairShardError::BackendError(error) => Failure::store(error),
+        RepairShardError::ShardNotFound => no_shard(),
+        RepairShardError::NotDamaged => failure.why("its record is intact"),
+        RepairShardError::RunTerminal { status } => failure
+            .why(format!("the run is already {}", runs::status_word(*status)))
+            .next("start a new run: repeat its command with --restart"),
+        error => failure.why(error).next(format!(
+            "cancel the run and start a new one: gossip run cancel {run:016x}, then repeat its \
+             command"
+        )),
+    }
+}
+
+/// Names the damaged shards of a run and the command that repairs the first; `None` if there is
+/// none.
+pub(crate) fn damaged_text(run: RunId, damaged: &[&ShardSummary]) -> Option<String> {
+    let first = damaged.first()?.shard.as_raw();
+    let (id, shards) = (run.as_raw(), output::count(damaged.len() as u64, "shard"));
+    Some(format!(
+        "{shards} damaged, the first is {first:016x}. List: `gossip shard list {id:016x} \
+         --damaged`. Repair: `gossip shard repair {id:016x} {first:016x}`"
+    ))
+}
+
 fn not_unparked(why: impl fmt::Display) -> Failure {
     Failure::new(Code::Usage, "the shard was not unparked").why(why)
 }
@@ -204,6 +278,7 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
     let record = Record::new()
         .with("shard", format!("{:016x}", row.shard.as_raw()))
         .with("status", status_word(row))
+        .with("damage", row.damage.map(damage_word))
         .with("reason", row.park_reason.map(reason_word))
         .with("error", row.park_context.as_deref())
         .with("owner", row.owner.map(|owner| format!("{:016x}", owner.as_raw())))
@@ -222,8 +297,18 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
         .with_bound(["end", "end_hex"], &format.bound_text(&row.end))
 }
 
+/// Returns the damaged part of a record, as docs/storage-format.md names it.
+const fn damage_word(damage: ShardDamage) -> &'static str {
+    match damage {
+        ShardDamage::Hot => "hot part",
+        ShardDamage::Cold => "cold part",
+        ShardDamage::Both => "both parts",
+    }
+}
+
 const fn status_word(row: &ShardSummary) -> &'static str {
     match row.status {
+        _ if row.damage.is_some() => "damaged",
         ShardStatus::Active if row.leased => "leased",
         ShardStatus::Active => "waiting",
         ShardStatus::Done => "done",
