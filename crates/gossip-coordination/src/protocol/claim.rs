@@ -124,8 +124,8 @@ impl Claim {
     /// Returns [`ClaimError`] if no other candidate can succeed.
     pub fn refused(&mut self, refusal: AcquireError) -> Result<(), ClaimError> {
         match refusal {
-            // One damaged shard must not keep its run from the others. After a lost reply the worker
-            // may hold the shard, which "none available" would deny.
+            // One damaged shard must not keep its run from the others. After a lost reply the
+            // worker may hold the shard, which "none available" would deny.
             AcquireError::BackendError(error) if error.is_of_shard() && !error.is_unresolved() => {
                 self.skip_damaged();
                 Ok(())

@@ -183,8 +183,9 @@ fn gaps<'r>(rows: &'r [Row], whole: Option<(&'r [u8], &'r [u8])>) -> Vec<(&'r [u
     gaps
 }
 
-/// Returns the range of a shard that was replaced: that of the shards that replaced it, with what
-/// was split off them later. Those have the same split hash; one that was split off has its own.
+/// Returns the range of a shard that was replaced: that of the shards that replaced it, with those
+/// that were split off them later. Those that replaced it have one split hash, and one that was
+/// split off has its own.
 fn replaced(rows: &[Row], shard: ShardId) -> Option<(Vec<u8>, Vec<u8>)> {
     let hash = |row: &Row| row.lineage.map(|lineage| lineage.split_hash);
     let is_of_group =

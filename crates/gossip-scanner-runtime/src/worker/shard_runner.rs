@@ -246,8 +246,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                 Rest::Until(now.saturating_add(self.idle.jitter(IDLE_LONGEST)))
             }
             ClaimError::RunTerminal { status } => self.finish(Ok(Finish::of_run(status))),
-            // The reply to a grant was lost, and then its record was damaged. Its lease expires; the
-            // next claim skips the shard.
+            // The reply to a grant was lost, and then its record was damaged. Its lease expires,
+            // and the next claim skips the shard.
             ClaimError::BackendError(error) if error.is_of_shard() => {
                 Rest::Until(now.saturating_add(self.idle.wait()))
             }
