@@ -209,7 +209,8 @@ fn a_destination_retries_a_failed_read() {
         DestinationRequest::Get,
         "the record is not in Transfer yet"
     );
-    let failed = RepositoryError::Failed { message: "no reply".to_owned() };
+    let failed = InfraError::Transient { operation: "get", message: "no reply".to_owned() };
+    let failed = RepositoryError::from(failed);
     destination.on_reply(at(11), DestinationReply::Got(Err(failed)));
     assert_eq!(destination.end(), None);
 

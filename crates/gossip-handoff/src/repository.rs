@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gossip_coordination::HandoffId;
+use gossip_coordination::{HandoffId, InfraError};
 use thiserror::Error;
 
 use crate::phase::Phase;
@@ -160,11 +160,8 @@ pub enum RepositoryError {
     #[error(transparent)]
     Invalid(#[from] InvalidRecord),
     /// The store failed. The record may or may not be stored.
-    #[error("the repository failed: {message}")]
-    Failed {
-        /// The error of the store.
-        message: String,
-    },
+    #[error("the repository failed: {0}")]
+    Store(#[from] InfraError),
 }
 
 /// Records in memory. Clones share them.

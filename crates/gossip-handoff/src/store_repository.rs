@@ -17,7 +17,7 @@ use gossip_coordination::store::{
     HANDOFF_PAYLOAD_MAX, HandoffWrite, MovePage, SaveHandoffError, Store, StoredHandoff, fly,
     forget_handoff, list_handoffs, list_moves, load_handoff, save_handoff,
 };
-use gossip_coordination::{HandoffId, InfraError};
+use gossip_coordination::{HandoffId, InfraError, StoreRefusal};
 
 use crate::record::{RECORD_LEN_MAX, Record, RecordId};
 use crate::repository::{
@@ -129,16 +129,15 @@ impl Paging {
     }
 }
 
-fn failed(error: InfraError) -> RepositoryError {
-    RepositoryError::Failed { message: error.to_string() }
-}
-
 fn not_saved(error: SaveHandoffError) -> RepositoryError {
     match error {
         SaveHandoffError::Conflict => RepositoryError::VersionConflict,
-        SaveHandoffError::Store(error) => failed(error),
+        SaveHandoffError::Store(error) => error.into(),
         // A checked record is never too large, so this is a failure kind added later.
-        other => RepositoryError::Failed { message: other.to_string() },
+        other => {
+            let (operation, why) = ("handoff.save", StoreRefusal::TooLarge);
+            InfraError::Refused { operation, why, message: other.to_string() }.into()
+        }
     }
 }
 
@@ -179,7 +178,7 @@ impl<S: Store> Repository for StoreRepository<S> {
 
     fn get(&mut self, id: &RecordId) -> Result<Stored, RepositoryError> {
         let flight = load_handoff(self.handle.tenant, handoff_id(id));
-        found(id, fly(&mut self.store, flight).map_err(failed)?)
+        found(id, fly(&mut self.store, flight)?)
     }
 
     fn in_progress_page(
@@ -194,7 +193,7 @@ impl<S: Store> Repository for StoreRepository<S> {
         let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
         loop {
             let flight = list_moves(limits, tenant, party(owner), after, limit);
-            let moves = fly(&mut self.store, flight).map_err(failed)?;
+            let moves = fly(&mut self.store, flight)?;
             after = paging.take_in(moves, fits);
             if after.is_none() {
                 return Ok(paging.page);
@@ -211,7 +210,7 @@ impl<S: Store> Repository for StoreRepository<S> {
         let (mut paging, mut after) = (Paging::default(), after.map(handoff_id));
         loop {
             let flight = list_handoffs(limits, tenant, after, limit);
-            let moves = fly(&mut self.store, flight).map_err(failed)?;
+            let moves = fly(&mut self.store, flight)?;
             after = paging.take_in(moves, |_| true);
             if after.is_none() {
                 return Ok(paging.page);

@@ -49,12 +49,12 @@ fn of_two_saves_of_equal_bytes_over_one_version_one_succeeds() {
 fn a_store_failure_is_reported_without_names() {
     let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
     records.store_mut().inject_always(Some(Fault::Fail));
-    let RepositoryError::Failed { message } =
+    let RepositoryError::Store(error) =
         records.save(&machine("a-secret-name").record(), None).unwrap_err()
     else {
         panic!("the store failed");
     };
-    assert!(!message.contains("secret"), "{message}");
+    assert!(!error.to_string().contains("secret"), "{error}");
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl HandoffDestination {
             DestinationReply::Accepted(accepted) => self.accepted(now, accepted),
             DestinationReply::Shard(seen) => self.seen(now, seen),
             DestinationReply::Saved(record, saved) => {
-                if matches!(saved, Err(RepositoryError::Failed { .. })) {
+                if matches!(saved, Err(RepositoryError::Store(_))) {
                     self.pause(now, self.config.retry_ticks);
                 }
                 self.tracker.saved(*record, saved);

@@ -625,7 +625,7 @@ fn silence() -> InfraError {
 }
 
 fn failed() -> RepositoryError {
-    RepositoryError::Failed { message: "no reply".to_owned() }
+    silence().into()
 }
 
 /// Returns whether a destination has the shard, for the figures.
