@@ -243,6 +243,9 @@ pub(crate) struct WorkArgs {
     /// Exit with 10 if the run is complete and any worker reported findings
     #[arg(long, env = "GOSSIP_FAIL_ON", value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Option<FailOn>,
+    /// How long to wait for a store that is unreachable or full; 0s: do not wait
+    #[arg(long, env = "GOSSIP_STORE_PATIENCE", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
+    pub(crate) store_patience: Duration,
     /// Do not split busy shards for idle workers
     #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
     pub(crate) no_split: bool,

@@ -22,7 +22,7 @@ use crate::output::{self, Record, count};
 use crate::progress::{Painter, Progress};
 use crate::shards::damaged_text;
 use crate::upgrade::FormatWatch;
-use crate::{runs, signals, store};
+use crate::{duration, runs, signals, store};
 
 /// Runs a command for every item of a source: creates the run or resumes it, and works on it until
 /// it ends or this process is drained.
@@ -197,6 +197,7 @@ impl Worker<'_> {
             },
             max_parked: args.max_parked,
             auto_split: !args.no_split,
+            store_patience: args.store_patience,
         }
     }
 
@@ -224,7 +225,10 @@ impl Worker<'_> {
         let id = format!("{:016x}", run.as_raw());
         let finish = finish.map_err(|error| work_failure(&error, run))?;
         let mut coordinator = self.backend.coordinator();
-        let totals = runs::totals(&mut coordinator, self.tenant, run)?;
+        let totals = match finish {
+            Finish::DrainedUnsaved => return self.conclude_without_store(run, progress),
+            _ => runs::totals(&mut coordinator, self.tenant, run)?,
+        };
         let (code, text) = match finish {
             Finish::Complete if totals.unread > 0 => {
                 (Code::Incomplete, format!("incomplete: {}. {FIX_UNREAD}", unread(&totals)))
@@ -240,7 +244,7 @@ impl Worker<'_> {
             Finish::RunOver(status) => {
                 (Code::RunOver, format!("stopped: the run is {}", runs::status_word(status)))
             }
-            Finish::Drained => (
+            Finish::Drained | Finish::DrainedUnsaved => (
                 Code::Interrupted,
                 format!(
                     "stopped: {} done. Run the same command again to resume",
@@ -251,6 +255,24 @@ impl Worker<'_> {
         print_outcome(self.console, code, &format!("run {id}: {text}"));
         self.console.detail(&progress.done_here());
         summary(self.global.output, run, code, &totals, progress.keys_done())?;
+        Ok(code)
+    }
+
+    /// Prints that the worker was drained while the store was unusable. The counts of the run are
+    /// in the store.
+    fn conclude_without_store(&self, run: RunId, progress: &Progress) -> Result<Code, Failure> {
+        let (id, code) = (format!("{:016x}", run.as_raw()), Code::Interrupted);
+        self.console.note(&format!(
+            "run {id}: stopped while the store is unusable; items since the last checkpoint will \
+             be processed again. Run the same command again to resume"
+        ));
+        self.console.detail(&progress.done_here());
+        if self.global.output == Format::Table {
+            return Ok(code);
+        }
+        let here = progress.keys_done();
+        let record = Record::new().with("run", id).with("exit_code", code as u8);
+        output::one(self.global.output, &record.with("keys_here", here))?;
         Ok(code)
     }
 }
@@ -405,6 +427,15 @@ fn work_failure(error: &ScanError, run: RunId) -> Failure {
 fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
     match error {
         RunWorkerError::Store(error) => Failure::store(error),
+        RunWorkerError::StoreUnusable { error, waited } => {
+            let waited = duration::rough(ticks(*waited));
+            Failure::new(Code::Store, format!("the store was unusable for {waited}"))
+                .why(error)
+                .next(
+                    "repair the store, then repeat the command to resume; saved progress is not \
+                     lost. --store-patience sets how long to wait",
+                )
+        }
         RunWorkerError::RunNotFound => Failure::new(Code::Usage, format!("no such run: {id}"))
             .next("list the runs: gossip run list"),
         RunWorkerError::Broken(broken) => {

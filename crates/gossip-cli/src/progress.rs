@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gossip::connector::Connector;
-use gossip::coordination::EventKind;
+use gossip::coordination::{EventKind, InfraError};
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{
     Clock as _, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter, RunLook,
@@ -50,6 +50,7 @@ pub(crate) struct Progress {
     unread: AtomicU64,
     shards_done: AtomicU64,
     pause_printed: AtomicBool,
+    store_is_unusable: AtomicBool,
 }
 
 impl Progress {
@@ -62,7 +63,24 @@ impl Progress {
             unread: AtomicU64::new(0),
             shards_done: AtomicU64::new(0),
             pause_printed: AtomicBool::new(false),
+            store_is_unusable: AtomicBool::new(false),
         }
+    }
+
+    fn store_failed(&self, error: &InfraError, patience: Duration) {
+        self.store_is_unusable.store(true, Ordering::Relaxed);
+        let patience = duration::rough(ticks(patience));
+        // Also if quiet: nothing else explains why nothing happens for minutes.
+        self.console.problem(&format!(
+            "the store is unusable: {error}; no item is started until it is usable, \
+             waiting for at most {patience}"
+        ));
+    }
+
+    fn store_recovered(&self, after: Duration) {
+        self.store_is_unusable.store(false, Ordering::Relaxed);
+        let after = duration::rough(ticks(after));
+        self.console.note(&format!("the store is usable again after {after}; resuming"));
     }
 
     /// Formats a key for one line of a terminal.
@@ -145,9 +163,8 @@ impl Observer for Progress {
             Event::Paused if !self.pause_printed.swap(true, Ordering::Relaxed) => {
                 console.note("the run is paused; waiting until it is resumed");
             }
-            Event::StoreFailed { error } => {
-                console.note(&format!("store error: {error}; retrying"));
-            }
+            Event::StoreUnusable { error, patience } => self.store_failed(error, patience),
+            Event::StoreUsable { after } => self.store_recovered(after),
             _ => {}
         }
     }
@@ -217,7 +234,9 @@ impl Overview {
     /// Reads the run, unless the last read is recent. The cost grows with the number of shards.
     fn refresh(&mut self, painter: &Painter<'_>) {
         let started = Instant::now();
-        if started < self.next {
+        // A read of an unreachable store takes as long as its timeout, and the end of the worker
+        // would wait for it.
+        if started < self.next || painter.progress.store_is_unusable.load(Ordering::Relaxed) {
             return;
         }
         let now = SystemClock::new().now();
@@ -330,6 +349,10 @@ fn outcome_text(outcome: &TaskOutcome) -> Option<String> {
         // The runtime's enum may grow.
         _ => "ended".to_owned(),
     })
+}
+
+fn ticks(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn get(counter: &AtomicU64) -> u64 {

@@ -45,7 +45,8 @@ pub enum InfraError {
         /// The damage.
         message: String,
     },
-    /// Added: not retryable without a change. The store works and refuses the request.
+    /// Added: not retryable without a change, except for [`StoreRefusal::NoSpace`]. The store works
+    /// and refuses the request.
     #[error("{operation}: {message}")]
     Refused {
         /// The step that was refused.
@@ -88,7 +89,9 @@ impl InfraError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Transient { .. } => true,
-            Self::Corruption { .. } | Self::Refused { .. } => false,
+            // The request needs no change: room is made while the caller waits.
+            Self::Refused { why, .. } => matches!(why, StoreRefusal::NoSpace),
+            Self::Corruption { .. } => false,
             // A refusal ended the last try, but an earlier one may have been applied: only a retry
             // shows it.
             Self::Unresolved { cause } => !matches!(**cause, Self::Corruption { .. }),

@@ -11,7 +11,7 @@ use crate::error_samples_tests as samples;
 use crate::{
     CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError, GetRunError,
     InfraError, ParkError, RegisterShardsError, RenewError, RunTransitionError, SplitError,
-    UnparkError,
+    StoreRefusal, UnparkError,
 };
 
 /// Section 2.3 of the seed.
@@ -207,8 +207,20 @@ fn a_store_that_failed_is_the_source_of_the_error() {
 }
 
 #[test]
-fn only_transient_and_unresolved_failures_are_worth_a_retry() {
+fn damage_and_refusals_other_than_for_space_are_not_worth_a_retry() {
     let retryable: Vec<_> =
         samples::infra_errors().iter().map(|(_, error)| error.is_retryable()).collect();
-    assert_eq!(retryable, [true, false, false, true]);
+    // The refusal among the samples is for space.
+    assert_eq!(retryable, [true, false, true, true]);
+    let final_ones = [
+        StoreRefusal::TooLarge,
+        StoreRefusal::ReadOnly,
+        StoreRefusal::NotPermitted,
+        StoreRefusal::NewerFormat,
+        StoreRefusal::Unusable,
+    ];
+    for why in final_ones {
+        let refused = InfraError::Refused { operation: "commit", why, message: String::new() };
+        assert!(!refused.is_retryable(), "{why:?}");
+    }
 }

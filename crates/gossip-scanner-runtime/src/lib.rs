@@ -62,6 +62,7 @@
 //!         limits: Limits::default(),
 //!         max_parked: 0,
 //!         auto_split: true,
+//!         store_patience: 600_000,
 //!         seed: fresh_nonce(),
 //!     };
 //!     let parts = Parts {
@@ -122,6 +123,7 @@ mod density;
 pub mod exec;
 mod initial;
 mod job;
+mod monitored;
 mod observed;
 mod observer;
 mod op_ids;
@@ -177,10 +179,11 @@ pub use self::start::{
     LEASE_SHORTEST, ReadJobError, RunRequest, SHARDS_PER_THREAD, Setting, StartError,
     collect_abandoned, job_of,
 };
-pub use self::task::{Cut, ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+pub use self::task::{Cut, ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 pub use self::throttle::{Limits, Throttle};
 pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
 pub use self::watermark::{ItemWatermark, Settled};
 pub use self::worker::{
-    Drain, Finish, MAX_THREADS, Parts, RunWorkerError, WorkerConfig, work, worker_of,
+    Drain, Finish, MAX_THREADS, Parts, RunWorkerError, STORE_PATIENCE, WorkerConfig, work,
+    worker_of,
 };

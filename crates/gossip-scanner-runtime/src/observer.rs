@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gossip_contracts::connector::OpenError;
 use gossip_contracts::identity::ShardKey;
-use gossip_coordination::StateTransitionEvent;
+use gossip_coordination::{InfraError, StateTransitionEvent};
 
 use crate::run_plan::OpenedRun;
 use crate::task::TaskOutcome;
@@ -125,10 +125,18 @@ pub enum Event<'a> {
     },
     /// Nothing can be claimed because the run is paused.
     Paused,
-    /// The store failed; the operation is retried.
-    StoreFailed {
-        /// The store's error.
-        error: &'a dyn std::error::Error,
+    /// The store has been unusable for a second. The worker starts no item and retries its
+    /// operations with a backoff. Once per outage.
+    StoreUnusable {
+        /// The store's last error.
+        error: &'a InfraError,
+        /// How long the worker still waits before it stops.
+        patience: Duration,
+    },
+    /// The store is usable again after an outage that was reported; the worker continues.
+    StoreUsable {
+        /// How long the outage lasted.
+        after: Duration,
     },
 }
 
@@ -152,7 +160,8 @@ impl fmt::Debug for Event<'_> {
             Self::Damaged { .. } => "Damaged",
             Self::Ended { .. } => "Ended",
             Self::Paused => "Paused",
-            Self::StoreFailed { .. } => "StoreFailed",
+            Self::StoreUnusable { .. } => "StoreUnusable",
+            Self::StoreUsable { .. } => "StoreUsable",
         })
     }
 }

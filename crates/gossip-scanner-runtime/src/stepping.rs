@@ -27,7 +27,7 @@
 //!     SessionState,
 //! };
 //! use gossip_scanner_runtime::stepping::{
-//!     ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep, Throttle,
+//!     ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep, Throttle,
 //! };
 //! use gossip_scanner_runtime::{Inline, ItemResult};
 //!
@@ -65,6 +65,7 @@
 //!         processor: &mut processor,
 //!         throttle: &throttle,
 //!         observer: &(),
+//!         store: StoreAccess::Usable,
 //!     };
 //!     match task.step(now, &mut context) {
 //!         TaskStep::Continue => {}
@@ -99,8 +100,8 @@
 
 pub use crate::observed::Observed;
 pub use crate::task::{
-    COLLECT_PATIENCE, Cut, SPLIT_SAMPLE_KEYS, ShardTask, TaskConfig, TaskContext, TaskOutcome,
-    TaskStep,
+    COLLECT_PATIENCE, Cut, SPLIT_SAMPLE_KEYS, ShardTask, StoreAccess, TaskConfig, TaskContext,
+    TaskOutcome, TaskStep,
 };
 pub use crate::throttle::{Limits, Throttle};
 pub use crate::worker::{

@@ -20,7 +20,7 @@ use gossip_handoff::{Repository, StoreRepository};
 
 use crate::observer::Observer;
 use crate::processor::{Inline, ItemResult, Processor};
-use crate::task::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use crate::task::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 use crate::throttle::Throttle;
 use crate::token::RuntimeToken;
 
@@ -163,6 +163,7 @@ impl World {
                 processor,
                 throttle: &throttle,
                 observer,
+                store: StoreAccess::Usable,
             };
             match task.step(at(self.now), &mut context) {
                 TaskStep::Continue => {}

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Tally};
 use crate::density::Density;
-use crate::task::{ShardTask, TaskConfig, TaskContext, TaskStep};
+use crate::task::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskStep};
 use crate::test_support::{Coordinator, LASTS, ROOT, RUN, TENANT, World, at, noting, numbered};
 use crate::throttle::Throttle;
 
@@ -123,6 +123,7 @@ impl Play {
                 processor: &mut processor,
                 throttle: &throttle,
                 observer: &(),
+                store: StoreAccess::Usable,
             };
             over = matches!(task.step(at(self.world.now), &mut context), TaskStep::Over(_));
             if over {

@@ -6,7 +6,7 @@ use gossip_contracts::connector::Connector;
 use gossip_coordination::ShardAction;
 use rstest::rstest;
 
-use super::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use super::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 use crate::processor::{Inline, ItemResult, Processor, Work};
 use crate::test_support::{Coordinator, World, at, key, numbered};
 use crate::throttle::Throttle;
@@ -52,6 +52,7 @@ impl Ahead {
             processor: &mut processor as &mut dyn Processor,
             throttle: &Throttle::default(),
             observer: &(),
+            store: StoreAccess::Usable,
         };
         self.task.step(at(self.world.now), &mut context)
     }

@@ -8,7 +8,9 @@ use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{ParkContext, ParkReason};
 
 use super::result_cache::CachedResult;
-use super::{Decision, Operation, Retrying, ShardTask, TaskContext, TaskStep, park_reason};
+use super::{
+    Decision, Operation, Retrying, ShardTask, StoreAccess, TaskContext, TaskStep, park_reason,
+};
 use crate::observer::Event;
 use crate::processor::{Broken, ItemResult, Report, Work};
 use crate::split_specs;
@@ -324,10 +326,11 @@ impl ShardTask {
     }
 
     /// Returns the index of the item to submit next: first a retry that is due, then the next
-    /// unstarted item. `None` if the page has none, or if the task is pausing or about to end and
-    /// may not start one. `most` is the capacity of the processor. It does not change the task.
+    /// unstarted item. `None` if the page has none, or if the task is pausing, without a store or
+    /// about to end and may not start one. `most` is the capacity of the processor. It does not
+    /// change the task.
     fn next_item(&self, now: LogicalTime, most: usize) -> Option<usize> {
-        if self.is_pausing() {
+        if self.is_pausing() || self.store != StoreAccess::Usable {
             return None;
         }
         match self.decision {
@@ -359,6 +362,11 @@ impl ShardTask {
     /// Returns whether an item waits for a retry.
     pub(super) fn has_retries(&self) -> bool {
         self.retries_before(self.page.len()).next().is_some()
+    }
+
+    /// Returns whether items after the first unfinished one are finished.
+    pub(super) fn has_finished_ahead(&self) -> bool {
+        (self.mark.mark()..self.page.len()).any(|index| self.mark.settled(index).is_some())
     }
 
     fn due_before(&self, now: LogicalTime, index: usize) -> Option<usize> {

@@ -79,8 +79,6 @@ pub struct TaskConfig {
     pub retry_first: u64,
     /// The longest wait before another try, in ticks.
     pub retry_longest: u64,
-    /// How long a store that does not answer is asked again, in ticks.
-    pub store_patience: u64,
     /// How many grants without progress a shard of the run survives, as its settings say.
     pub shard_retries: Option<u32>,
     /// Where a shard is split if the request names no key.
@@ -124,7 +122,6 @@ impl Default for TaskConfig {
             listing_tries: 5,
             retry_first: 100,
             retry_longest: 5_000,
-            store_patience: 60_000,
             shard_retries: None,
             cut: Cut::Learned,
             many_parts_from: SPLIT_SAMPLE_KEYS,
@@ -144,6 +141,25 @@ pub struct TaskContext<'g, B> {
     pub throttle: &'g Throttle,
     /// Receives the events.
     pub observer: &'g dyn Observer,
+    /// Whether the store may be used. A caller that does not track outages passes
+    /// [`StoreAccess::Usable`]; the task then retries a failed operation without end.
+    pub store: StoreAccess,
+}
+
+/// Whether a task may use the store in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a task must handle each of them")]
+pub enum StoreAccess {
+    /// It is usable, as far as is known.
+    #[default]
+    Usable,
+    /// It is unusable, and not used before this time. No item is started.
+    Wait(LogicalTime),
+    /// It was unusable: operations are tried. No item is started until the store is usable.
+    Retry,
+    /// It is unusable, and the task must end: it releases its shard after its in-flight items. The
+    /// first operation that fails ends it.
+    Last,
 }
 
 impl<B> fmt::Debug for TaskContext<'_, B> {
@@ -184,7 +200,8 @@ pub enum TaskOutcome {
     Damaged,
     /// The run ended.
     RunOver(RunStatus),
-    /// The store failed for too long or permanently.
+    /// The store failed permanently, or in a step with [`StoreAccess::Last`]. The shard is not
+    /// released: its lease expires.
     StoreFailed(InfraError),
     /// The processor is unusable; the shard was released.
     Broken(Broken),
@@ -216,8 +233,8 @@ pub struct ShardTask {
     ops: OpIds,
     /// The operation in flight, with its id: it is retried until it is answered.
     pending: Option<(Operation, OpId)>,
-    /// Since when the store fails; `None` if it answered the last operation.
-    store_fails_since: Option<LogicalTime>,
+    /// Whether the store may be used in this step.
+    store: StoreAccess,
     saved_at: LogicalTime,
     backoff: Backoff,
     listing_failures: u32,
@@ -327,7 +344,7 @@ impl ShardTask {
             ops: OpIds::of(session.lease().clone()),
             session: Some(session),
             pending: None,
-            store_fails_since: None,
+            store: StoreAccess::Usable,
             saved_at: now,
             backoff: Backoff::new(config.retry_first, config.retry_longest, seed),
             listing_failures: 0,
@@ -348,14 +365,15 @@ impl ShardTask {
         Self { result_cache: Some(Arc::clone(result_cache)), ..self }
     }
 
-    /// Performs the next step: ends the task, waits for its backoff, sends the operation in flight,
-    /// carries out a decision, or lists and processes items, in this order.
+    /// Performs the next step: ends the task, waits for the store or for its backoff, sends the
+    /// operation in flight, carries out a decision, or lists and processes items, in this order.
     ///
     /// Returns when to step again, or the outcome. It must not be stepped after that.
     pub fn step<B>(&mut self, now: LogicalTime, context: &mut TaskContext<'_, B>) -> TaskStep
     where
         B: CoordinationFacade,
     {
+        self.store = context.store;
         // An operation in flight is still retried after the deadline: its first try may have been
         // applied, and only the store can say so.
         let has_ended = self.session.as_ref().is_none_or(|it| now >= it.lease().deadline());
@@ -364,9 +382,27 @@ impl ShardTask {
             self.forget_items(context);
             return TaskStep::Over(outcome);
         }
+        if self.store == StoreAccess::Last {
+            self.release_unretried();
+        }
         // A decision does not wait for the next item, and a request does not wait for the throttle.
         // A failed operation keeps its backoff.
         let is_decided = self.is_decided() && (self.submitted == 0 || self.splits_after_started());
+        match self.store {
+            StoreAccess::Usable => {}
+            // A retry has the payload of the first try, so reports that would move the cursor are
+            // not applied while an operation is in flight.
+            StoreAccess::Wait(until) if self.pending.is_some() => return TaskStep::Wait(until),
+            StoreAccess::Wait(until) => return self.wait_for_store(now, until, context),
+            StoreAccess::Retry | StoreAccess::Last if self.pending.is_some() => {
+                self.wait_until = None;
+            }
+            StoreAccess::Retry | StoreAccess::Last if is_decided => {}
+            StoreAccess::Retry | StoreAccess::Last => {
+                let until = now.saturating_add(FROZEN_POLL_TICKS);
+                return self.wait_for_store(now, until, context);
+            }
+        }
         let until = self.wait_until.take().filter(|until| now < *until);
         if let Some(until) = until.filter(|_| self.pending.is_some() || !is_decided) {
             self.wait_until = Some(until);
@@ -379,6 +415,22 @@ impl ShardTask {
             return self.settle(now, context);
         }
         self.work(now, context)
+    }
+
+    /// Starts neither an item nor an operation: applies the reports of in-flight items, or waits.
+    fn wait_for_store<B>(
+        &mut self,
+        now: LogicalTime,
+        until: LogicalTime,
+        context: &mut TaskContext<'_, B>,
+    ) -> TaskStep {
+        if self.submitted == 0 {
+            return TaskStep::Wait(until);
+        }
+        match self.collect(now, context) {
+            Ok(()) => TaskStep::Continue,
+            Err(broken) => self.give_up(broken, context),
+        }
     }
 
     /// Returns the shard.
@@ -571,6 +623,11 @@ impl ShardTask {
         match self.decision {
             None => (self.split.is_some() || !self.cuts.is_empty()) && !self.has_retries(),
             Some(Decision::ParkItem(index)) => self.retries_before(index).next().is_none(),
+            // Without a store no item is started, also none that waits for a retry. If items after
+            // it are finished, its lease runs out first: a release never repeats a finished item.
+            Some(Decision::Release) if self.store == StoreAccess::Last => {
+                !self.has_retries() || !self.has_finished_ahead()
+            }
             Some(Decision::Release | Decision::Freeze) => !self.has_retries(),
             Some(Decision::Park(_) | Decision::GiveUp(_)) => true,
         }

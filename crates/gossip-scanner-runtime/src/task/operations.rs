@@ -17,8 +17,8 @@ use gossip_coordination::{
 };
 
 use super::refusal::Refusal;
-use super::{Decision, Operation, ShardTask, TaskContext, TaskOutcome, TaskStep};
-use crate::observer::{Event, Observer};
+use super::{Decision, Operation, ShardTask, StoreAccess, TaskContext, TaskOutcome, TaskStep};
+use crate::observer::Event;
 use crate::split_specs;
 
 /// The effect of an answered operation.
@@ -53,7 +53,6 @@ impl ShardTask {
         };
         match answer {
             Ok(answered) => {
-                self.store_fails_since = None;
                 self.backoff.reset();
                 match answered {
                     Answered::Continue => TaskStep::Continue,
@@ -225,7 +224,7 @@ impl ShardTask {
                 self.cuts.clear();
                 TaskStep::Continue
             }
-            Refusal::Store(error) => self.store_failed(now, operation, error, context.observer),
+            Refusal::Store(error) => self.store_failed(now, operation, error),
             Refusal::Invalid(error) => {
                 context.observer.observe(Event::Refused { shard: self.shard, error: &error });
                 self.park_text = error;
@@ -246,30 +245,24 @@ impl ShardTask {
         TaskStep::Continue
     }
 
-    /// Keeps the operation for a retry with the same id after a backoff. Ends the task if the error
-    /// is permanent or the store has failed for longer than `store_patience`.
+    /// Keeps the operation for a retry with the same id. Ends the task if the error is permanent or
+    /// the store is not waited for.
     fn store_failed(
         &mut self,
         now: LogicalTime,
         operation: (Operation, OpId),
         error: InfraError,
-        observer: &dyn Observer,
     ) -> TaskStep {
-        let since = *self.store_fails_since.get_or_insert(now);
-        let patience = since.saturating_add(self.config.store_patience);
-        // After the lease deadline there is nothing to release, so a drain does not wait longer.
-        let patience = match self.decision {
-            Some(Decision::Release | Decision::GiveUp(_)) => patience.min(self.lease().deadline()),
-            None | Some(Decision::Park(_) | Decision::ParkItem(_) | Decision::Freeze) => patience,
-        };
-        if !error.is_retryable() || now >= patience {
+        if !error.is_retryable() || self.store == StoreAccess::Last {
             return TaskStep::Over(TaskOutcome::StoreFailed(error));
         }
-        observer.observe(Event::StoreFailed { error: &error });
         // The same id: if the lost reply belonged to a commit that was applied, the retry returns
         // its result and is not applied twice.
         self.pending = Some(operation);
-        self.wait(now)
+        // The backoff is the caller's, who knows of the other tasks, too.
+        let until = now.saturating_add(self.config.retry_first);
+        self.wait_until = Some(until);
+        TaskStep::Wait(until)
     }
 
     fn released(&self) -> TaskOutcome {

@@ -64,7 +64,8 @@ refusal!(SplitError:
     SplitError::SplitInvalid(_) | SplitError::ResourceExhausted(_) => Self::Declined,
 );
 
+/// A slab in memory never grows, so there is nothing to wait for.
 fn no_room(full: &dyn std::fmt::Display) -> InfraError {
-    let (operation, why) = ("checkpoint", StoreRefusal::NoSpace);
+    let (operation, why) = ("checkpoint", StoreRefusal::TooLarge);
     InfraError::Refused { operation, why, message: full.to_string() }
 }

@@ -5,7 +5,7 @@ use gossip_coordination::store::Fault;
 use gossip_coordination::{ShardAction, ShardStatus};
 use rstest::rstest;
 
-use super::{ShardTask, TaskConfig, TaskContext, TaskOutcome};
+use super::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome};
 use crate::test_support::{Coordinator, LASTS, World, at, counted, key, noting, numbered};
 use crate::throttle::Throttle;
 
@@ -28,6 +28,7 @@ fn step_until_finished(
             processor: &mut noting(&world.done),
             throttle: &throttle,
             observer: &(),
+            store: StoreAccess::Usable,
         };
         drop(task.step(at(world.now), &mut context));
     }

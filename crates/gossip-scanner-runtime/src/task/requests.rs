@@ -101,6 +101,15 @@ impl ShardTask {
         self.decision.get_or_insert(Decision::Release);
     }
 
+    /// Decides to release the shard without further tries of its items. An item that failed for
+    /// good is not parked if it would not be alone: items before it wait for a retry.
+    pub(super) fn release_unretried(&mut self) {
+        if matches!(self.decision, Some(Decision::ParkItem(_))) && self.has_retries() {
+            self.decision = None;
+        }
+        self.release();
+    }
+
     /// Applies a request of an administrator or an idle worker.
     ///
     /// Handoffs are not handled here: the worker receives them with a renewal.

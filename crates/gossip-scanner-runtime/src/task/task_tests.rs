@@ -12,7 +12,7 @@ use gossip_coordination::{CoordinationBackend, ParkReason, ShardAction, ShardSta
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use super::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 use crate::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
 use crate::test_support::{LASTS, TENANT, World, at, counted, key, noting, numbered};
 use crate::throttle::{Limits, Throttle};
@@ -74,6 +74,7 @@ fn step_until(
             processor: &mut counting,
             throttle: &throttle,
             observer: &(),
+            store: StoreAccess::Usable,
         };
         assert!(matches!(task.step(at(world.now), &mut context), TaskStep::Continue));
     }
@@ -529,6 +530,7 @@ fn a_throttle_makes_a_task_wait() {
             processor: &mut processor,
             throttle: &throttle,
             observer: &(),
+            store: StoreAccess::Usable,
         };
         match task.step(at(world.now), &mut context) {
             TaskStep::Continue => {}
@@ -564,6 +566,7 @@ fn keys_that_kill_their_owners_are_parked_alone(#[case] killers: &[usize], #[cas
                 processor: &mut processor,
                 throttle: &throttle,
                 observer: &(),
+                store: StoreAccess::Usable,
             };
             let turn = task.step(at(world.now), &mut context);
             if processor.killed {
@@ -680,6 +683,7 @@ proptest! {
                     processor: &mut processor,
                     throttle: &throttle,
                     observer: &(),
+                    store: StoreAccess::Usable,
                 };
                 match task.step(at(world.now), &mut context) {
                     TaskStep::Over(_) => break,

@@ -6,7 +6,7 @@ use gossip_contracts::connector::Connector;
 use gossip_coordination::{ShardAction, SplitKey};
 use rstest::rstest;
 
-use super::{ShardTask, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use super::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 use crate::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
 use crate::test_support::{Coordinator, World, at, counted, numbered};
 use crate::throttle::{Limits, Throttle};
@@ -40,6 +40,7 @@ impl Throttled {
             processor: &mut done,
             throttle: &self.throttle,
             observer: &(),
+            store: StoreAccess::Usable,
         };
         self.task.step(at(self.world.now), &mut context)
     }
@@ -146,7 +147,14 @@ fn a_split_does_not_wait_for_items_under_way(
         let connector = &connector;
         task.step(
             at(1),
-            &mut TaskContext { coordinator, connector, processor, throttle: &throttle, observer },
+            &mut TaskContext {
+                coordinator,
+                connector,
+                processor,
+                throttle: &throttle,
+                observer,
+                store: StoreAccess::Usable,
+            },
         )
     };
     let mut steps = |task: &mut ShardTask, processor: &mut Holding| {

@@ -41,6 +41,7 @@ fn config() -> WorkerConfig {
         limits: Limits::default(),
         max_parked: 0,
         auto_split: false,
+        store_patience: 60_000,
         seed: 1,
     }
 }

@@ -24,8 +24,8 @@ use std::time::Duration;
 use gossip_contracts::identity::{LogicalTime, RunId, ShardKey, WorkerId};
 use gossip_coordination::protocol::{OFFER_LEASES_MAX, ReleaseMode};
 use gossip_coordination::{
-    AcquireScratch, CoordinationFacade, Lease, SessionState, WorkerEntry, WorkerSession,
-    WorkerState,
+    AcquireScratch, CoordinationFacade, Lease, RunManagement as _, SessionState, WorkerEntry,
+    WorkerSession, WorkerState,
 };
 use gossip_handoff::lease_handoff::{
     DrainEnd, DrainNext, Driver, HandoffConfig, HeldShard, Inbound, InboundNext, Recovery,
@@ -37,8 +37,10 @@ use super::lease_slot::LeaseSlot;
 use super::records::Records;
 use super::shard_runner::Rest;
 use super::sync::{Mutex, MutexGuard, Ordering, PoisonError};
+use crate::monitored::Monitored;
 use crate::observer::Event;
 use crate::op_ids::OpIds;
+use crate::task::StoreAccess;
 
 /// How long a draining worker tries to hand its shards off before it releases them, in ticks: one
 /// lease, so that draining is not slower than being killed.
@@ -156,7 +158,7 @@ pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
 /// Takes over shards that other workers offer, and hands over those of this one.
 pub struct HandoffThread<'c, 'a, B> {
     shared: &'c WorkerShared<'a, B>,
-    coordinator: B,
+    coordinator: Monitored<B>,
     records: Records<'a>,
     scratch: Box<AcquireScratch>,
     inbound: Inbound,
@@ -181,7 +183,7 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         let (worker, config) = (shared.config.worker, handoff_config(shared.config.lease_ticks));
         Some(Self {
             shared,
-            coordinator: (shared.parts.coordinator)(),
+            coordinator: shared.coordinator(),
             records,
             scratch: Box::default(),
             inbound: Inbound::new(worker, config),
@@ -200,17 +202,27 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     /// Returns when the next step is due: at once, at a time, or never, because the worker has
     /// ended and the records of its accepted shards are written. It does not wait.
     pub fn step(&mut self, now: LogicalTime) -> Rest {
+        let rest = self.act(now);
+        let report = self.coordinator.take_report() + self.records.take_report();
+        self.shared.report(self.shared.slots.len() + 1, now, report);
+        rest
+    }
+
+    fn act(&mut self, now: LogicalTime) -> Rest {
         if self.shared.has_ended() {
             return self.finish_accepted(now);
-        }
-        if let Some(session) = self.shared.inbox.take_overdue(now, self.shared.is_stopping()) {
-            self.release_accepted(now, session);
         }
         if self.shared.parts.drain.is_asked()
             && !self.shared.is_releasing()
             && self.outbound.is_none()
         {
             self.begin_drain(now);
+        }
+        if let StoreAccess::Wait(until) = self.shared.store.access(now, false) {
+            return Rest::Until(until);
+        }
+        if let Some(session) = self.shared.inbox.take_overdue(now, self.shared.is_stopping()) {
+            self.release_accepted(now, session);
         }
         if self.outbound.is_none() {
             self.begin_requested(now);
@@ -222,7 +234,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     }
 
     /// Starts to hand off every shard of this worker to the idle workers of the run. Releases all
-    /// shards if there are no such workers. No offers are accepted from here on.
+    /// shards if there are no such workers or the store is unusable. No offers are accepted from
+    /// here on.
     fn begin_drain(&mut self, now: LogicalTime) {
         self.inbound.close();
         if let Some((lease, _)) = self.requested.take() {
@@ -230,7 +243,8 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
             // is processed until the drain freezes it in turn, or is released with the others.
             self.shared.slots.iter().for_each(|slot| slot.unfreeze(&lease));
         }
-        let targets = self.targets(now);
+        let is_unusable = self.shared.store.is_unusable();
+        let targets = if is_unusable { Vec::new() } else { self.targets(now) };
         if targets.is_empty() {
             return self.shared.release_all();
         }
@@ -443,12 +457,13 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         }
     }
 
-    /// Writes the records of accepted shards. Returns [`Rest::Over`] when they are written or
-    /// [`FINISH_TICKS`] have passed.
+    /// Writes the records of accepted shards. Returns [`Rest::Over`] when they are written, the
+    /// store is unusable, or [`FINISH_TICKS`] have passed.
     fn finish_accepted(&mut self, now: LogicalTime) -> Rest {
         self.inbound.close();
         let since = *self.ended_at.get_or_insert(now);
-        if self.inbound.is_idle() || now >= since.saturating_add(FINISH_TICKS) {
+        let is_late = now >= since.saturating_add(FINISH_TICKS) || self.shared.store.is_unusable();
+        if self.inbound.is_idle() || is_late {
             return Rest::Over;
         }
         self.step_inbound(now)

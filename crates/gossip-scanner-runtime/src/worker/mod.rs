@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A worker ends when the run is settled, when it has drained, or when it cannot continue. It
-//! always releases its shards with their progress, except when the store is unavailable: then their
-//! leases expire.
+//! always releases its shards with their progress, except when the store is unusable: then their
+//! leases expire. An unusable store (unreachable, or without space) is waited for: no item is
+//! started meanwhile, and the worker ends when its patience is used up (`store_health.rs`).
 //!
 //! All threads of a process die together. Therefore a shard on its last attempt is processed while
 //! the other threads pause (`quarantine.rs`).
@@ -30,6 +31,7 @@ mod records;
 mod renewer;
 mod shard_runner;
 mod sharing;
+mod store_health;
 mod sync;
 mod worker_shared;
 
@@ -39,6 +41,8 @@ mod again_tests;
 mod damaged_tests;
 #[cfg(test)]
 mod moves_tests;
+#[cfg(test)]
+mod outage_tests;
 #[cfg(test)]
 mod panic_tests;
 #[cfg(test)]
@@ -50,7 +54,11 @@ mod shuttle_tests;
 #[cfg(test)]
 mod stopped_clock;
 #[cfg(test)]
+mod store_health_tests;
+#[cfg(test)]
 mod worker_tests;
+
+use std::time::Duration;
 
 use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::{InfraError, RunStatus};
@@ -66,6 +74,10 @@ use crate::throttle::Limits;
 
 /// Maximum number of threads of one worker: each may hold a page and a handler.
 pub const MAX_THREADS: usize = 256;
+
+/// Default of [`WorkerConfig::store_patience`], ten minutes: enough for an operator to make room on
+/// a disk or to restart a cluster.
+pub const STORE_PATIENCE: Duration = Duration::from_mins(10);
 
 /// The settings of a worker.
 #[derive(Clone, Debug)]
@@ -89,6 +101,9 @@ pub struct WorkerConfig {
     pub max_parked: usize,
     /// Whether an idle runner requests splits of busy shards, including those of this worker.
     pub auto_split: bool,
+    /// How long the worker waits for an unusable store before it stops, in ticks. Zero: it stops
+    /// at the first failure. Leases expire meanwhile; the worker claims its shards again.
+    pub store_patience: u64,
     /// The seed of all jitter.
     pub seed: u64,
 }
@@ -110,6 +125,9 @@ pub enum Finish {
     RunOver(RunStatus),
     /// The worker drained; its progress is checkpointed.
     Drained,
+    /// The worker drained while the store was unusable. If it held shards, they are not released:
+    /// items since their last checkpoints are processed again when their leases have expired.
+    DrainedUnsaved,
 }
 
 impl Finish {
@@ -133,9 +151,17 @@ pub enum RunWorkerError {
     /// The tenant has no such run.
     #[error("no such run")]
     RunNotFound,
-    /// The store is unavailable or refused an operation.
+    /// The store refused an operation for a reason that does not pass.
     #[error("the store failed: {0}")]
     Store(InfraError),
+    /// The store was unusable for longer than the worker waits.
+    #[error("the store was unusable for {} s: {error}", waited.as_secs())]
+    StoreUnusable {
+        /// The store's last error.
+        error: InfraError,
+        /// How long it was unusable.
+        waited: Duration,
+    },
     /// The processor is unusable.
     #[error("{0}")]
     Broken(Broken),

@@ -42,6 +42,7 @@ fn config(number: u64, threads: usize) -> WorkerConfig {
         limits: Limits::default(),
         max_parked: 0,
         auto_split: false,
+        store_patience: 60_000,
         seed: number,
     }
 }

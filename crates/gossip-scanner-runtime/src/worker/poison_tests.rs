@@ -84,6 +84,7 @@ fn config(threads: usize, seed: u64) -> WorkerConfig {
         limits: Limits::default(),
         max_parked: KEYS,
         auto_split: false,
+        store_patience: 60_000,
         seed,
     }
 }

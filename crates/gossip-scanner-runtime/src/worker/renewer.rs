@@ -9,6 +9,8 @@ use gossip_coordination::{
 
 use super::WorkerShared;
 use super::sync::{AtomicBool, Instant, Ordering};
+use crate::monitored::Monitored;
+use crate::task::StoreAccess;
 
 /// How often a lease is renewed within its duration, so that two failed renewals do not lose it.
 const RENEWALS_PER_LEASE: u64 = 3;
@@ -39,7 +41,9 @@ pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>, runners_d
 /// Renews all leases of a worker, sends its heartbeats and receives requests of administrators.
 pub struct Renewer<'c, 'a, B> {
     shared: &'c WorkerShared<'a, B>,
-    coordinator: B,
+    coordinator: Monitored<B>,
+    /// Whether the store failed in the last round.
+    has_failed: bool,
     /// The state that the registry has; `None` if the worker is not registered.
     reported: Option<WorkerState>,
 }
@@ -47,20 +51,46 @@ pub struct Renewer<'c, 'a, B> {
 impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     /// Returns the renewer of a worker. It opens its own coordinator handle.
     pub fn new(shared: &'c WorkerShared<'a, B>) -> Self {
-        Self { shared, coordinator: (shared.parts.coordinator)(), reported: None }
+        Self { shared, coordinator: shared.coordinator(), has_failed: false, reported: None }
     }
 
     /// Renews every lease once. Returns after how many ticks the next round is due.
+    ///
+    /// If the store failed in the last round, it waits like the other parts of the worker. If only
+    /// other parts failed, it continues, because the leases depend on it.
     pub fn round(&mut self, now: LogicalTime) -> u64 {
-        renew(self.shared, &mut self.coordinator, now);
-        self.reported = heartbeat(self.shared, &mut self.coordinator, now, self.reported);
-        (self.shared.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST)
+        let shared = self.shared;
+        if let Some(ticks) = self.wait(now) {
+            return ticks;
+        }
+        renew(shared, &mut self.coordinator, now);
+        // After failed renewals a heartbeat fails too, or is answered and hides that they failed.
+        if !self.coordinator.has_failed() {
+            self.reported = heartbeat(shared, &mut self.coordinator, now, self.reported);
+        }
+        self.has_failed = self.coordinator.has_failed();
+        shared.report(shared.slots.len(), now, self.coordinator.take_report());
+        let ticks =
+            (shared.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST);
+        self.wait(now).map_or(ticks, |retry| retry.min(ticks))
+    }
+
+    /// Returns how long the renewer waits for the store, in ticks, if it does.
+    fn wait(&self, now: LogicalTime) -> Option<u64> {
+        match self.shared.store.access(now, false) {
+            StoreAccess::Wait(until) if self.has_failed => {
+                Some(until.as_raw().saturating_sub(now.as_raw()))
+            }
+            StoreAccess::Wait(_) | StoreAccess::Retry | StoreAccess::Usable => None,
+            StoreAccess::Last => None,
+        }
     }
 
     /// Returns whether the next round is due early, because the worker became idle or busy and the
-    /// last round was `since` ago.
+    /// last round was `since` ago, or to find out whether the store is usable again.
     pub fn has_news(&self, since: Duration) -> bool {
-        since >= STATE_SHORTEST && self.reported != Some(state(self.shared))
+        let is_new = since >= STATE_SHORTEST && self.reported != Some(state(self.shared));
+        is_new || self.shared.store.needs_probe()
     }
 }
 
@@ -93,9 +123,9 @@ fn rest<B: CoordinationFacade>(
 }
 
 /// Renews the leases of all slots in one call, and delivers each result to its slot.
-fn renew<B: CoordinationFacade>(
+fn renew<B>(
     shared: &WorkerShared<'_, B>,
-    coordinator: &mut B,
+    coordinator: &mut impl CoordinationFacade,
     now: LogicalTime,
 ) {
     // The leases are copied: the store call below must not hold the locks that runners need.
@@ -124,9 +154,9 @@ fn state<B>(shared: &WorkerShared<'_, B>) -> WorkerState {
 
 /// Reports the worker's state to the registry. It is advisory, so a failure waits for the next
 /// round.
-fn heartbeat<B: CoordinationFacade>(
+fn heartbeat<B>(
     shared: &WorkerShared<'_, B>,
-    coordinator: &mut B,
+    coordinator: &mut impl CoordinationFacade,
     now: LogicalTime,
     reported: Option<WorkerState>,
 ) -> Option<WorkerState> {

@@ -6,19 +6,20 @@ use std::time::Duration;
 use gossip_contracts::identity::{LogicalTime, ShardId};
 use gossip_coordination::protocol::ClaimScope;
 use gossip_coordination::{
-    AcquireScratch, ClaimError, CoordinationFacade, GetRunError, InfraError, ParkContext,
-    ParkReason, RunTerminalEvaluation, RunTransitionError, SessionState, ShardFilter,
-    evaluate_run_terminal,
+    AcquireScratch, ClaimError, CoordinationBackend as _, CoordinationFacade, GetRunError,
+    InfraError, ParkContext, ParkReason, RunManagement as _, RunTerminalEvaluation,
+    RunTransitionError, SessionState, ShardClaiming as _, ShardFilter, evaluate_run_terminal,
 };
 
 use super::quarantine::{Entry, Suspicion};
 use super::sync::Ordering;
 use super::{Finish, RunWorkerError, WorkerShared, sharing};
 use crate::backoff::Backoff;
+use crate::monitored::Monitored;
 use crate::observer::Event;
 use crate::op_ids::{self, OpIds};
 use crate::processor::Processor;
-use crate::task::{ShardTask, TaskContext, TaskOutcome, TaskStep};
+use crate::task::{ShardTask, StoreAccess, TaskContext, TaskOutcome, TaskStep};
 
 /// The text of a shard that was parked because its task panicked. The message of the panic is not
 /// stored: it describes a bug of this program, and the log has it.
@@ -74,14 +75,12 @@ pub enum Rest {
 pub struct ShardRunner<'c, 'a, B> {
     shared: &'c WorkerShared<'a, B>,
     number: usize,
-    coordinator: B,
+    coordinator: Monitored<B>,
     processor: Box<dyn Processor + 'a>,
     scratch: Box<AcquireScratch>,
     /// The shard it processes, and when it got the shard.
     task: Option<(Box<ShardTask>, LogicalTime)>,
     idle: Backoff,
-    /// Since when claims fail; `None` if the store answered the last one.
-    store_fails_since: Option<LogicalTime>,
     /// How many shards it was given; part of the seed of each task.
     given: u64,
 }
@@ -95,27 +94,34 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         Self {
             shared,
             number,
-            coordinator: (shared.parts.coordinator)(),
+            coordinator: shared.coordinator(),
             processor: (shared.parts.processor)(number),
             scratch: Box::default(),
             task: None,
             idle: Backoff::new(IDLE_FIRST, IDLE_LONGEST, shared.config.seed ^ number as u64),
-            store_fails_since: None,
             given: 0,
         }
     }
 
     /// Claims a shard, or steps the task of the current one.
     pub fn step(&mut self, now: LogicalTime) -> Rest {
-        match self.task.take() {
+        let rest = match self.task.take() {
             Some((task, since)) => self.work(now, task, since),
             None if self.shared.is_stopping() => self.shut_down(now),
-            None => match self.shared.quarantine.enter(self.number, now) {
-                Entry::Wait(until) => Rest::Until(until),
-                entry @ (Entry::Shared | Entry::Exclusive) => {
-                    self.seek(now, entry == Entry::Exclusive)
-                }
+            None => match self.shared.store_access(now) {
+                StoreAccess::Wait(until) => Rest::Until(until),
+                StoreAccess::Usable | StoreAccess::Retry | StoreAccess::Last => self.enter(now),
             },
+        };
+        self.shared.report(self.number, now, self.coordinator.take_report());
+        rest
+    }
+
+    /// Claims a shard, unless the quarantine of a suspect makes it wait.
+    fn enter(&mut self, now: LogicalTime) -> Rest {
+        match self.shared.quarantine.enter(self.number, now) {
+            Entry::Wait(until) => Rest::Until(until),
+            entry @ (Entry::Shared | Entry::Exclusive) => self.seek(now, entry == Entry::Exclusive),
         }
     }
 
@@ -128,6 +134,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             task.release();
             return self.begin(now, task, false);
         }
+        self.shared.store.gave_up(self.number);
         self.leave_quarantine();
         Rest::Over
     }
@@ -151,7 +158,6 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         match self.claim(now, ClaimScope::SpareLastAttempts) {
             Ok(session) => self.claimed(now, session, false),
             Err(ClaimError::OnlyLastAttempts) if shared.quarantine.want(self.number, now) => {
-                self.store_fails_since = None;
                 shared.notify().wake_all();
                 Rest::No
             }
@@ -223,7 +229,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         if self.shared.quarantine.claimed(self.number, suspicion) {
             self.shared.notify().wake_all();
         }
-        self.store_answered();
+        self.idle.reset();
         // After the release decision above: as soon as the lease is in the slot, the renewer and
         // the handoff thread see it.
         self.shared.slots[self.number].take(task.lease().clone());
@@ -241,7 +247,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             }
             ClaimError::Throttled { retry_after } => Rest::Until(retry_after),
             ClaimError::RunPaused => {
-                self.store_answered();
+                self.idle.reset();
                 self.shared.parts.observer.observe(Event::Paused);
                 Rest::Until(now.saturating_add(self.idle.jitter(IDLE_LONGEST)))
             }
@@ -269,7 +275,6 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// split of a busy one. Returns when to claim again: after a backoff, or at `earliest`, the
     /// first deadline of a held lease, if that is sooner.
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
-        self.store_fails_since = None;
         let shared = self.shared;
         // While a shard is held the run is not settled, and counting its shards costs a scan.
         if earliest.is_none() && shared.busy.load(Ordering::SeqCst) == 0 {
@@ -391,6 +396,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             processor: &mut *self.processor,
             throttle: &shared.throttle,
             observer: shared.parts.observer,
+            store: shared.store_access(now),
         };
         let step = task.step(now, &mut context);
         let (paused, suspect) = (task.is_paused(), task.is_suspect());
@@ -406,7 +412,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// session may be lost with the step, so the lease is the slot's.
     fn park_after_panic(&mut self, now: LogicalTime) -> TaskOutcome {
         let shared = self.shared;
-        self.coordinator = (shared.parts.coordinator)();
+        self.coordinator = shared.coordinator();
         self.processor = (shared.parts.processor)(self.number);
         let reason = ParkReason::Poisoned;
         let Some(lease) = shared.slots[self.number].lease() else { return TaskOutcome::Lost };
@@ -438,25 +444,22 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                 }
             }
             TaskOutcome::RunOver(status) => shared.finish(Ok(Finish::of_run(status))),
+            // Only a worker that ends does not retry these.
+            TaskOutcome::StoreFailed(error) if error.is_retryable() => {
+                shared.unsaved.store(true, Ordering::SeqCst);
+            }
             TaskOutcome::StoreFailed(error) => shared.finish(Err(RunWorkerError::Store(error))),
             TaskOutcome::Broken(broken) => shared.finish(Err(RunWorkerError::Broken(broken))),
         }
     }
 
-    fn store_answered(&mut self) {
-        self.idle.reset();
-        self.store_fails_since = None;
-    }
-
-    fn store_failed(&mut self, now: LogicalTime, error: InfraError) -> Rest {
-        let shared = self.shared;
-        let since = *self.store_fails_since.get_or_insert(now);
-        let deadline = since.saturating_add(shared.config.task.store_patience);
-        if !error.is_retryable() || now >= deadline {
-            return self.finish(Err(RunWorkerError::Store(error)));
+    /// Handles a failure of the store outside of a task. The report of this step makes all parts
+    /// of the worker wait for the store.
+    fn store_failed(&self, now: LogicalTime, error: InfraError) -> Rest {
+        match error.is_retryable() {
+            true => Rest::Until(retry_time(now)),
+            false => self.finish(Err(RunWorkerError::Store(error))),
         }
-        shared.parts.observer.observe(Event::StoreFailed { error: &error });
-        Rest::Until(now.saturating_add(self.idle.wait()))
     }
 }
 

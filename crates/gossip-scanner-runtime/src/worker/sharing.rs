@@ -81,9 +81,9 @@ impl Sharing {
 /// Requests a split of a held shard, if a search is due and it finds a shard worth splitting.
 ///
 /// Failures are ignored: the next search tries again, and correctness does not depend on it.
-pub(super) fn ask<B: CoordinationFacade>(
+pub(super) fn ask<B>(
     shared: &WorkerShared<'_, B>,
-    coordinator: &mut B,
+    coordinator: &mut impl CoordinationFacade,
     now: LogicalTime,
 ) {
     if !shared.config.auto_split || shared.is_stopping() {
@@ -105,10 +105,10 @@ pub(super) fn ask<B: CoordinationFacade>(
 
 impl SharingState {
     /// Returns the shards to request a split of, best first; `None` if there is no listing.
-    fn look<B: CoordinationFacade>(
+    fn look<B>(
         &mut self,
         shared: &WorkerShared<'_, B>,
-        coordinator: &mut B,
+        coordinator: &mut impl CoordinationFacade,
         now: LogicalTime,
     ) -> Option<Vec<ShardId>> {
         let (tenant, run) = (shared.config.tenant, shared.config.run);
@@ -138,10 +138,10 @@ impl SharingState {
     }
 
     /// Requests a split of `shard` from its lease holder. Returns whether the request was made.
-    fn ask_owner<B: CoordinationFacade>(
+    fn ask_owner<B>(
         &mut self,
         shared: &WorkerShared<'_, B>,
-        coordinator: &mut B,
+        coordinator: &mut impl CoordinationFacade,
         now: LogicalTime,
         shard: ShardId,
     ) -> bool {

@@ -70,6 +70,7 @@ once_more! {
     renewer from "renewer.rs";
     shard_runner from "shard_runner.rs";
     sharing from "sharing.rs";
+    store_health from "store_health.rs";
     worker_shared from "worker_shared.rs";
 }
 
@@ -175,6 +176,7 @@ impl Scene {
             limits: Limits::default(),
             max_parked: 0,
             auto_split: false,
+            store_patience: 60_000,
             seed: 1,
         };
         Self {

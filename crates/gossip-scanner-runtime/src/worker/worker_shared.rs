@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use gossip_contracts::connector::Connector;
+use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{CollectEvents, CoordinationFacade};
 use gossip_handoff::Repository;
 
@@ -13,13 +15,15 @@ use super::lease_slot::LeaseSlot;
 use super::notify::Notify;
 use super::quarantine::Quarantine;
 use super::sharing::Sharing;
+use super::store_health::{Part, StoreHealth};
 use super::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, PoisonError, thread};
 use super::{Finish, MAX_THREADS, RunWorkerError, WorkerConfig, renewer, shard_runner};
 use crate::clock::Clock;
+use crate::monitored::{Monitored, StoreReport};
 use crate::observed::Observed;
-use crate::observer::Observer;
+use crate::observer::{Event, Observer};
 use crate::processor::Processor;
-use crate::task::ResultCache;
+use crate::task::{ResultCache, StoreAccess};
 use crate::throttle::Throttle;
 
 /// Requests a drain of a worker, from any thread.
@@ -154,6 +158,10 @@ pub struct WorkerShared<'a, B> {
     pub(super) damage_reports: DamageReports,
     /// What this worker has learned about shards that can be split.
     pub(super) sharing: Sharing,
+    /// Whether the store is usable.
+    pub(super) store: StoreHealth,
+    /// Whether a shard could not be released because the store was unusable.
+    pub(super) unsaved: AtomicBool,
     /// The result of the worker; the first one is kept.
     pub(super) end: Mutex<Option<Result<Finish, RunWorkerError>>>,
 }
@@ -178,6 +186,8 @@ impl<'a, B> WorkerShared<'a, B> {
             parked: AtomicUsize::new(0),
             damage_reports: DamageReports::default(),
             sharing,
+            store: StoreHealth::new(config.seed),
+            unsaved: AtomicBool::new(false),
             end: Mutex::new(None),
         }
     }
@@ -203,7 +213,60 @@ impl<'a, B> WorkerShared<'a, B> {
     /// Ends the worker. Called when every runner is over; a worker that has no result by then has
     /// drained.
     pub fn shut_down(&self) {
-        self.finish(Ok(Finish::Drained));
+        let unsaved = self.unsaved.load(Ordering::SeqCst) || self.store.is_silent();
+        self.finish(Ok(if unsaved { Finish::DrainedUnsaved } else { Finish::Drained }));
+    }
+
+    /// Opens a coordinator handle for one part of the worker.
+    pub(super) fn coordinator(&self) -> Monitored<B> {
+        Monitored::new((self.parts.coordinator)())
+    }
+
+    /// Returns whether the store may be used at `now`.
+    pub(super) fn store_access(&self, now: LogicalTime) -> StoreAccess {
+        self.store.access(now, self.is_releasing())
+    }
+
+    /// Applies what the store did in the step of `part` that began at `begun`. Ends the worker if
+    /// the store has been unusable for longer than it waits.
+    pub(super) fn report(&self, part: Part, begun: LogicalTime, report: StoreReport) {
+        // A call may have taken as long as its timeout.
+        let now = || begun.max(self.parts.clock.now());
+        match report {
+            // It could have retried what failed, and had nothing to retry.
+            StoreReport::Unused if self.store_access(begun) == StoreAccess::Retry => {
+                if self.store.gave_up(part) {
+                    self.notify().wake_all();
+                }
+            }
+            StoreReport::Unused => {}
+            StoreReport::Answered => {
+                let Some(ended) = self.store.answered(part, now()) else { return };
+                if ended.is_news {
+                    let after = Duration::from_millis(ended.ticks);
+                    self.parts.observer.observe(Event::StoreUsable { after });
+                }
+                self.notify().wake_all();
+            }
+            StoreReport::Failed(error) => {
+                let outage = self.store.failed(part, begun, now());
+                let patience = self.config.store_patience.checked_sub(outage.ticks);
+                match patience.filter(|left| *left > 0) {
+                    Some(left) if outage.is_news => {
+                        let patience = Duration::from_millis(left);
+                        self.parts
+                            .observer
+                            .observe(Event::StoreUnusable { error: &error, patience });
+                    }
+                    // A drain does not wait, so it does not run out of patience either.
+                    None if !self.is_stopping() => {
+                        let waited = Duration::from_millis(outage.ticks);
+                        self.finish(Err(RunWorkerError::StoreUnusable { error, waited }));
+                    }
+                    Some(_) | None => {}
+                }
+            }
+        }
     }
 
     /// Returns how the worker ended.

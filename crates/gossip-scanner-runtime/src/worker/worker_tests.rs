@@ -37,6 +37,7 @@ fn config(threads: usize) -> WorkerConfig {
         limits: Limits::default(),
         max_parked: 10,
         auto_split: false,
+        store_patience: 60_000,
         seed: 1,
     }
 }

@@ -28,7 +28,8 @@ use gossip_coordination::block_on;
 use gossip_scanner_runtime::connectors::{SourceFamily, SourceOptions, SourceRegistry};
 use gossip_scanner_runtime::exec::{ExecConfig, Rendering, find_program};
 use gossip_scanner_runtime::{
-    Drain, Event, Finish, Inline, Limits, Observer, OpenedState, Processor, TaskConfig, Work,
+    Drain, Event, Finish, Inline, Limits, Observer, OpenedState, Processor, STORE_PATIENCE,
+    TaskConfig, Work,
 };
 
 pub use self::error::ScanError;
@@ -267,6 +268,15 @@ impl<'a> Scan<'a> {
         self
     }
 
+    /// Sets how long this process waits for a store that is unreachable or without space, 10 min by
+    /// default. It starts no item meanwhile and reports [`Event::StoreUnusable`]; after that time
+    /// the scan fails. A store that cannot be opened at the start is an error at once.
+    #[must_use]
+    pub const fn store_patience(mut self, patience: Duration) -> Self {
+        self.work.store_patience = patience;
+        self
+    }
+
     /// Sets how many keys one process of [`Self::run_command`] receives, 1 by default.
     #[must_use]
     pub const fn batch(mut self, keys: NonZeroUsize) -> Self {
@@ -477,6 +487,7 @@ impl Default for WorkOptions {
             limits: Limits::default(),
             max_parked: 100,
             auto_split: true,
+            store_patience: STORE_PATIENCE,
         }
     }
 }

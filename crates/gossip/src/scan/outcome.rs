@@ -79,7 +79,7 @@ impl Status {
             Finish::Complete if totals.unread == 0 => Self::Complete,
             Finish::Complete | Finish::Incomplete { .. } => Self::Incomplete,
             Finish::RunOver(status) => Self::Ended(status),
-            Finish::Drained => Self::Drained,
+            Finish::Drained | Finish::DrainedUnsaved => Self::Drained,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::time::Duration;
 
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId, WorkerId};
@@ -31,6 +32,8 @@ pub struct WorkOptions {
     pub max_parked: usize,
     /// Whether an idle process asks busy ones to split their shards.
     pub auto_split: bool,
+    /// How long the process waits for a store that is unreachable or without space.
+    pub store_patience: Duration,
 }
 
 /// One process at work on one run.
@@ -112,6 +115,7 @@ impl<'s> Session<'s> {
             limits: options.limits,
             max_parked: options.max_parked,
             auto_split: options.auto_split,
+            store_patience: u64::try_from(options.store_patience.as_millis()).unwrap_or(u64::MAX),
             seed: fresh_nonce(),
         };
         let clock = SystemClock::new();
@@ -224,7 +228,11 @@ impl fmt::Debug for Joined {
 
 /// After every end but a failed store: other workers need not wait for the owner keys to expire.
 const fn may_retire(finish: &Result<Finish, RunWorkerError>) -> bool {
-    !matches!(finish, Err(RunWorkerError::Store(_)))
+    !matches!(
+        finish,
+        Ok(Finish::DrainedUnsaved)
+            | Err(RunWorkerError::Store(_) | RunWorkerError::StoreUnusable { .. })
+    )
 }
 
 #[cfg(test)]

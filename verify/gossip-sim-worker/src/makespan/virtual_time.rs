@@ -231,6 +231,7 @@ fn config(case: Case, number: usize) -> WorkerConfig {
         limits: Limits::default(),
         max_parked: 0,
         auto_split: !matches!(case.way, Way::Static(_)),
+        store_patience: 60_000,
         seed: name,
     }
 }

@@ -54,7 +54,6 @@ impl Setting {
             checkpoint_ticks: [50, 200, 1_000][draw.below(3) as usize],
             item_tries: 2 + draw.below(3) as u32,
             retry_longest: 1_000,
-            store_patience: 5_000,
             shard_retries: Some(retries),
             ..TaskConfig::default()
         };

@@ -43,6 +43,10 @@ const STEPS_MAX: u64 = 2_000_000;
 /// Maximum number of times that an operator unparks shards and starts workers again.
 const CHANCES_MAX: u32 = 8;
 
+/// How long a worker waits for an unusable store, in ticks: less than the longest partition, so
+/// that some workers stop.
+const STORE_PATIENCE: u64 = 5_000;
+
 /// Maximum interval between actions of the administrator, in ticks.
 const ADMIN_TICKS: u64 = 1_000;
 
@@ -363,6 +367,7 @@ impl<'c, 'w> World<'c, 'w> {
             limits: Limits { items: *items_per_second, bytes: None },
             max_parked: usize::MAX,
             auto_split: *auto_split,
+            store_patience: STORE_PATIENCE,
             seed: nature.seed ^ u64::from(pid) << 16,
         }
     }
@@ -492,7 +497,7 @@ impl<'c, 'w> World<'c, 'w> {
                 false
             }
             Ok(Finish::Incomplete { .. } | Finish::RunOver(_)) => false,
-            Ok(Finish::Drained) => true,
+            Ok(Finish::Drained | Finish::DrainedUnsaved) => true,
             // A supervisor starts it again.
             Err(_) => {
                 self.failures += 1;
