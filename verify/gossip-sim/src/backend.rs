@@ -83,6 +83,13 @@ impl<B: SimulationBackend> ConformanceTarget for OnSimulation<B> {
         Some(backend.store().another_handle().coordinator(config))
     }
 
+    fn sibling_handle(&self, backend: &Self::Backend) -> Option<Self::Backend> {
+        let nonce = backend.config().nonce + 1;
+        let config = StoreConfig { nonce, ..backend.config() };
+        let store = backend.store().another_handle();
+        Some(StoreCoordinator::sharing(store, config, &backend.process_state()))
+    }
+
     fn lose_next_reply(&self, backend: &mut Self::Backend) -> bool {
         backend.store_mut().lose_next_reply();
         true

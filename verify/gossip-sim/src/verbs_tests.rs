@@ -137,6 +137,8 @@ fn operations_of_a_user_worker_have_their_names() {
             format!("\n    ({method}("),
             format!("$self:ident, {method} update\n"),
             format!(" fn {method}<"),
+            // A claim is this method with the widest scope.
+            format!(" fn {}<", method.replace("claim_next_available", "claim_within")),
         ];
         let found = start.iter().find_map(|start| SIM_COORDINATOR.split_once(start.as_str()));
         let (_, rest) = found.expect("a user worker has every operation");

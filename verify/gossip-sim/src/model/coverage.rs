@@ -139,6 +139,7 @@ pub(super) fn unreachable_pairs() -> Vec<(Op, &'static str, &'static str)> {
     pairs.extend(leaseless.map(|op| (op, "TenantMismatch", BY_TENANT)));
     let combined = ["InvalidConfig", "RegisterShardsFailed", "GetRunFailed", "ConfigMismatch"];
     pairs.extend(combined.map(|name| (Op::CreateRun, name, NOT_OF_KERNEL)));
+    pairs.push((Op::Acquire, "LastAttempt", "the claims of the model spare no last attempt"));
     pairs.push((Op::CancelRun, "WrongStatus", "an unfinished run can be cancelled in any status"));
     let ends = [Op::FailRun, Op::CancelRun, Op::PauseRun, Op::ResumeRun];
     pairs.extend(ends.map(|op| (op, "NotSettled", "only completing looks at the shards")));
