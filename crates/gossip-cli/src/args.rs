@@ -211,6 +211,18 @@ pub(crate) struct WorkArgs {
     /// Stop after this process has parked more shards than this
     #[arg(long, env = "GOSSIP_MAX_PARKED", default_value_t = 100, value_name = "N")]
     pub(crate) max_parked: usize,
+    /// Retry a shard parked with "too many errors" so often when nothing else is left
+    #[arg(long, env = "GOSSIP_RETRY_PARKED", default_value_t = 0, value_name = "N")]
+    pub(crate) retry_parked: u32,
+    /// Wait before such a retry
+    #[arg(
+        long,
+        env = "GOSSIP_RETRY_PARKED_AFTER",
+        default_value = "30s",
+        value_name = "TIME",
+        value_parser = duration::parse
+    )]
+    pub(crate) retry_parked_after: Duration,
     /// Limit of this process in items per second; bursts of up to one second's worth
     #[arg(long, env = "GOSSIP_RATE", value_name = "N", value_parser = positive::<NonZeroU64>)]
     pub(crate) rate: Option<NonZeroU64>,

@@ -189,6 +189,8 @@ impl Worker<'_> {
                 checkpoint_items: args.checkpoint_keys.get(),
                 checkpoint_ticks: ticks(args.checkpoint_every),
                 item_tries: args.tries.get(),
+                parked_retries: args.retry_parked,
+                parked_retry_delay: ticks(args.retry_parked_after),
                 ..TaskConfig::default()
             },
             limits: Limits {

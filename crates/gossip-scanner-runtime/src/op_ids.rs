@@ -7,6 +7,7 @@
 //! | on a run, by any process that opens it | derived from the operation and the run |
 //! | a request of an idle worker to a lease holder | derived from worker, shard, number of the
 //! request and time |
+//! | the n-th automatic retry of a parked shard | derived from the shard and n |
 //! | requested by a person | random |
 //!
 //! Two leases differ in the token, so a later one is never answered from the log of an earlier one.
@@ -75,6 +76,16 @@ pub(crate) fn of_request(worker: WorkerId, shard: ShardKey, number: u64, now: Lo
     shard.write_canonical(&mut hasher);
     hasher.write_u64(number);
     hasher.write_u64(now.as_raw());
+    OpId::from_raw(hasher.finalize_64())
+}
+
+/// Returns the id of the retry with this number of a parked shard. Every process that makes it
+/// means the same retry, so all of them use one id.
+pub(crate) fn of_parked_retry(shard: ShardKey, number: u32) -> OpId {
+    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
+    hasher.write_raw(b"retry_parked");
+    shard.write_canonical(&mut hasher);
+    hasher.write_u64(u64::from(number));
     OpId::from_raw(hasher.finalize_64())
 }
 

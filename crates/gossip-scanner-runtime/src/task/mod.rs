@@ -75,6 +75,10 @@ pub struct TaskConfig {
     pub item_tries: u32,
     /// How often in a row listing may fail before the shard is parked.
     pub listing_tries: u32,
+    /// How often a worker unparks a shard that is parked as `TooManyErrors`; zero for never.
+    pub parked_retries: u32,
+    /// How long a worker with nothing else to do waits before it unparks such shards, in ticks.
+    pub parked_retry_delay: u64,
     /// The first wait before another try, in ticks.
     pub retry_first: u64,
     /// The longest wait before another try, in ticks.
@@ -120,6 +124,9 @@ impl Default for TaskConfig {
             checkpoint_ticks: 1000,
             item_tries: 3,
             listing_tries: 5,
+            // Off: a run that cannot finish should say so at once.
+            parked_retries: 0,
+            parked_retry_delay: 30_000,
             retry_first: 100,
             retry_longest: 5_000,
             shard_retries: None,

@@ -26,6 +26,7 @@ mod damaged;
 mod handoff_thread;
 mod lease_slot;
 mod notify;
+mod parked_retry;
 mod quarantine;
 mod records;
 mod renewer;
@@ -45,6 +46,8 @@ mod moves_tests;
 mod outage_tests;
 #[cfg(test)]
 mod panic_tests;
+#[cfg(test)]
+mod parked_retry_tests;
 #[cfg(test)]
 mod poison_tests;
 #[cfg(test)]

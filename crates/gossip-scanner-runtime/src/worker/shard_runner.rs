@@ -302,6 +302,10 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         match evaluate_run_terminal(&progress) {
             RunTerminalEvaluation::StillActive => return Ok(None),
             RunTerminalEvaluation::HasFailures => {
+                let (subject, retry) = ((config.tenant, config.run), &self.shared.parked_retry);
+                if retry.step(&mut self.coordinator, now, subject, &config.task)? {
+                    return Ok(None);
+                }
                 // Listed to name the shards, and as a second read: one bad read ends no worker.
                 let damaged = self.damaged_shards(now)?;
                 let (parked, damaged) = (progress.parked, damaged.len() as u64);

@@ -65,6 +65,7 @@ once_more! {
     handoff_thread from "handoff_thread.rs";
     lease_slot from "lease_slot.rs";
     notify from "notify.rs";
+    parked_retry from "parked_retry.rs";
     quarantine from "quarantine.rs";
     records from "records.rs";
     renewer from "renewer.rs";

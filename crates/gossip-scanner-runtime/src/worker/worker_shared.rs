@@ -13,6 +13,7 @@ use super::damaged::DamageReports;
 use super::handoff_thread::{self, Inbox};
 use super::lease_slot::LeaseSlot;
 use super::notify::Notify;
+use super::parked_retry::ParkedRetry;
 use super::quarantine::Quarantine;
 use super::sharing::Sharing;
 use super::store_health::{Part, StoreHealth};
@@ -156,6 +157,8 @@ pub struct WorkerShared<'a, B> {
     pub(super) parked: AtomicUsize,
     /// Damaged shards that were reported.
     pub(super) damage_reports: DamageReports,
+    /// The retries of shards that are parked for a reason that may pass.
+    pub(super) parked_retry: ParkedRetry,
     /// What this worker has learned about shards that can be split.
     pub(super) sharing: Sharing,
     /// Whether the store is usable.
@@ -185,6 +188,7 @@ impl<'a, B> WorkerShared<'a, B> {
             busy: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
             damage_reports: DamageReports::default(),
+            parked_retry: ParkedRetry::default(),
             sharing,
             store: StoreHealth::new(config.seed),
             unsaved: AtomicBool::new(false),

@@ -249,7 +249,7 @@ impl<'a> Scan<'a> {
     #[must_use]
     pub fn checkpoint(mut self, items: u64, every: Duration) -> Self {
         self.work.task.checkpoint_items = items.max(1);
-        self.work.task.checkpoint_ticks = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+        self.work.task.checkpoint_ticks = ticks(every);
         self
     }
 
@@ -258,6 +258,16 @@ impl<'a> Scan<'a> {
     #[must_use]
     pub const fn max_parked(mut self, max: usize) -> Self {
         self.work.max_parked = max;
+        self
+    }
+
+    /// Sets how often a shard that is parked because errors accumulated (`TooManyErrors`) is
+    /// retried when nothing else is left to do, and the wait before that; never by default. Failed
+    /// items are not retried.
+    #[must_use]
+    pub fn retry_parked(mut self, retries: u32, after: Duration) -> Self {
+        self.work.task.parked_retries = retries;
+        self.work.task.parked_retry_delay = ticks(after);
         self
     }
 
@@ -490,4 +500,9 @@ impl Default for WorkOptions {
             store_patience: STORE_PATIENCE,
         }
     }
+}
+
+/// Returns a duration in ticks, which are milliseconds.
+fn ticks(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
