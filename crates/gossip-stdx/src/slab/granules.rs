@@ -59,11 +59,15 @@ fn for_each_word(block: Block, mut action: impl FnMut(usize, u64)) {
     debug_assert!(block.size > 0, "an empty block has no last granule");
     let last_granule = block.end() - MIN_BLOCK;
     let (first, last) = (word_of(block.offset), word_of(last_granule));
-    for word in first..=last {
-        let low = if word == first { bit_of(block.offset) } else { 0 };
-        let high = if word == last { bit_of(last_granule) } else { u64::BITS - 1 };
-        action(word, (u64::MAX << low) & (u64::MAX >> (u64::BITS - 1 - high)));
+    let low = u64::MAX << bit_of(block.offset);
+    let high = u64::MAX >> (u64::BITS - 1 - bit_of(last_granule));
+    // Most blocks lie in one word.
+    if first == last {
+        return action(first, low & high);
     }
+    action(first, low);
+    (first + 1..last).for_each(|word| action(word, u64::MAX));
+    action(last, high);
 }
 
 const fn word_of(offset: u32) -> usize {
