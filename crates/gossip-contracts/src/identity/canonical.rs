@@ -113,11 +113,13 @@ impl CanonicalHasher {
     /// injective.
     #[inline]
     pub fn write_raw(&mut self, bytes: &[u8]) {
-        if bytes.len() <= BUFFER_LEN - self.buffered {
-            self.buffer[self.buffered..][..bytes.len()].copy_from_slice(bytes);
-            self.buffered += bytes.len();
-        } else {
-            self.write_through(bytes);
+        let free = self.buffer.get_mut(self.buffered..).unwrap_or_default();
+        match free.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                self.buffered += bytes.len();
+            }
+            None => self.write_through(bytes),
         }
     }
 
