@@ -353,8 +353,12 @@ impl OpResult {
     }
 }
 
-// A log's counters are single bytes and its candidates bits of a word.
-const _: () = assert!(OP_LOG_CAP < u32::BITS as usize);
+// A log's tags are the bytes of one number.
+const _: () = assert!(OP_LOG_CAP == size_of::<u128>());
+
+/// The lowest and the highest bit of every byte.
+const LOW_BITS: u128 = u128::from_le_bytes([1; OP_LOG_CAP]);
+const HIGH_BITS: u128 = u128::from_le_bytes([0x80; OP_LOG_CAP]);
 
 const _: () = {
     assert!(OpKind::Checkpoint as u8 == 0 && OpKind::Complete as u8 == 1);
@@ -402,6 +406,25 @@ impl OpLogEntry {
         assert!(payload_hash != 0, "a payload hash is never zero");
         assert!(executed_at > LogicalTime::ZERO, "an operation has a time");
         Self { op_id, payload_hash, executed_at, kind, result: OpResult::Completed }
+    }
+
+    /// Creates a stored entry; `None` if a field is zero. Decoders use it: a log is decoded for
+    /// every operation, and damage is no panic.
+    #[must_use]
+    pub(crate) fn stored(
+        op_id: OpId,
+        kind: OpKind,
+        payload_hash: u64,
+        executed_at: LogicalTime,
+    ) -> Option<Self> {
+        let is_sound = payload_hash != 0 && executed_at > LogicalTime::ZERO;
+        is_sound.then_some(Self {
+            op_id,
+            payload_hash,
+            executed_at,
+            kind,
+            result: OpResult::Completed,
+        })
     }
 
     /// The caller's idempotency key.
@@ -519,8 +542,11 @@ impl OpLog {
         self.tags[place] = tag(entry.op_id);
         self.entries[place] = entry;
         self.last_time = entry.executed_at;
-        self.next = (self.next + 1) % OP_LOG_CAP as u8;
-        self.len = (self.len + 1).min(OP_LOG_CAP as u8);
+        // Written so that the compiler can exclude an overflow: every decoded entry passes here.
+        self.next = ((place + 1) % OP_LOG_CAP) as u8;
+        if usize::from(self.len) < OP_LOG_CAP {
+            self.len += 1;
+        }
     }
 
     /// Returns what the next [`push`](Self::push) and the sequence that goes with it overwrite.
@@ -588,21 +614,29 @@ impl OpLog {
     /// The entry of `op_id`.
     #[must_use]
     pub(crate) fn find(&self, op_id: OpId) -> Option<&OpLogEntry> {
-        let wanted = tag(op_id);
-        let mut candidates = 0_u32;
-        // No early exit: without a branch the compiler can compare all tags at once.
-        for (index, tag) in self.tags.iter().enumerate() {
-            candidates |= u32::from(*tag == wanted) << index;
-        }
-        candidates &= (1 << self.len) - 1;
+        // All tags are compared at once: a byte of `differences` is zero where the tag is equal,
+        // and the subtraction carries into the high bit of such a byte. It may also carry into the
+        // byte above one; the comparison of ids rejects that place.
+        let wanted = u128::from_le_bytes([tag(op_id); OP_LOG_CAP]);
+        let differences = u128::from_le_bytes(self.tags) ^ wanted;
+        let mut candidates = differences.wrapping_sub(LOW_BITS) & !differences & HIGH_BITS;
         while candidates != 0 {
-            let entry = &self.entries[candidates.trailing_zeros() as usize];
+            let place = candidates.trailing_zeros() as usize / u8::BITS as usize;
+            // Places rise, and those from `len` on hold no entry.
+            let entry = self.entries[..self.len()].get(place)?;
             if entry.op_id == op_id {
                 return Some(entry);
             }
             candidates &= candidates - 1;
         }
         None
+    }
+
+    /// The newest entry.
+    #[must_use]
+    pub(crate) fn newest(&self) -> Option<&OpLogEntry> {
+        let place = (usize::from(self.next) + OP_LOG_CAP - 1) % OP_LOG_CAP;
+        self.entries[..self.len()].get(place)
     }
 
     /// The time of the newest entry, or zero.

@@ -637,11 +637,8 @@ fn sound_op(bytes: &[u8; OP_LEN]) -> Option<OpLogEntry> {
     };
     let (op_id, payload_hash, executed_at) = (number(0)?, number(8)?, number(16)?);
     let (kind, OpResult::Completed) = (OpKind::from_u8(bytes[24])?, OpResult::from_u8(bytes[25])?);
-    let is_sound = payload_hash != 0 && executed_at != 0;
-    is_sound.then(|| {
-        let at = LogicalTime::from_raw(executed_at);
-        OpLogEntry::new(OpId::from_raw(op_id), kind, payload_hash, at)
-    })
+    let executed_at = LogicalTime::from_raw(executed_at);
+    OpLogEntry::stored(OpId::from_raw(op_id), kind, payload_hash, executed_at)
 }
 
 fn read_op(fields: &mut Fields<'_>) -> Result<OpLogEntry, InfraError> {
