@@ -67,8 +67,8 @@ FirstFence == 1
 
 \* One definition for all new shards.
 NewTruth(s) ==
-    [last |-> 0, told |-> Past, fence |-> s.fence, acked |-> s.cursor, attempts |-> s.attempts,
-     status |-> "Active", offer |-> NoOffer, memory |-> <<>>, residuals |-> <<>>]
+    [last |-> 0, deadline |-> Past, fence |-> s.fence, acked |-> s.cursor, attempts |-> s.attempts,
+     status |-> "Active", offer |-> NoOffer, memory |-> <<>>, residuals |-> <<>>, seq |-> 0]
 
 Init ==
     /\ shards = <<NewShard(1, KeyCount, FirstFence, 0, 0)>>
@@ -93,7 +93,7 @@ Progress(ss) ==
 (*                                                                         *)
 (* `truth[s]`:                                                             *)
 (*   last       the grant that holds the shard, 0 if none                  *)
-(*   told       the deadline returned to that grant (ticks left)           *)
+(*   deadline   the deadline returned to that grant (ticks left)           *)
 (*   fence      the highest fence so far                                   *)
 (*   acked      the last acknowledged cursor                               *)
 (*   attempts   grants since the last progress, where they are bounded     *)
@@ -102,11 +102,12 @@ Progress(ss) ==
 (*   offer      the open offer                                             *)
 (*   memory     the last LogCap executed operations                        *)
 (*   residuals  the executed residual splits, which are never dropped      *)
+(*   seq        the highest sequence executed under the last grant         *)
 (***************************************************************************)
 
 When(condition, law) == IF condition THEN {law} ELSE {}
 
-IsHeld(t, ahead) == t.last # 0 /\ t.told > ahead
+IsHeld(t, ahead) == t.last # 0 /\ t.deadline > ahead
 
 \* The observer's entry for an operation id: at most one, newest first.
 Recalled(t, id, op) ==
@@ -127,6 +128,13 @@ BreaksReplay(t, id, act, left, d) ==
                  THEN When(d.kind # "replay" \/ d.answer # entry.answer, "Replay")
                  ELSE When(d.kind # "refuse" \/ d.why # "OpIdConflict", "OpIdReused")
 
+\* An operation at or below the executed sequence is not executed, however long ago it was executed
+\* or overtaken; and no other operation is refused for that.
+BreaksSequence(t, id, d) ==
+    LET passed == Sequenced /\ id.n <= t.seq
+    IN  When(d.kind = "commit" /\ passed, "Replay")
+        \cup When(d.kind = "refuse" /\ d.why = "OperationTooOld" /\ ~passed, "OwnerShutOut")
+
 \* The holder of a live lease is not rejected for lack of a lease.
 ShutOut(t, g, d, ahead) ==
     /\ d.kind = "refuse"
@@ -138,7 +146,7 @@ ShutOut(t, g, d, ahead) ==
 BreaksLease(t, g, d, ahead) ==
     LET executed == d.kind = "commit"
     IN  When(executed /\ t.last # g, "StaleFence")
-        \cup When(executed /\ t.last = g /\ t.told <= ahead, "Expired")
+        \cup When(executed /\ t.last = g /\ t.deadline <= ahead, "Expired")
         \cup When(ShutOut(t, g, d, ahead), "OwnerShutOut")
 
 \* An offer that can no longer be accepted is rejected, and only the open offer is withdrawn.
@@ -151,6 +159,7 @@ BreaksHandoff(t, act, left, ahead) ==
 BreaksHeld(t, g, id, act, left, d, ahead) ==
     LET executed == d.kind = "commit"
     IN  BreaksReplay(t, id, act, left, d)
+        \cup BreaksSequence(t, id, d)
         \cup BreaksLease(t, g, d, ahead)
         \cup When(executed /\ t.offer # NoOffer /\ act.op # "withdraw", "FrozenSource")
         \cup When(executed /\ BreaksHandoff(t, act, left, ahead), "Handoff")
@@ -163,7 +172,7 @@ Recall(t, id, act, answer) ==
     IN  [t EXCEPT !.memory = PushMemory(@, entry),
                   !.residuals = IF act.op = "residual" THEN Append(@, entry) ELSE @]
 
-Freed(t) == [t EXCEPT !.last = 0, !.told = Past, !.offer = NoOffer]
+Freed(t) == [t EXCEPT !.last = 0, !.deadline = Past, !.offer = NoOffer]
 Ended(t, status) == [Freed(t) EXCEPT !.status = status]
 
 \* Progress resets the count.
@@ -244,9 +253,9 @@ TakeOver(worker, s, record, ahead, attempts, breaks) ==
     /\ Len(grants) < GrantsMax
     /\ grants' = Append(grants, NewGrant(worker, s, record))
     /\ shards' = [shards EXCEPT ![s] = record]
-    /\ truth' = [truth EXCEPT ![s].last = Len(grants) + 1, ![s].told = Lease + ahead,
+    /\ truth' = [truth EXCEPT ![s].last = Len(grants) + 1, ![s].deadline = Lease + ahead,
                               ![s].fence = Max(@, record.fence), ![s].offer = NoOffer,
-                              ![s].attempts = attempts]
+                              ![s].attempts = attempts, ![s].seq = 0]
     /\ broken' = broken \cup breaks \cup BreaksGrant(truth[s], record)
     /\ reached' = reached \cup Progress(shards')
     /\ UNCHANGED sink
@@ -307,10 +316,10 @@ RenewLease(g, ahead) ==
         executed == d.kind = "commit"
     IN  /\ IF executed
            THEN /\ shards' = [shards EXCEPT ![s] = d.shard]
-                /\ truth' = [truth EXCEPT ![s].told = d.answer]
+                /\ truth' = [truth EXCEPT ![s].deadline = d.answer]
            ELSE UNCHANGED <<shards, truth>>
         /\ broken' = broken \cup BreaksLease(t, g, d, ahead)
-                            \cup When(executed /\ d.answer < t.told, "Acknowledged")
+                            \cup When(executed /\ d.answer < t.deadline, "Acknowledged")
         /\ UNCHANGED <<grants, sink, reached>>
 
 (***************************************************************************)
@@ -396,7 +405,8 @@ Arrive(g, id, act, left, ahead, heard, sent) ==
            THEN LET births == StoredBirths(d.births, act)
                 IN  /\ shards' = [shards EXCEPT ![s] = Stored(@, d.shard, act)] \o births
                     /\ truth' = [truth EXCEPT
-                            ![s] = Recall(Learned(t, act, left), id, act, d.answer)]
+                            ![s] = [Recall(Learned(t, act, left), id, act, d.answer)
+                                        EXCEPT !.seq = IF Sequenced THEN id.n ELSE 0]]
                                   \o Born(t, act, births)
                     /\ reached' = reached \cup Progress(shards')
            ELSE UNCHANGED <<shards, truth, reached>>
@@ -459,7 +469,7 @@ Tick ==
     /\ shards' = [s \in ShardIds |->
             [shards[s] EXCEPT !.left = Later(@, Past), !.offer = LaterOffer(@)]]
     /\ truth' = [s \in ShardIds |->
-            [truth[s] EXCEPT !.told = Later(@, Past), !.offer = LaterOffer(@)]]
+            [truth[s] EXCEPT !.deadline = Later(@, Past), !.offer = LaterOffer(@)]]
     /\ grants' = [g \in GrantIds |-> [grants[g] EXCEPT !.sent = [n \in 1..Len(@) |->
             IF @[n].act.op = "offer" THEN [@[n] EXCEPT !.left = Later(@, LongPast)] ELSE @[n]]]]
     /\ UNCHANGED <<sink, reached, broken>>
@@ -549,7 +559,7 @@ Acknowledged ==
         /\ shards[s].cursor = truth[s].acked
         /\ shards[s].status = truth[s].status
         /\ truth[s].last # 0 => /\ shards[s].owner = grants[truth[s].last].worker
-                                /\ shards[s].left = truth[s].told
+                                /\ shards[s].left = truth[s].deadline
 
 \* A fence never decreases, and increases with every grant, unpark and revocation.
 FenceFell ==
@@ -577,10 +587,10 @@ Limit ==
 \* owner, a split one has children, operation ids are unique, an offer needs a lease.
 Panicked ==
     \A s \in ShardIds :
-        /\ IsTerminal(shards[s]) => shards[s].owner = Nobody
+        /\ IsTerminal(shards[s]) => shards[s].owner = NoWorker
         /\ shards[s].status = "Split" => shards[s].spawned # <<>>
         /\ \A m, n \in 1..Len(shards[s].log) :
             m # n => shards[s].log[m].id # shards[s].log[n].id
-        /\ IsOffered(shards[s]) => shards[s].owner # Nobody
+        /\ IsOffered(shards[s]) => shards[s].owner # NoWorker
 
 =============================================================================

@@ -22,9 +22,10 @@ CONSTANTS
     Lease,          \* lease duration in ticks
     Skew,           \* maximum offset of a clock from the true one, both ways
     LogCap,         \* entries in a shard's log (production: 16)
+    Sequenced,      \* whether the operations of a lease carry a sequence
     ShardLimit,     \* maximum number of shards
     Retries,        \* grants without progress before a shard is parked, or Unlimited
-    Nobody          \* the owner of a shard without a holder
+    NoWorker        \* the owner of a shard without a holder
 
 \* More than the number of grants in any configuration.
 Unlimited == 99
@@ -46,8 +47,8 @@ NoOffer == [move |-> "none"]
 
 NewShard(lo, hi, fence, cursor, attempts) ==
     [lo |-> lo, hi |-> hi, status |-> "Active", fence |-> fence,
-     owner |-> Nobody, left |-> Past, offer |-> NoOffer,
-     cursor |-> cursor, attempts |-> attempts, log |-> <<>>, spawned |-> <<>>]
+     owner |-> NoWorker, left |-> Past, offer |-> NoOffer,
+     cursor |-> cursor, attempts |-> attempts, log |-> <<>>, seq |-> 0, spawned |-> <<>>]
 
 IsTerminal(s) == s.status # "Active"
 IsOffered(s) == s.offer # NoOffer
@@ -99,10 +100,14 @@ LeaseLasts(s, ahead) == s.left > ahead
 CheckLease(s, lease, ahead) ==
     IF IsTerminal(s) THEN "ShardTerminal"
     ELSE IF ~FenceIsCurrent(s, lease) THEN "StaleFence"
-    ELSE IF s.owner = Nobody THEN "StaleFence"
+    ELSE IF s.owner = NoWorker THEN "StaleFence"
     ELSE IF ~LeaseLasts(s, ahead) THEN "LeaseExpired"
     ELSE IF s.owner # lease.worker THEN "StaleFence"
     ELSE "ok"
+
+\* check_sequence: this operation or a later one of the lease was executed. The log was searched
+\* before, so it is a duplicate that the log dropped, or a first delivery that was overtaken.
+WasOvertaken(s, id) == Sequenced /\ id.n <= s.seq
 
 \* check_cursor: no regression, within bounds. A checkpoint may repeat the cursor.
 CheckCursor(s, key) ==
@@ -123,7 +128,7 @@ Push(log, entry) ==
 
 Remember(s, id, act) == [s EXCEPT !.log = Push(@, [id |-> id, act |-> act])]
 
-ClearLease(s) == [s EXCEPT !.owner = Nobody, !.left = Past, !.offer = NoOffer]
+ClearLease(s) == [s EXCEPT !.owner = NoWorker, !.left = Past, !.offer = NoOffer]
 
 End(s, status) == [ClearLease(s) EXCEPT !.status = status]
 
@@ -152,15 +157,18 @@ InheritedAttempts(s) == IF Retries = Unlimited THEN 0 ELSE Min(s.attempts, Max(R
 (* Grants: acquire.rs, accept.rs                                           *)
 (***************************************************************************)
 
+\* Sequences of different leases are not comparable.
+RestartedSequence(seq) == 0
+
 Granted(s, worker, fence, attempts, ahead) ==
     [Bump(s, fence) EXCEPT !.owner = worker, !.left = Lease + ahead,
-                           !.attempts = Count(attempts)]
+                           !.attempts = Count(attempts), !.seq = RestartedSequence(@)]
 
 \* A shard that ended is never granted.
 MayBeGranted(s) == ~IsTerminal(s)
 
 \* Also for the same worker: two processes may share a name by mistake.
-SomebodyHolds(s, ahead) == s.owner # Nobody /\ s.left > ahead
+LeaseIsLive(s, ahead) == s.owner # NoWorker /\ s.left > ahead
 
 IsUsedUp(s) == Retries # Unlimited /\ s.attempts > Retries
 
@@ -170,7 +178,7 @@ AcquiredShard(s, worker, ahead) ==
 \* An acquire of a shard that has used up its attempts commits the parking and returns that.
 Acquire(s, worker, ahead) ==
     IF ~MayBeGranted(s) THEN Refuse("ShardTerminal")
-    ELSE IF SomebodyHolds(s, ahead) THEN Refuse("AlreadyLeased")
+    ELSE IF LeaseIsLive(s, ahead) THEN Refuse("AlreadyLeased")
     ELSE IF IsUsedUp(s) THEN Commit(End(s, "Parked"), <<>>, "gave up")
     ELSE Commit(AcquiredShard(s, worker, ahead), <<>>, "granted")
 
@@ -345,6 +353,10 @@ OwnRules(s, lease, id, act, left, shardCount, ahead) ==
       [] act.op = "offer"      -> Offer(s, lease, id, act, left, ahead)
       [] act.op = "withdraw"   -> Withdraw(s, id, act)
 
+\* The record keeps the highest executed sequence of the lease.
+Numbered(d, id) ==
+    IF Sequenced /\ d.kind = "commit" THEN [d EXCEPT !.shard.seq = id.n] ELSE d
+
 \* The replay check comes first: an executed operation returns its result, whatever the state of the
 \* lease.
 Decide(s, lease, id, act, left, shardCount, ahead) ==
@@ -352,7 +364,8 @@ Decide(s, lease, id, act, left, shardCount, ahead) ==
         IF SamePayload(s, id, act) THEN AnswerAgain(ReplayedAnswer(s, id, act))
         ELSE Refuse("OpIdConflict")
     ELSE IF CheckLease(s, lease, ahead) # "ok" THEN Refuse(CheckLease(s, lease, ahead))
-    ELSE OwnRules(s, lease, id, act, left, shardCount, ahead)
+    ELSE IF WasOvertaken(s, id) THEN Refuse("OperationTooOld")
+    ELSE Numbered(OwnRules(s, lease, id, act, left, shardCount, ahead), id)
 
 (***************************************************************************)
 (* Administrators hold no lease: unpark.rs, revoke_lease.rs                *)
@@ -370,7 +383,7 @@ AdminRules(s, id, act) ==
             ELSE Commit(Remember(UnparkedShard(s), id, act), <<>>, {})
       [] act.op = "revoke" ->
             IF IsTerminal(s) THEN Refuse("ShardTerminal")
-            ELSE IF s.owner = Nobody THEN Refuse("NotLeased")
+            ELSE IF s.owner = NoWorker THEN Refuse("NotLeased")
             ELSE Commit(Remember(Bump(ClearLease(s), RevokeFence(s.fence)), id, act), <<>>, {})
 
 DecideAdmin(s, id, act) ==

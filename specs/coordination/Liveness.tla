@@ -134,8 +134,8 @@ NeverFinishes == <>[]Finished
 \* A source that ignores its offer holds a frozen shard forever.
 RenewsFrozenForever(s, wanted) == wanted
 
-\* MUTATION of SomebodyHolds in liveness breaks NeverFinishes
+\* MUTATION of LeaseIsLive in liveness breaks NeverFinishes
 \* The shard of a crashed owner is never free.
-CrashedOwnerHolds(s, ahead) == s.owner # Nobody
+CrashedOwnerHolds(s, ahead) == s.owner # NoWorker
 
 =============================================================================

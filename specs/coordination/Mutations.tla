@@ -31,13 +31,13 @@ ExpiryInclusive(s, ahead) == s.left >= ahead
 \* A lease ends a tick before its deadline, while no other worker may acquire the shard.
 ExpiryEarly(s, ahead) == s.left > ahead + 1
 
-\* MUTATION of SomebodyHolds in leases breaks TwoOwners
+\* MUTATION of LeaseIsLive in leases breaks TwoOwners
 \* A shard is taken over a tick before its lease is over.
-EarlyTakeover(s, ahead) == s.owner # Nobody /\ s.left > ahead + 1
+EarlyTakeover(s, ahead) == s.owner # NoWorker /\ s.left > ahead + 1
 
-\* MUTATION of SomebodyHolds in leases breaks FreeShardWithheld
+\* MUTATION of LeaseIsLive in leases breaks FreeShardWithheld
 \* The shard of a dead owner is never free.
-DeadOwnerHolds(s, ahead) == s.owner # Nobody
+DeadOwnerHolds(s, ahead) == s.owner # NoWorker
 
 \* MUTATION of RenewedShard in leases breaks Acknowledged
 \* A renewal is acknowledged but not stored.
@@ -190,6 +190,18 @@ SplitIsUnparked(s) == s.status \in {"Parked", "Split"}
 \* MUTATION of MayBeGranted in splits breaks StaleFence
 \* A shard that was replaced by its children is granted beside them.
 SplitIsGranted(s) == s.status \in {"Active", "Split"}
+
+(***************************************************************************)
+(* Sequences                                                               *)
+(***************************************************************************)
+
+\* MUTATION of WasOvertaken in sequence breaks Replay
+\* A duplicate that the log dropped is executed again, although its sequence shows it.
+OverdueExecuted(s, id) == FALSE
+
+\* MUTATION of RestartedSequence in sequence breaks OwnerShutOut
+\* A grant keeps the sequence of the lease before it.
+SequenceOutlivesLease(seq) == seq
 
 (***************************************************************************)
 (* Handoffs                                                                *)
