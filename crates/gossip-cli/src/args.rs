@@ -325,7 +325,7 @@ pub(crate) struct UpgradeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RestoredArgs {
     /// Only the runs of --tenant, for credentials that cannot read all tenants
-    #[arg(long)]
+    #[arg(long, env = "GOSSIP_ONLY_TENANT", value_parser = flag())]
     pub(crate) only_tenant: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which store errors refer to the list of runs.
+//! Which store errors refer to which command.
 
 use gossip::coordination::{InfraError, StoreRefusal};
 use rstest::rstest;
@@ -16,18 +16,20 @@ fn newer() -> InfraError {
 
 /// Deleting runs does not repair a file or a cluster.
 #[rstest]
-#[case::head(corruption("run head.decode"), Some(Unreadable::Record))]
-#[case::shard(corruption("hot shard.decode"), Some(Unreadable::Record))]
-#[case::newer(newer(), Some(Unreadable::Record))]
-#[case::file(corruption("sqlite.read"), Some(Unreadable::Store))]
-#[case::cluster(corruption("etcd.answer"), Some(Unreadable::Store))]
-fn only_an_unreadable_record_refers_to_the_list_of_runs(
+#[case::head(corruption("run head.decode"), Unreadable::Record, Some("gossip run list"))]
+#[case::shard(corruption("hot shard.decode"), Unreadable::Record, Some("gossip shard repair"))]
+#[case::newer(newer(), Unreadable::Record, Some("gossip run list"))]
+#[case::file(corruption("sqlite.read"), Unreadable::Store, None)]
+#[case::cluster(corruption("etcd.answer"), Unreadable::Store, None)]
+fn only_an_unreadable_record_refers_to_a_command(
     #[case] error: InfraError,
-    #[case] unreadable: Option<Unreadable>,
+    #[case] unreadable: Unreadable,
+    #[case] command: Option<&str>,
 ) {
     let failure = Failure::store(&error);
-    assert_eq!((failure.code, failure.unreadable), (Code::Store, unreadable));
+    assert_eq!((failure.code, failure.unreadable), (Code::Store, Some(unreadable)));
     assert_eq!(failure.why, Some(error.to_string()), "the store's own message is shown");
-    let refers = failure.next.is_some_and(|next| next.contains("gossip run list"));
-    assert_eq!(refers, unreadable == Some(Unreadable::Record));
+    assert_eq!(failure.next.is_some(), command.is_some());
+    let refers = |command| failure.next.as_ref().is_some_and(|next| next.contains(command));
+    assert!(command.is_none_or(refers), "{:?}", failure.next);
 }

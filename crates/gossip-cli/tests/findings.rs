@@ -18,7 +18,7 @@ const RUNNING: [&str; 3] = [
     "sh",
     "-c",
     "while read -r line; do id=${line#*\\\"id\\\":}; id=${id%%,*}; \
-     case $line in *'0\",\"type\"'*) found=2;; *) found=0;; esac; \
+     case $line in *'0\",\"text\":'*) found=2;; *) found=0;; esac; \
      echo \"{\\\"type\\\":\\\"done\\\",\\\"id\\\":$id,\\\"findings\\\":$found}\"; done",
 ];
 
