@@ -180,16 +180,17 @@ impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<'b, B> {
 
     /// See [`WorkerSession::park_with_context`].
     pub async fn park_with_context(
-        self,
+        mut self,
         now: LogicalTime,
         reason: ParkReason,
         context: ParkContext<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
-        let answer =
-            self.backend.park_shard_with_context(now, tenant, lease, reason, context, op_id).await;
-        answer.map_err(|error| SessionError::new(self, error))
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let parked =
+            self.backend.park_shard_with_context(now, tenant, &lease, reason, context, op_id);
+        let answer = parked.await;
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// See [`WorkerSession::split_replace`].

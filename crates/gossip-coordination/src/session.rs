@@ -261,16 +261,16 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
 
     /// Added: as [`park`](Self::park), and stores a text for people with the shard.
     pub fn park_with_context(
-        self,
+        mut self,
         now: LogicalTime,
         reason: ParkReason,
         context: ParkContext<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
-        let (tenant, lease) = (self.state.tenant(), self.state.lease());
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
         let answer =
-            self.backend.park_shard_with_context(now, tenant, lease, reason, context, op_id);
-        answer.map_err(|error| SessionError::new(self, error))
+            self.backend.park_shard_with_context(now, tenant, &lease, reason, context, op_id);
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
     /// Replaces the shard by children that cover its range.

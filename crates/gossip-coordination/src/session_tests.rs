@@ -11,8 +11,8 @@ use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, two_shar
 use crate::{
     AcceptError, AcquireError, AcquireScratch, AsyncRunManagement, AsyncWorkerSession,
     CapacityHint, CheckpointError, CompleteError, CoordinationBackend, HandoffId,
-    IdempotentOutcome, InMemoryCoordinator, InfraError, Lease, OpSequence, ParkReason, RenewResult,
-    SessionState, ShardClaiming, ShardFilter, ShardStatus, WorkerSession, block_on,
+    IdempotentOutcome, InMemoryCoordinator, InfraError, Lease, OpSequence, ParkContext, ParkReason,
+    RenewResult, SessionState, ShardClaiming, ShardFilter, ShardStatus, WorkerSession, block_on,
 };
 
 const MOVE: HandoffId = HandoffId::from_raw(5);
@@ -313,6 +313,16 @@ fn operations_of_a_session_are_counted_and_its_lease_has_no_sequence() {
     assert_eq!(session.lease().sequence(), OpSequence::NONE);
     session.release(at(13), ReleaseMode::Clean, op(3)).unwrap();
     assert_eq!(executed(&backend), 3);
+}
+
+#[test]
+fn park_with_a_text_is_counted_too() {
+    let mut backend = two_shards();
+    let mut session = session(&mut backend);
+    session.checkpoint(at(11), until(b"b"), op(1)).unwrap();
+    let (reason, text) = (ParkReason::Other, ParkContext::new("why"));
+    session.park_with_context(at(12), reason, text, op(2)).unwrap();
+    assert_eq!(executed(&backend), 2);
 }
 
 #[test]
