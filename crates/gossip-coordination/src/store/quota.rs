@@ -57,13 +57,16 @@ pub fn set_allotment(
     Flight::new(move |io| async move {
         let key = Key::Allotment { tenant };
         let mut tries = Tries::new("allotment.commit", 0);
+        // The revision that the first commit without a reply was decided on.
+        let mut sent_on: Option<Option<u64>> = None;
         loop {
-            // The compare excludes an earlier try whose reply was lost: it cannot be applied after
-            // a later call of the operator.
             let stored = load(&io, key).await.map_err(|error| tries.ended(error))?;
             let wanted = allotment.map(|it| encoded(|out| encode_allotment(tenant, it, out)));
-            // Also after a lost reply: the value is stored, whichever try stored it.
-            if stored.as_ref().map(|value| &value.bytes) == wanted.as_ref() {
+            let revision = stored.as_ref().map(|value| value.revision);
+            let is_wanted = stored.as_ref().map(|value| &value.bytes) == wanted.as_ref();
+            // After a lost reply the value may be stored. It is not enough that it is the wanted
+            // one: an earlier call may still be in flight, and only a new revision excludes it.
+            if is_wanted && (sent_on.is_some_and(|base| base != revision) || stored.is_none()) {
                 return Ok(());
             }
             let mut txn = Txn::new();
@@ -76,7 +79,10 @@ pub fn set_allotment(
             let ticks = match outcome {
                 CommitOutcome::Applied { .. } => return Ok(()),
                 CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), false)?,
-                CommitOutcome::Unknown => tries.failed(None, false)?,
+                CommitOutcome::Unknown => {
+                    sent_on = sent_on.or(Some(revision));
+                    tries.failed(None, false)?
+                }
             };
             io.pause(ticks).await;
         }

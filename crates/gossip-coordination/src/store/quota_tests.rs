@@ -142,6 +142,26 @@ fn a_lost_reply_leaves_the_allotment_written_once() {
     }
 }
 
+/// Found by the simulator (seed 86): an operator's call was delayed, and the next one found its own
+/// value stored already and wrote nothing. The delayed commit was applied after it was acknowledged.
+#[test]
+fn delayed_call_does_not_replace_an_acknowledged_one() {
+    let mut store = MapStore::new();
+    let set = |shards| set_allotment(TENANT, Some(Allotment::of_shards(shards)));
+    fly(&mut store, set(5)).unwrap();
+    let mut delayed = set(9);
+    let in_flight = loop {
+        match delayed.step() {
+            Step::Read(reads) => delayed.answer(Reply::Read(store.read(reads))),
+            Step::Commit(txns) => break txns,
+            Step::Wait(_) | Step::Done(_) => unreachable!("a call reads and commits"),
+        }
+    };
+    fly(&mut store, set(5)).unwrap();
+    let outcome = store.commit(in_flight).remove(0).unwrap();
+    assert!(matches!(outcome, CommitOutcome::Conflict(_)), "{outcome:?}");
+}
+
 #[test]
 fn a_damaged_allotment_is_corruption_and_not_the_default() {
     let mut handle = StoreCoordinator::new(MapStore::new(), StoreConfig::new(1 << 32));
