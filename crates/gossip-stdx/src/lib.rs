@@ -24,8 +24,8 @@
 //! # Ok::<(), gossip_stdx::SlabFull>(())
 //! ```
 //!
-//! This crate has no notion of shards, keys or runs. Apart from [`spawn`] it never does I/O and
-//! never makes a system call.
+//! This crate has no notion of shards, keys or runs. Apart from [`spawn`] and [`process`] it never
+//! does I/O and never makes a system call.
 //! It is the only product crate that may contain `unsafe` code. Only modules marked
 //! `#[expect(unsafe_code)]` contain any; each block has a `SAFETY` comment. Those of the containers
 //! run under Miri, those of [`spawn`] are tested with real processes.
@@ -35,6 +35,7 @@
 mod inline_vec;
 #[expect(unsafe_code, reason = "the processor's prefetch instruction takes a pointer")]
 mod prefetch;
+pub mod process;
 #[expect(unsafe_code, reason = "unoccupied slots are MaybeUninit")]
 mod ring_buffer;
 mod slab;

@@ -84,6 +84,13 @@ pub fn finish() {
     }
 }
 
+/// Returns the process id of the watcher; `None` if it was not started.
+#[must_use]
+pub fn watcher_id() -> Option<u32> {
+    let guard = GUARD.get().and_then(|guard| guard.as_ref().ok());
+    guard.map(|guard| guard.watcher.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// Returns how many children are running.
 #[must_use]
 pub fn running() -> usize {

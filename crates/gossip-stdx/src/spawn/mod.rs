@@ -37,7 +37,7 @@ mod signals;
 #[expect(unsafe_code, reason = "a stack is memory from mmap")]
 mod stack;
 #[cfg(target_os = "linux")]
-mod stat;
+pub(crate) mod stat;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "fork, and the system calls of the watcher")]
 mod watcher;
@@ -45,9 +45,9 @@ mod watcher;
 #[cfg(target_os = "linux")]
 pub use self::child::Child;
 #[cfg(target_os = "linux")]
-pub use self::groups::{end_all, finish, prepare, running};
+pub use self::groups::{end_all, finish, prepare, running, watcher_id};
 #[cfg(target_os = "linux")]
 pub use self::launch::Command;
 #[cfg(not(target_os = "linux"))]
-pub use self::portable::{Child, Command, end_all, finish, prepare, running};
+pub use self::portable::{Child, Command, end_all, finish, prepare, running, watcher_id};
 pub use self::signals::{remember_signals, was_ignored};

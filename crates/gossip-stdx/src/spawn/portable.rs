@@ -47,6 +47,12 @@ pub fn finish() {
     children().is_closed = true;
 }
 
+/// Returns the process id of the watcher: there is none.
+#[must_use]
+pub const fn watcher_id() -> Option<u32> {
+    None
+}
+
 /// Returns how many children are running.
 #[must_use]
 pub fn running() -> usize {
