@@ -108,7 +108,7 @@ fn completed_handoff_is_not_rolled_back() {
 fn rollback_closes_the_record_of_an_impossible_handoff() {
     let mut offered = Offered::new();
     let coordinator = &mut offered.handoffs.coordinator;
-    coordinator.revoke_lease(now(), TENANT, KEY, OpId::from_raw(9)).unwrap();
+    coordinator.revoke_lease(now(), TENANT, KEY, None, OpId::from_raw(9)).unwrap();
     let mut scratch = AcquireScratch::new();
     coordinator.acquire_and_restore_into(now(), TENANT, KEY, SOURCE, &mut scratch).unwrap();
     offered.rollback().expect("the offer cannot be accepted any more");

@@ -2,14 +2,14 @@
 //! seconds.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gossip::connector::Connector;
 use gossip::coordination::{EventKind, InfraError};
-use gossip::identity::{RunId, TenantId};
+use gossip::identity::{RunId, TenantId, WorkerId};
 use gossip::runtime::{
     Clock as _, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter, RunLook,
     SystemClock, TaskOutcome,
@@ -51,6 +51,8 @@ pub(crate) struct Progress {
     shards_done: AtomicU64,
     pause_printed: AtomicBool,
     store_is_unusable: AtomicBool,
+    /// When the wait for another worker was printed.
+    wait_printed: Mutex<Option<Instant>>,
 }
 
 impl Progress {
@@ -64,6 +66,7 @@ impl Progress {
             shards_done: AtomicU64::new(0),
             pause_printed: AtomicBool::new(false),
             store_is_unusable: AtomicBool::new(false),
+            wait_printed: Mutex::new(None),
         }
     }
 
@@ -91,6 +94,16 @@ impl Progress {
     /// Returns the keys that this process has done; unread ones are not.
     pub(crate) fn keys_done(&self) -> u64 {
         get(&self.keys).saturating_sub(get(&self.unread))
+    }
+
+    /// Returns whether a wait is printed now: at its beginning, and then from time to time.
+    fn is_wait_due(&self) -> bool {
+        let mut printed = self.wait_printed.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = printed.is_none_or(|at| at.elapsed() >= LINE_EVERY);
+        if due {
+            *printed = Some(Instant::now());
+        }
+        due
     }
 
     /// Summarizes the work of this process.
@@ -162,6 +175,9 @@ impl Observer for Progress {
             }
             Event::Paused if !self.pause_printed.swap(true, Ordering::Relaxed) => {
                 console.note("the run is paused; waiting until it is resumed");
+            }
+            Event::Waiting { worker, left, last_seen, ending } if self.is_wait_due() => {
+                console.note(&wait_text(worker, left, last_seen, ending));
             }
             Event::StoreUnusable { error, patience } => self.store_failed(error, patience),
             Event::StoreUsable { after } => self.store_recovered(after),
@@ -329,6 +345,23 @@ fn time_left(run: &RunProgress) -> String {
 pub(crate) fn left(run: &RunProgress) -> Option<String> {
     let eta = run.eta?;
     Some(format!("{} ± {}", duration::rough(eta.left), duration::rough(eta.error)))
+}
+
+/// Describes the wait for a lease that its holder does not renew.
+fn wait_text(
+    worker: WorkerId,
+    left: Duration,
+    last_seen: Option<Duration>,
+    ending: bool,
+) -> String {
+    // Rounded up, so that the wait is over when it says so.
+    let left = left.as_millis().div_ceil(1_000);
+    let seen = match last_seen {
+        _ if ending => "gone, but its commands are still being ended".to_owned(),
+        Some(since) => format!("last seen {} s ago", since.as_secs()),
+        None => "never seen".to_owned(),
+    };
+    format!("waiting {left} s for worker {:016x}, {seen}", worker.as_raw())
 }
 
 /// Describes how the work on a shard ended, unless an event of the kernel does.

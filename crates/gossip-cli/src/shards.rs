@@ -174,7 +174,7 @@ impl Control<'_> {
 
     fn revoke(&mut self, key: ShardKey) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
-        let revoked = self.coordinator.revoke_lease(now, self.tenant, key, op_id);
+        let revoked = self.coordinator.revoke_lease(now, self.tenant, key, None, op_id);
         revoked.map_err(|error| match error {
             RevokeLeaseError::BackendError(error) => Failure::store(&error),
             RevokeLeaseError::ShardNotFound => no_shard(),

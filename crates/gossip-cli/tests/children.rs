@@ -7,7 +7,6 @@ mod support;
 mod terminal;
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -17,7 +16,7 @@ use rstest::rstest;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
-use support::{Ran, Scratch, finish, signal, wait_until};
+use support::{Ran, Scratch, finish, is_alive, signal, wait_until, watchers_of};
 use terminal::{CTRL_C, CTRL_Z, Terminal};
 
 const GOSSIP: &str = env!("CARGO_BIN_EXE_gossip");
@@ -272,14 +271,6 @@ fn is_inherited(number: &str) -> bool {
     flags.is_some_and(|flags| flags & OFlags::CLOEXEC.bits() == 0)
 }
 
-/// Returns whether a process exists and is no zombie.
-fn is_alive(pid: &str) -> bool {
-    let mut stat = String::new();
-    let read =
-        File::open(format!("/proc/{pid}/stat")).and_then(|mut it| it.read_to_string(&mut stat));
-    read.is_ok() && !stat.contains(") Z ")
-}
-
 #[rstest]
 #[case::per_item(&[])]
 #[case::kept_running(&["--stream"])]
@@ -298,20 +289,6 @@ fn killed_worker_takes_its_commands_and_their_descendants_with_it(#[case] more: 
     child.wait().unwrap();
     wait_until("the end of all processes", || pids.iter().all(|pid| !is_alive(pid)));
     wait_until("the end of the watcher", || watchers.iter().all(|pid| !is_alive(pid)));
-}
-
-/// Returns the watchers among the children of a process.
-fn watchers_of(parent: u32) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        name.parse::<u32>().is_ok().then_some(name)
-    });
-    let is_watcher = |pid: &String| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let ours = format!(" {parent} ");
-        stat.split_once("(gossip-watcher)").is_some_and(|(_, rest)| rest[2..].starts_with(&ours))
-    };
-    processes.filter(is_watcher).collect()
 }
 
 /// The watcher is not left behind for process 1 to wait for.

@@ -154,7 +154,7 @@ fn errors_of_added_operations_are_as_the_design_names_them() {
                    RequestPending OpIdConflict BackendError";
     assert_variants(samples::request_action_errors(), request, 8, "");
     let revoke = "ShardNotFound TenantMismatch ShardTerminal NotLeased OpIdConflict BackendError";
-    assert_variants(samples::revoke_lease_errors(), revoke, 6, "");
+    assert_variants(samples::revoke_lease_errors(), revoke, 6, "StaleFence");
     let delete = "RunNotFound TenantMismatch NotTerminal OpIdConflict BackendError";
     assert_variants(samples::delete_run_errors(), delete, 5, "");
     let workers = "NotRegistered TooManyWorkers BackendError";

@@ -259,6 +259,7 @@ samples! {
         NotLeased {},
         OpIdConflict (run_conflict()),
         BackendError (infra()),
+        StaleFence { presented: fence(3), current: fence(4) },
     }
     delete_run_errors: DeleteRunError {
         RunNotFound {},

@@ -173,7 +173,7 @@ fn added_shard_operations_are_emitted_once() {
     acquire(&mut backend, 15, 0, 2);
     let revoked = EventKind::ShardLeaseRevoked { shard: FIRST, new_fence_epoch: fence(4) };
     assert_emitted_once(&mut backend, revoked, |backend| {
-        backend.revoke_lease(at(16), TENANT, key(0), op(5))
+        backend.revoke_lease(at(16), TENANT, key(0), None, op(5))
     });
 }
 

@@ -97,7 +97,8 @@ pub use self::split_execution::{
 pub use self::traits::{AsyncCoordinationBackend, CoordinationBackend};
 pub use self::validation::{check_op_idempotency, validate_cursor_update_pooled, validate_lease};
 pub use self::workers::{
-    MAX_WORKERS_PER_TENANT, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerState,
+    MAX_WORKERS_PER_TENANT, ProcessId, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerProcess,
+    WorkerState,
 };
 
 #[cfg(test)]

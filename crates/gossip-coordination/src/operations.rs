@@ -69,7 +69,9 @@ pub use gossip_contracts::coordination::{
     CursorUpdate, InitialShardInput, SplitReplacePlan, SplitResidualPlan,
 };
 #[doc(no_inline)]
-pub use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId};
+pub use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardKey, TenantId, WorkerId,
+};
 
 #[doc(no_inline)]
 pub use crate::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
@@ -81,7 +83,7 @@ pub use crate::{
     ParkReason, RegisterShardsError, ReleaseError, RenewError, RenewResult, RequestActionError,
     RevokeLeaseError, RunConfig, RunOpResult, RunProgress, RunRecord, RunTransitionError,
     ShardAction, ShardFilter, ShardSummary, SplitError, SplitReplaceResult, SplitResidualResult,
-    UnparkError, WithdrawError, WorkerEntry, WorkerError, WorkerState,
+    UnparkError, WithdrawError, WorkerEntry, WorkerError, WorkerProcess, WorkerState,
 };
 
 /// The operations of [`CoordinationBackend`](crate::CoordinationBackend). See
@@ -296,11 +298,12 @@ macro_rules! for_each_run_operation {
                     tenant, key, action: action.clone(), expires_at, op_id
                 });
 
-            /// Revokes the lease of a shard.
+            /// Revokes the lease of a shard: the one with fence `expected_fence`, or any.
             fn revoke_lease(
-                now: LogicalTime, tenant: TenantId, key: ShardKey, op_id: OpId
+                now: LogicalTime, tenant: TenantId, key: ShardKey,
+                expected_fence: Option<FenceEpoch>, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, RevokeLeaseError>
-                = on_shard(now, RevokeLease { tenant, key, op_id });
+                = on_shard(now, RevokeLease { tenant, key, expected_fence, op_id });
 
             /// Deletes a terminal run with its shards. Its id is never used again.
             fn delete_run(
@@ -308,9 +311,11 @@ macro_rules! for_each_run_operation {
             ) -> Result<IdempotentOutcome<()>, DeleteRunError>
                 = delete(now, DeleteRun { tenant, run, op_id });
 
-            /// Enters a worker into the registry. Repeating it is harmless.
+            /// Enters a worker into the registry, with its process if other processes of its host
+            /// are to see when it is gone. Repeating it is harmless.
             fn register_worker(
-                now: LogicalTime, tenant: TenantId, worker: WorkerId
+                now: LogicalTime, tenant: TenantId, worker: WorkerId,
+                process: Option<WorkerProcess>
             ) -> Result<(), WorkerError> = update();
 
             /// Reports that a registered worker is alive, and its state.
@@ -319,7 +324,7 @@ macro_rules! for_each_run_operation {
             ) -> Result<(), WorkerError> = update();
 
             /// Appends the workers whose registration has not expired at `now` to `out`, in the
-            /// order of their ids.
+            /// order of their ids. At [`LogicalTime::ZERO`] these are all that are stored.
             fn list_workers_into(
                 now: LogicalTime, tenant: TenantId, out: &mut Vec<WorkerEntry>
             ) -> Result<(), WorkerError> = read();

@@ -225,7 +225,7 @@ fn coordinator() -> InMemoryCoordinator {
         let made =
             coordinator.create_run_with_shards(at(1), tenant, RUN, run_config(), &shards, op(9));
         made.unwrap();
-        coordinator.register_worker(at(2), tenant, worker(SECRET_OWNER)).unwrap();
+        coordinator.register_worker(at(2), tenant, worker(SECRET_OWNER), None).unwrap();
     }
     coordinator
 }
@@ -311,7 +311,7 @@ fn commands_and_changes_show_no_secret() {
     show_decision(&Release { tenant, lease, mode: ReleaseMode::Clean, op_id }, shard, &run);
     show_decision(&OfferShard { tenant, lease, terms: TERMS, cursor, op_id }, shard, &run);
     show_decision(&Withdraw { tenant, lease, handoff: MOVE, op_id }, shard, &run);
-    show_decision(&RevokeLease { tenant, key: key(0), op_id }, shard, &run);
+    show_decision(&RevokeLease { tenant, key: key(0), expected_fence: None, op_id }, shard, &run);
     let action = ShardAction::Split(SplitKey::try_new(MIDDLE));
     show_decision(
         &RequestAction { tenant, key: key(0), action, expires_at: at(99), op_id },

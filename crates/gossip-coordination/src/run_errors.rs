@@ -7,7 +7,7 @@
 use std::fmt;
 
 use gossip_contracts::coordination::{ManifestValidationError, ShardLimitScope};
-use gossip_contracts::identity::{OpId, RunId, TenantId};
+use gossip_contracts::identity::{FenceEpoch, OpId, RunId, TenantId};
 use thiserror::Error;
 
 use crate::error::InfraError;
@@ -188,5 +188,13 @@ operation_errors! { admin
     /// Why a lease could not be revoked (added operation).
     pub enum RevokeLeaseError {
         ShardNotFound, TenantMismatch, ShardTerminal, NotLeased, OpIdConflict, BackendError,
+        /// The shard was granted again since the caller saw its lease.
+        #[error("stale fence: presented {presented}, current {current}")]
+        StaleFence {
+            /// The fence of the lease to revoke.
+            presented: FenceEpoch,
+            /// The fence of the record.
+            current: FenceEpoch,
+        },
     }
 }

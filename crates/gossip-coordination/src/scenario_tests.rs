@@ -359,7 +359,7 @@ fn a_dead_owner_with_a_far_deadline_is_revoked() {
     let wait =
         coordinator.acquire_and_restore_into(at(20), TENANT, key(0), worker(2), &mut scratch);
     assert!(matches!(wait, Err(AcquireError::AlreadyLeased { .. })), "a clock was far ahead");
-    coordinator.revoke_lease(at(21), TENANT, key(0), op(1)).unwrap();
+    coordinator.revoke_lease(at(21), TENANT, key(0), None, op(1)).unwrap();
     let next = acquire(&mut coordinator, 22, 0, 2);
     assert!(next.fence() > dead.fence());
     let late = coordinator.renew(at(23), TENANT, &dead);

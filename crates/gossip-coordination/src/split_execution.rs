@@ -7,7 +7,8 @@ use gossip_contracts::coordination::{
     CursorUpdate, InitialShardInput, MAX_SPLIT_CHILDREN, SplitReplacePlan, SplitResidualPlan,
 };
 use gossip_contracts::identity::{
-    CanonicalBytes, CanonicalHasher, Domain, LogicalTime, OpId, RunId, ShardId, ShardKey,
+    CanonicalBytes, CanonicalHasher, Domain, FenceEpoch, LogicalTime, OpId, RunId, ShardId,
+    ShardKey,
 };
 use gossip_stdx::InlineVec;
 
@@ -149,10 +150,15 @@ pub(crate) fn hash_withdraw(handoff: HandoffId) -> u64 {
     hash_operation(b"withdraw", |hasher| hasher.write_u64(handoff.as_raw()))
 }
 
-/// Fingerprint of a revocation.
+/// Fingerprint of a revocation. The fence is last, so its absence is no other fence.
 #[must_use]
-pub(crate) fn hash_revoke_lease(key: ShardKey) -> u64 {
-    hash_operation(b"revoke_lease", |hasher| key.write_canonical(hasher))
+pub(crate) fn hash_revoke_lease(key: ShardKey, expected_fence: Option<FenceEpoch>) -> u64 {
+    hash_operation(b"revoke_lease", |hasher| {
+        key.write_canonical(hasher);
+        if let Some(fence) = expected_fence {
+            fence.write_canonical(hasher);
+        }
+    })
 }
 
 /// Fingerprint of a request to a shard's owner.

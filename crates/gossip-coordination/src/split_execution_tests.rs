@@ -12,7 +12,7 @@ use crate::protocol::{OfferTerms, ReleaseMode, RunTransitionKind};
 use crate::record::ParkReason;
 use crate::request::{ShardAction, SplitKey};
 use crate::split_execution::*;
-use crate::test_fixtures::{at, key, worker};
+use crate::test_fixtures::{at, fence, key, worker};
 
 /// The first eight bytes of a derived key, read little-endian.
 fn digest(context: &str, parts: &[&[u8]]) -> u64 {
@@ -79,7 +79,9 @@ fn payloads_of_the_seeds_operations_are_tag_then_fields() {
 fn payloads_of_added_operations_are_tag_then_fields() {
     assert_eq!(hash_release(ReleaseMode::Clean), payload(&[b"release", &[0]]));
     assert_eq!(hash_release(ReleaseMode::Failed), payload(&[b"release", &[1]]));
-    assert_eq!(hash_revoke_lease(key(3)), payload(&[b"revoke_lease", &KEY_BYTES]));
+    assert_eq!(hash_revoke_lease(key(3), None), payload(&[b"revoke_lease", &KEY_BYTES]));
+    let of_fence = [KEY_BYTES.as_slice(), &5_u64.to_le_bytes()].concat();
+    assert_eq!(hash_revoke_lease(key(3), Some(fence(5))), payload(&[b"revoke_lease", &of_fence]));
 
     let [move_bytes, worker_bytes, time_bytes] = [6_u64, 7, 8].map(u64::to_le_bytes);
     let handoff = HandoffId::from_raw(6);

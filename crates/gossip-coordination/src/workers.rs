@@ -47,6 +47,30 @@ const _: () = {
     assert!(WorkerState::Draining as u8 == 2);
 };
 
+/// A process, by its number and its start, which distinguishes it from a later process with the
+/// same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessId {
+    /// Its number in its pid namespace; not zero.
+    pub pid: u32,
+    /// When it was started, in clock ticks since the start of its host.
+    pub started: u64,
+}
+
+/// The process of a worker. Only a process of the same host and the same pid namespace can look it
+/// up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerProcess {
+    /// The boot id of the host: a host that was restarted is another one.
+    pub boot: [u8; 16],
+    /// The pid namespace.
+    pub pid_namespace: u64,
+    /// The process.
+    pub process: ProcessId,
+    /// The process that ends the worker's commands after the worker, if it runs commands.
+    pub watcher: Option<ProcessId>,
+}
+
 /// A registered worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WorkerEntry {
@@ -56,17 +80,27 @@ pub struct WorkerEntry {
     pub state: WorkerState,
     /// The first instant at which the entry is expired, without another heartbeat.
     pub expires_at: LogicalTime,
+    /// Its process, if it named one when it registered.
+    pub process: Option<WorkerProcess>,
 }
 
 impl WorkerEntry {
     /// Creates the entry of a worker whose heartbeat arrived at `now`.
     #[must_use]
     pub const fn heard_of(worker: WorkerId, state: WorkerState, now: LogicalTime) -> Self {
-        Self { worker, state, expires_at: now.saturating_add(WORKER_ENTRY_TTL) }
+        let expires_at = now.saturating_add(WORKER_ENTRY_TTL);
+        Self { worker, state, expires_at, process: None }
     }
 
-    /// Updates a known entry. A heartbeat that is older than the known one, because it was delayed
-    /// or its clock lags, neither shortens the lifetime nor changes the state.
+    /// Returns the time of the last heartbeat.
+    #[must_use]
+    pub const fn last_seen(&self) -> LogicalTime {
+        LogicalTime::from_raw(self.expires_at.as_raw().saturating_sub(WORKER_ENTRY_TTL))
+    }
+
+    /// Updates a known entry and keeps its process. A heartbeat that is older than the known one,
+    /// because it was delayed or its clock lags, neither shortens the lifetime nor changes the
+    /// state.
     #[must_use]
     pub(crate) fn heard_of_again(
         known: Option<Self>,
@@ -77,7 +111,8 @@ impl WorkerEntry {
         let fresh = Self::heard_of(worker, state, now);
         match known {
             Some(known) if known.is_newer_than(&fresh) => known,
-            Some(_) | None => fresh,
+            Some(known) => Self { process: known.process, ..fresh },
+            None => fresh,
         }
     }
 

@@ -30,9 +30,9 @@ fn an_entry_lives_until_its_time_runs_out() {
 fn workers_are_listed_by_their_ids_with_what_they_do() {
     let mut backend = two_shards();
     for number in [3, 1, 2] {
-        backend.register_worker(at(10), TENANT, worker(number)).unwrap();
+        backend.register_worker(at(10), TENANT, worker(number), None).unwrap();
     }
-    backend.register_worker(at(10), OTHER, worker(4)).unwrap();
+    backend.register_worker(at(10), OTHER, worker(4), None).unwrap();
     backend.heartbeat(at(11), TENANT, worker(1), WorkerState::Idle).unwrap();
     backend.heartbeat(at(11), TENANT, worker(2), WorkerState::Draining).unwrap();
     let states: Vec<_> = workers(&mut backend, 12);
@@ -46,14 +46,14 @@ fn a_worker_that_falls_silent_is_forgotten_and_must_register_again() {
     let mut backend = two_shards();
     let unknown = backend.heartbeat(at(10), TENANT, worker(1), WorkerState::Working);
     assert_eq!(unknown, Err(WorkerError::NotRegistered));
-    backend.register_worker(at(10), TENANT, worker(1)).unwrap();
+    backend.register_worker(at(10), TENANT, worker(1), None).unwrap();
     backend.heartbeat(at(20), TENANT, worker(1), WorkerState::Working).unwrap();
     assert_eq!(workers(&mut backend, 19 + WORKER_ENTRY_TTL).len(), 1);
     assert_eq!(workers(&mut backend, 20 + WORKER_ENTRY_TTL), []);
     let late = at(20 + WORKER_ENTRY_TTL);
     let forgotten = backend.heartbeat(late, TENANT, worker(1), WorkerState::Working);
     assert_eq!(forgotten, Err(WorkerError::NotRegistered));
-    backend.register_worker(late, TENANT, worker(1)).unwrap();
+    backend.register_worker(late, TENANT, worker(1), None).unwrap();
     backend.heartbeat(late, TENANT, worker(1), WorkerState::Working).unwrap();
 }
 
@@ -61,22 +61,24 @@ fn a_worker_that_falls_silent_is_forgotten_and_must_register_again() {
 fn a_tenant_registers_only_so_many_workers_at_a_time() {
     let mut backend = two_shards();
     for number in 0..MAX_WORKERS_PER_TENANT as u64 {
-        backend.register_worker(at(10), TENANT, worker(number)).unwrap();
+        backend.register_worker(at(10), TENANT, worker(number), None).unwrap();
     }
     let one_more = worker(MAX_WORKERS_PER_TENANT as u64);
-    let refused = backend.register_worker(at(11), TENANT, one_more);
+    let refused = backend.register_worker(at(11), TENANT, one_more, None);
     assert_eq!(refused, Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT }));
-    backend.register_worker(at(11), TENANT, worker(0)).expect("repeating it is harmless");
-    backend.register_worker(at(11), OTHER, one_more).expect("another tenant has its own room");
+    backend.register_worker(at(11), TENANT, worker(0), None).expect("repeating it is harmless");
+    backend
+        .register_worker(at(11), OTHER, one_more, None)
+        .expect("another tenant has its own room");
     let later = at(12 + WORKER_ENTRY_TTL);
-    backend.register_worker(later, TENANT, one_more).expect("the silent make room");
+    backend.register_worker(later, TENANT, one_more, None).expect("the silent make room");
 }
 
 #[test]
 fn no_tenants_clock_forgets_the_workers_of_another() {
     let mut backend = two_shards();
-    backend.register_worker(at(10), TENANT, worker(1)).unwrap();
-    backend.register_worker(at(u64::MAX), OTHER, worker(2)).unwrap();
+    backend.register_worker(at(10), TENANT, worker(1), None).unwrap();
+    backend.register_worker(at(u64::MAX), OTHER, worker(2), None).unwrap();
     assert_eq!(workers(&mut backend, 11).len(), 1);
 }
 
@@ -88,10 +90,10 @@ fn a_clock_that_lags_and_a_second_registration_take_nothing_away() {
         coordinator.list_workers_into(at(900), TENANT, &mut out).unwrap();
         out.first().map(|entry| (entry.state, entry.expires_at))
     };
-    coordinator.register_worker(at(1_000), TENANT, worker(1)).unwrap();
+    coordinator.register_worker(at(1_000), TENANT, worker(1), None).unwrap();
     coordinator.heartbeat(at(1_000), TENANT, worker(1), WorkerState::Draining).unwrap();
     let known = Some((WorkerState::Draining, at(1_000 + WORKER_ENTRY_TTL)));
-    coordinator.register_worker(at(900), TENANT, worker(1)).unwrap();
+    coordinator.register_worker(at(900), TENANT, worker(1), None).unwrap();
     assert_eq!(listed(&mut coordinator), known);
     coordinator.heartbeat(at(900), TENANT, worker(1), WorkerState::Draining).unwrap();
     assert_eq!(listed(&mut coordinator), known);
@@ -101,7 +103,7 @@ fn a_clock_that_lags_and_a_second_registration_take_nothing_away() {
 #[test]
 fn an_older_heartbeat_does_not_change_the_state() {
     let mut coordinator = two_shards();
-    coordinator.register_worker(at(10), TENANT, worker(1)).unwrap();
+    coordinator.register_worker(at(10), TENANT, worker(1), None).unwrap();
     coordinator.heartbeat(at(20), TENANT, worker(1), WorkerState::Draining).unwrap();
     for (late, state) in [(19, WorkerState::Working), (20, WorkerState::Idle)] {
         coordinator.heartbeat(at(late), TENANT, worker(1), state).unwrap();

@@ -191,7 +191,7 @@ fn a_replayed_withdrawal_does_not_resume_the_source_without_the_fence() {
     world.backend.withdraw(at(12), TENANT, &lease, handoff, op).unwrap();
     let lost = InfraError::Transient { operation: "commit", message: "no reply".to_owned() };
     source.on_reply(at(12), SourceReply::Withdrawn(Err(lost.into())));
-    world.backend.revoke_lease(at(13), TENANT, lease.key(), OpId::from_raw(9)).unwrap();
+    world.backend.revoke_lease(at(13), TENANT, lease.key(), None, OpId::from_raw(9)).unwrap();
 
     let done = world.run_source(&mut source, Some(&lease), 14);
     assert_eq!(done, SourceNext::Done(SourceEnd::Lost(NotMovedReason::Superseded)));

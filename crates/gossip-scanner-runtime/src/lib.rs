@@ -77,6 +77,7 @@
 //!         },
 //!         records: None,
 //!         clock: &clock,
+//!         host: &(),
 //!         drain: &Drain::new(),
 //!         observer: &(),
 //!     };
@@ -121,6 +122,7 @@ mod clock;
 pub mod connectors;
 mod density;
 pub mod exec;
+mod host;
 mod initial;
 mod job;
 mod monitored;
@@ -161,6 +163,7 @@ pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 pub use self::backoff::Backoff;
 pub use self::clock::{Clock, SystemClock, TICKS_PER_SECOND};
 pub use self::density::Density;
+pub use self::host::{Host, Presence, SystemHost};
 pub use self::initial::{
     DEFAULT_SHARDS_MAX, INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards,
 };

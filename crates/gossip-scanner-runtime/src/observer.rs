@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use gossip_contracts::connector::OpenError;
-use gossip_contracts::identity::ShardKey;
+use gossip_contracts::identity::{ShardKey, WorkerId};
 use gossip_coordination::{InfraError, StateTransitionEvent};
 
 use crate::run_plan::OpenedRun;
@@ -125,6 +125,18 @@ pub enum Event<'a> {
     },
     /// Nothing can be claimed because the run is paused.
     Paused,
+    /// Nothing can be claimed until the lease of another worker ends, which the worker does not
+    /// renew. Repeated while the wait lasts.
+    Waiting {
+        /// The lease holder.
+        worker: WorkerId,
+        /// Until its lease ends.
+        left: Duration,
+        /// Since its last heartbeat; unknown if it was never registered.
+        last_seen: Option<Duration>,
+        /// Whether its process is gone and commands of it are still being ended.
+        ending: bool,
+    },
     /// The store has been unusable for a second. The worker starts no item and retries its
     /// operations with a backoff. Once per outage.
     StoreUnusable {
@@ -160,6 +172,7 @@ impl fmt::Debug for Event<'_> {
             Self::Damaged { .. } => "Damaged",
             Self::Ended { .. } => "Ended",
             Self::Paused => "Paused",
+            Self::Waiting { .. } => "Waiting",
             Self::StoreUnusable { .. } => "StoreUnusable",
             Self::StoreUsable { .. } => "StoreUsable",
         })

@@ -14,7 +14,8 @@
 //! Within a lease each operation has its own number, and a retry keeps it.
 
 use gossip_contracts::identity::{
-    CanonicalBytes as _, CanonicalHasher, Domain, LogicalTime, OpId, RunId, ShardKey, WorkerId,
+    CanonicalBytes as _, CanonicalHasher, Domain, FenceEpoch, LogicalTime, OpId, RunId, ShardKey,
+    WorkerId,
 };
 use gossip_coordination::Lease;
 use gossip_coordination::store::fresh_nonce;
@@ -64,6 +65,16 @@ pub(crate) fn of_run(operation: &'static [u8], run: RunId) -> OpId {
     let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
     hasher.write_raw(operation);
     run.write_canonical(&mut hasher);
+    OpId::from_raw(hasher.finalize_64())
+}
+
+/// Returns the id of the revocation of the lease with this fence. Every process that sees the end
+/// of the lease holder means the same operation.
+pub(crate) fn of_revocation(shard: ShardKey, fence: FenceEpoch) -> OpId {
+    let mut hasher = CanonicalHasher::for_domain(Domain::RUNTIME_OP_ID_V1);
+    hasher.write_raw(b"revoke_lease");
+    shard.write_canonical(&mut hasher);
+    fence.write_canonical(&mut hasher);
     OpId::from_raw(hasher.finalize_64())
 }
 

@@ -117,7 +117,7 @@ const MET_BY_SEQUENCES: &[(&str, &str)] = &[
     ),
     ("Request", "Executed NotLeased Replayed RunTerminal ShardNotFound ShardTerminal"),
     ("ResumeRun", "Executed Replayed RunNotFound RunTerminal"),
-    ("Revoke", "Executed NotLeased Replayed ShardNotFound ShardTerminal"),
+    ("Revoke", "Executed NotLeased Replayed ShardNotFound ShardTerminal StaleFence"),
     (
         "Shrink",
         "Executed LeaseExpired Offered OpIdConflict OperationTooOld Replayed RunTerminal \

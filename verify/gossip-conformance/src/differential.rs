@@ -312,6 +312,12 @@ fn handoff(op: OpId) -> HandoffId {
     HandoffId::from_raw(op.as_raw() % 3)
 }
 
+/// No fence, or one that the shard may have.
+fn expected_fence(draw: Draw) -> Option<FenceEpoch> {
+    let fence = u64::from(draw.key[0] % 4);
+    (fence > 0).then(|| FenceEpoch::from_raw(fence + 1))
+}
+
 /// Steps without a lease.
 fn administer(
     backend: &mut (impl CoordinationFacade + FenceFloors),
@@ -321,13 +327,13 @@ fn administer(
     let (now, op, key) = (draw.now, draw.op, ShardKey::new(RUN, draw.shard));
     match draw.kind {
         7 => format!("{:?}", backend.unpark_shard(now, tenant, key, op)),
-        8 => format!("{:?}", backend.revoke_lease(now, tenant, key, op)),
+        8 => format!("{:?}", backend.revoke_lease(now, tenant, key, expected_fence(draw), op)),
         9 => {
             let (action, until) = (ShardAction::Release, now.saturating_add(10));
             format!("{:?}", backend.request_action(now, tenant, key, &action, until, op))
         }
         10 => match draw.key[0] % 3 {
-            0 => format!("{:?}", backend.register_worker(now, tenant, draw.worker)),
+            0 => format!("{:?}", backend.register_worker(now, tenant, draw.worker, None)),
             1 => format!("{:?}", backend.heartbeat(now, tenant, draw.worker, WorkerState::Idle)),
             _ => format!("{:?}", backend.heartbeat(now, tenant, draw.worker, WorkerState::Working)),
         },

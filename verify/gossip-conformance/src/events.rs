@@ -136,7 +136,7 @@ pub fn handoffs_and_admin_operations_emit_events<T: ConformanceTarget>(target: &
         accepted.expect("offered");
         let action = ShardAction::HandOff(None);
         backend.request_action(at(15), tenant, key(0), &action, at(90), op(4)).expect("leased");
-        backend.revoke_lease(at(16), tenant, key(0), op(5)).expect("leased");
+        backend.revoke_lease(at(16), tenant, key(0), None, op(5)).expect("leased");
     });
     let Some(events) = events else { return };
     let shard = shard(0);
@@ -280,7 +280,9 @@ fn foreign_operations<B: CoordinationBackend + RunManagement>() -> [(&'static st
         ("gc_stale_initializing_runs_into", |backend, _| {
             drop(backend.gc_stale_initializing_runs_into(NOW, STRANGER, 1, 9, &mut Vec::new()));
         }),
-        ("revoke_lease", |backend, _| drop(backend.revoke_lease(NOW, STRANGER, key(0), op(11)))),
+        ("revoke_lease", |backend, _| {
+            drop(backend.revoke_lease(NOW, STRANGER, key(0), None, op(11)));
+        }),
         ("acquire_and_restore_into", |backend, _| {
             let mut scratch = Box::new(AcquireScratch::new());
             drop(backend.acquire_and_restore_into(NOW, STRANGER, key(1), worker(2), &mut scratch));

@@ -634,13 +634,23 @@ impl Model {
         Ok("Executed".into())
     }
 
-    pub(super) fn revoke(&mut self, tenant: TenantId, key: ShardKey, op: u64) -> Answer {
+    pub(super) fn revoke(
+        &mut self,
+        tenant: TenantId,
+        key: ShardKey,
+        fence: Option<u64>,
+        op: u64,
+    ) -> Answer {
         let shard = self.shard_mut(tenant, key)?;
-        if let Some(answer) = shard.known(op, "revoke") {
+        let what = format!("revoke {fence:?}");
+        if let Some(answer) = shard.known(op, &what) {
             return answer;
         }
         if shard.status != ShardStatus::Active {
             return Err("ShardTerminal");
+        }
+        if fence.is_some_and(|fence| fence != shard.fence) {
+            return Err("StaleFence");
         }
         if shard.lease.is_none() {
             return Err("NotLeased");
@@ -648,7 +658,7 @@ impl Model {
         shard.let_go();
         shard.fence += 1;
         shard.moved_by = None;
-        shard.remember(op, "revoke".into());
+        shard.remember(op, what);
         Ok("Executed".into())
     }
 

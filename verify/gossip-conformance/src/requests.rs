@@ -23,6 +23,7 @@ topic!("requests":
     a_revoked_lease_is_worth_nothing_and_the_shard_is_free,
     a_revocation_is_replayed_and_spares_the_next_owner,
     a_revocation_needs_a_lease,
+    a_revocation_with_a_fence_spares_later_leases,
     a_paused_run_starts_nothing_and_lets_owners_work,
     a_resumed_run_starts_shards_again,
     pausing_twice_is_no_error,
@@ -207,6 +208,28 @@ pub fn a_revocation_is_replayed_and_spares_the_next_owner<T: ConformanceTarget>(
     world.renew(14, &next.lease).expect("the next owner keeps the shard");
     world.checkpoint(15, &next.lease, b"c", 2).expect("live");
     refused!(world.revoke(16, key(0), 2), RevokeLeaseError::OpIdConflict(_));
+}
+
+/// A worker that saw the end of a lease holder must not revoke the lease of the next one.
+pub fn a_revocation_with_a_fence_spares_later_leases<T: ConformanceTarget>(target: &T) {
+    let mut world = World::two_shards(target);
+    world.acquire(10, key(0), 1);
+    world.revoke(11, key(0), 1).expect("leased");
+    let next = world.acquire(12, key(0), 2);
+    assert_eq!(next.fence(), 4);
+    refused!(world.revoke_fence(13, key(0), 2, 2), RevokeLeaseError::StaleFence { .. });
+    world.renew(13, &next.lease).expect("the next owner keeps the shard");
+    let attempts = world.row(13, shard(0)).attempts;
+    let revoked = world.revoke_fence(14, key(0), 4, 3);
+    assert_eq!(revoked, Ok(IdempotentOutcome::Executed(())));
+    assert_eq!(world.row(14, shard(0)).attempts, attempts, "a revocation is no attempt");
+    let replayed = world.revoke_fence(14, key(0), 4, 3);
+    assert_eq!(replayed, Ok(IdempotentOutcome::Replayed(())));
+    // Another fence is another operation, and so is none.
+    refused!(world.revoke_fence(14, key(0), 5, 3), RevokeLeaseError::OpIdConflict(_));
+    refused!(world.revoke(14, key(0), 3), RevokeLeaseError::OpIdConflict(_));
+    refused!(world.revoke_fence(14, key(0), 4, 4), RevokeLeaseError::StaleFence { .. });
+    refused!(world.revoke_fence(14, key(0), 5, 5), RevokeLeaseError::NotLeased);
 }
 
 /// Without a lease nothing changes.

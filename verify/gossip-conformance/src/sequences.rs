@@ -111,7 +111,7 @@ enum Step {
     Claim { tenant: TenantId, run: RunId, by: u64 },
     Accept { tenant: TenantId, key: ShardKey, by: u64, id: u64 },
     Unpark { tenant: TenantId, key: ShardKey, op: u64 },
-    Revoke { tenant: TenantId, key: ShardKey, op: u64 },
+    Revoke { tenant: TenantId, key: ShardKey, fence: Option<u64>, op: u64 },
     Request { tenant: TenantId, key: ShardKey, action: usize, until: u64, op: u64 },
     Leased { tenant: TenantId, lease: Lease, act: Act, op: u64 },
 }
@@ -245,11 +245,21 @@ impl<T: ConformanceTarget> Pair<'_, T> {
             0..=3 => Step::Acquire { tenant, key, by: dice.worker() },
             4 | 5 => self.choose_accept(dice, tenant, key),
             6 | 7 => Step::Unpark { tenant, key, op },
-            8 => Step::Revoke { tenant, key, op },
+            8 => Step::Revoke { tenant, key, fence: self.choose_fence(dice, tenant, key), op },
             _ => {
                 let (action, until) = (dice.index(ACTIONS.len()), self.now + dice.roll(LASTS));
                 Step::Request { tenant, key, action, until, op }
             }
+        }
+    }
+
+    /// No expected fence, that of the shard, or the one before it.
+    fn choose_fence(&self, dice: &mut Dice, tenant: TenantId, key: ShardKey) -> Option<u64> {
+        let run = self.model.run(tenant, key.run());
+        let fence = run.and_then(|run| run.shards.get(&key.shard())).map_or(2, |shard| shard.fence);
+        match dice.roll(3) {
+            0 => None,
+            behind => Some(fence - (behind - 1)),
         }
     }
 
@@ -355,9 +365,11 @@ impl<T: ConformanceTarget> Pair<'_, T> {
                 let result = self.world.backend.unpark_shard(at(now), *tenant, *key, op(*id));
                 (Ok(answer(&result)), self.model.unpark(*tenant, *key, *id))
             }
-            Step::Revoke { tenant, key, op: id } => {
-                let result = self.world.backend.revoke_lease(at(now), *tenant, *key, op(*id));
-                (Ok(answer(&result)), self.model.revoke(*tenant, *key, *id))
+            Step::Revoke { tenant, key, fence, op: id } => {
+                let (backend, expected) =
+                    (&mut self.world.backend, fence.map(FenceEpoch::from_raw));
+                let result = backend.revoke_lease(at(now), *tenant, *key, expected, op(*id));
+                (Ok(answer(&result)), self.model.revoke(*tenant, *key, *fence, *id))
             }
             Step::Request { tenant, key, action, until, op: id } => {
                 let (asked, label) = &ACTIONS[*action];

@@ -101,12 +101,12 @@ pub fn a_clock_of_another_tenant_has_no_effect<T: ConformanceTarget>(target: &T)
         world.make_run(config(None), &ROOTS, 1).expect("new");
     }
     world.tenant = TENANT;
-    world.backend.register_worker(at(10), TENANT, worker(1)).expect("below the limit");
+    world.backend.register_worker(at(10), TENANT, worker(1), None).expect("below the limit");
     world.claim(10, 1).expect("free");
 
     world.tenant = STRANGER;
     let far = 1_000 * WORKER_ENTRY_TTL;
-    world.backend.register_worker(at(far), STRANGER, worker(9)).expect("below the limit");
+    world.backend.register_worker(at(far), STRANGER, worker(9), None).expect("below the limit");
     world.claim(far, 9).expect("free");
 
     world.tenant = TENANT;
@@ -151,7 +151,7 @@ fn ask_about_shard<T: ConformanceTarget>(world: &mut World<'_, T>) -> Vec<(&'sta
         ("acquire", acquire),
         ("accept", accept),
         ("unpark", answer(&backend.unpark_shard(now, tenant, key(0), op(90)))),
-        ("revoke", answer(&backend.revoke_lease(now, tenant, key(0), op(90)))),
+        ("revoke", answer(&backend.revoke_lease(now, tenant, key(0), None, op(90)))),
         ("request", answer(&requested)),
     ]
 }

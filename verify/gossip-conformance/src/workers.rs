@@ -89,7 +89,7 @@ pub fn tenants_do_not_see_each_others_workers<T: ConformanceTarget>(target: &T) 
 fn registered<'t, T: ConformanceTarget>(target: &'t T, numbers: &[u64]) -> World<'t, T> {
     let mut world = World::empty(target, Settings::default());
     for number in numbers {
-        let done = world.backend.register_worker(at(1), world.tenant, worker(*number));
+        let done = world.backend.register_worker(at(1), world.tenant, worker(*number), None);
         done.expect("below the limit");
     }
     world

@@ -357,7 +357,19 @@ impl<'t, T: ConformanceTarget> World<'t, T> {
         key: ShardKey,
         op_id: u64,
     ) -> Result<IdempotentOutcome<()>, RevokeLeaseError> {
-        self.backend.revoke_lease(at(now), self.tenant, key, op(op_id))
+        self.backend.revoke_lease(at(now), self.tenant, key, None, op(op_id))
+    }
+
+    /// Revokes the lease with this fence.
+    pub(super) fn revoke_fence(
+        &mut self,
+        now: u64,
+        key: ShardKey,
+        fence: u64,
+        op_id: u64,
+    ) -> Result<IdempotentOutcome<()>, RevokeLeaseError> {
+        let fence = Some(FenceEpoch::from_raw(fence));
+        self.backend.revoke_lease(at(now), self.tenant, key, fence, op(op_id))
     }
 
     /// Acquires a shard and completes it at its start key.

@@ -18,8 +18,8 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, GrantToken, HandoffId,
-    InMemoryCoordinator, Lease, OP_LOG_CAP, ParkReason, RUN_OP_LOG_CAP, RunConfig, RunManagement,
-    ShardStatus, WorkerEntry, WorkerState,
+    InMemoryCoordinator, Lease, OP_LOG_CAP, ParkReason, ProcessId, RUN_OP_LOG_CAP, RunConfig,
+    RunManagement, ShardStatus, WorkerEntry, WorkerProcess, WorkerState,
 };
 use gossip_frontier::hint::{MetadataBuf, ShardHint, ShardMetadata};
 use gossip_handoff::{Phase, Record, RecordId};
@@ -330,8 +330,13 @@ pub(crate) fn tombstones() -> Vec<Vec<u8>> {
 
 pub(crate) fn workers() -> Vec<Vec<u8>> {
     let states = WorkerState::ALL;
-    let entry = |state| WorkerEntry { worker: WorkerId::from_raw(5), state, expires_at: at(99) };
-    states.map(|state| payload(|out| encode_worker(TENANT, &entry(state), out))).to_vec()
+    let process = ProcessId { pid: 7, started: 8 };
+    let alone = WorkerProcess { boot: [9; 16], pid_namespace: 10, process, watcher: None };
+    let processes = [None, Some(alone), Some(WorkerProcess { watcher: Some(process), ..alone })];
+    let worker = WorkerId::from_raw(5);
+    let entry = |(state, process)| WorkerEntry { worker, state, expires_at: at(99), process };
+    let entries = states.into_iter().zip(processes).map(entry);
+    entries.map(|entry| payload(|out| encode_worker(TENANT, &entry, out))).collect()
 }
 
 const fn at(time: u64) -> LogicalTime {

@@ -2,7 +2,7 @@
 //! requests to lease holders in between.
 
 use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, InitialShardInput};
-use gossip_contracts::identity::{OpId, RunId, ShardId, WorkerId};
+use gossip_contracts::identity::{FenceEpoch, OpId, RunId, ShardId, WorkerId};
 use gossip_coordination::store::{Allotment, fly_async, set_allotment};
 use gossip_coordination::{
     AsyncRunManagement, CreateRunError, GetRunError, IdempotentOutcome, RegisterShardsError,
@@ -159,7 +159,7 @@ impl Admin {
             if row.status == ShardStatus::Parked {
                 self.unpark_shard(target).await;
             } else if row.lease_deadline.is_some_and(|deadline| deadline.as_raw() > far) {
-                self.revoke_lease(target).await;
+                self.revoke_lease(target, None).await;
             }
         }
     }
@@ -479,15 +479,29 @@ impl Admin {
 
     async fn revoke(&mut self, run: u32) {
         if let Some(target) = self.any_shard(run) {
-            self.revoke_lease(target).await;
+            let fence = self.any_fence(target);
+            self.revoke_lease(target, fence).await;
         }
     }
 
-    async fn revoke_lease(&mut self, target: LeaseRef) {
+    async fn revoke_lease(&mut self, target: LeaseRef, fence: Option<u64>) {
         let op_id = self.next_op_id();
-        let op = self.cx.begin(Draft::about(Verb::RevokeLease, target, op_id));
-        let result = self.handle.revoke_lease(op.now, self.cx.tenant_id, target.key, op_id).await;
+        let said = Said { fence, ..Said::default() };
+        let op = self.cx.begin(Draft { said, ..Draft::about(Verb::RevokeLease, target, op_id) });
+        let (now, tenant) = (op.now, self.cx.tenant_id);
+        let expected = fence.map(FenceEpoch::from_raw);
+        let result = self.handle.revoke_lease(now, tenant, target.key, expected, op_id).await;
         self.cx.end(&op, &result, None);
+    }
+
+    /// Returns no fence, that of the shard, or the one before it.
+    fn any_fence(&self, target: LeaseRef) -> Option<u64> {
+        let current = self.cx.shared.borrow().oracle.shards[target.shard as usize].fence;
+        match self.cx.odd_below(3) {
+            0 => Some(current),
+            1 => Some(current.saturating_sub(1)),
+            _ => None,
+        }
     }
 
     async fn unpark(&mut self, run: u32) {

@@ -168,6 +168,7 @@ impl Draft {
         hash ^= self.said.reason.map_or(0, |reason| mix(reason as u64 + 1));
         hash ^= self.said.flaw.map_or(0, |flaw| mix(flaw as u64 + 1).rotate_left(3));
         hash ^= self.said.allotment.map_or(0, |max| mix(u64::from(max) + 1).rotate_left(11));
+        hash ^= self.said.fence.map_or(0, |fence| mix(fence + 1).rotate_left(5));
         hash = mix(hash ^ self.said.to.map_or(u64::MAX, u64::from));
         for cut in &self.said.cuts {
             hash = mix(hash ^ u64::from(*cut));

@@ -374,6 +374,9 @@ impl Oracle {
                 Ok(())
             }
             Verb::RevokeLease => {
+                let current = self.shards[number as usize].fence;
+                let meant = op.said.fence.is_none_or(|fence| fence == current);
+                self.require(meant, Rule::StaleFence, "a lease was revoked that was not meant")?;
                 let shard = &mut self.shards[number as usize];
                 shard.fence += 1;
                 (shard.holder, shard.offer) = (None, None);

@@ -124,7 +124,7 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
         Verb::Offer => "Offered Withdrawn",
         Verb::Withdraw => "NoOffer Replayed",
         Verb::Unpark | Verb::RequestAction => "OpIdConflict RunTerminal",
-        Verb::RevokeLease => "OpIdConflict Replayed",
+        Verb::RevokeLease => "OpIdConflict Replayed StaleFence",
         Verb::CreateRun => "RunAlreadyExists",
         Verb::CompleteRun | Verb::FailRun | Verb::CancelRun | Verb::PauseRun | Verb::ResumeRun => {
             "RunNotFound RunTerminal"

@@ -136,6 +136,8 @@ pub(super) struct Said {
     /// The request of an administrator to a lease holder, and when it expires.
     pub(super) asked: Option<(ShardAction, u64)>,
     pub(super) clean: bool,
+    /// The fence of the lease that a revocation means; any if absent.
+    pub(super) fence: Option<u64>,
     /// Why a shard is parked.
     pub(super) reason: Option<ParkReason>,
     /// The quota that an operator sets.

@@ -87,6 +87,9 @@ impl Oracle {
             "RunTerminal" => run.is_over(),
             "RunPaused" => run.paused,
             "ShardTerminal" => shard.status != ShardStatus::Active,
+            "StaleFence" if op.verb == Verb::RevokeLease => {
+                op.said.fence.is_some_and(|fence| fence != shard.fence)
+            }
             "StaleFence" => !held,
             "LeaseExpired" => !held || deadline.is_none_or(|deadline| now >= deadline),
             "OperationTooOld" => {

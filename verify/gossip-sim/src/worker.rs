@@ -183,7 +183,7 @@ impl Worker {
     async fn register(&mut self) {
         let op = self.cx.begin(Draft::new(Verb::RegisterWorker));
         let (tenant, worker) = (self.cx.tenant_id, self.cx.worker);
-        let result = self.handle.register_worker(op.now, tenant, worker).await;
+        let result = self.handle.register_worker(op.now, tenant, worker, None).await;
         self.cx.end_plain(&op, &result);
     }
 
@@ -205,7 +205,7 @@ impl Worker {
         if result.is_ok() {
             self.cx.judge(|oracle| oracle.check_listed_workers(&op, &workers));
         }
-        for WorkerEntry { worker, state, expires_at } in workers {
+        for WorkerEntry { worker, state, expires_at, .. } in workers {
             self.cx.hash_values(&[worker.as_raw(), state as u64, expires_at.as_raw()]);
         }
     }

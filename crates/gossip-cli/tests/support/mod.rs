@@ -139,3 +139,23 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
 }
+
+/// Returns whether a process exists and is no zombie.
+pub(crate) fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+/// Returns the watchers among the children of a process.
+pub(crate) fn watchers_of(parent: u32) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.parse::<u32>().is_ok().then_some(name)
+    });
+    let is_watcher = |pid: &String| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let ours = format!(" {parent} ");
+        stat.split_once("(gossip-watcher)").is_some_and(|(_, rest)| rest[2..].starts_with(&ours))
+    };
+    processes.filter(is_watcher).collect()
+}

@@ -164,7 +164,7 @@ fn live(coordinator: &mut EtcdCoordinator, tenant: TenantId) -> Result<(), Strin
     };
     let made = coordinator.create_run_with_shards(now, tenant, run, config, &[root], op(1));
     made.map_err(|error| format!("{error:?}"))?;
-    coordinator.register_worker(now, tenant, worker).unwrap();
+    coordinator.register_worker(now, tenant, worker, None).unwrap();
     let mut scratch = AcquireScratch::new();
     let granted = coordinator.claim_next_available(now, tenant, run, worker, &mut scratch);
     let lease = granted.unwrap().lease;

@@ -65,6 +65,7 @@ impl RunManagement for InMemoryCoordinator {
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
+        process: Option<WorkerProcess>,
     ) -> Result<(), WorkerError> {
         let workers = self.workers.entry(tenant).or_default();
         // Expired entries are removed only when the registry is full, so registering stays cheap.
@@ -77,7 +78,8 @@ impl RunManagement for InMemoryCoordinator {
         // An expired entry is a new registration: its old state no longer applies.
         let known = workers.get(&worker).filter(|entry| entry.is_live_at(now)).copied();
         let state = known.map_or(WorkerState::Idle, |entry| entry.state);
-        workers.insert(worker, WorkerEntry::heard_of_again(known, worker, state, now));
+        let entry = WorkerEntry::heard_of_again(known, worker, state, now);
+        workers.insert(worker, WorkerEntry { process, ..entry });
         Ok(())
     }
 

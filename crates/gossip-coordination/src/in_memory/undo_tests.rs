@@ -240,7 +240,7 @@ fn work_that_panics_leaves_the_shard_as_it_was() {
         let context = ParkContext::new("no good");
         check(begin, &Park { tenant, lease, reason: ParkReason::Poisoned, context, op_id });
         check(begin, &Release { tenant, lease, mode: ReleaseMode::Clean, op_id });
-        check(begin, &RevokeLease { tenant, key: key(0), op_id });
+        check(begin, &RevokeLease { tenant, key: key(0), expected_fence: None, op_id });
     }
 }
 

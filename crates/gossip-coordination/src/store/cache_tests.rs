@@ -215,7 +215,7 @@ fn replay_from_the_cache_is_decided_again() {
 #[test]
 fn lost_lease_is_detected_and_dropped_from_the_cache() {
     let (mut admin, mut owner, leases) = set_up();
-    admin.revoke_lease(at(8), TENANT, shard(0), op(30)).unwrap();
+    admin.revoke_lease(at(8), TENANT, shard(0), None, op(30)).unwrap();
     for expected in [[1, 1, 1], [1, 1, 0]] {
         let (result, cost) = cost(&mut owner, |owner| {
             owner.checkpoint(at(9), TENANT, &leases[0], cursor(b"b"), op(10))

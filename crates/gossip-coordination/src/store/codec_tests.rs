@@ -168,7 +168,9 @@ impl History {
         let coordinator = &mut self.coordinator;
         match operation {
             12 => drop(coordinator.request_action(now, TENANT, shard, &action, until, id)),
-            13 if byte.is_multiple_of(4) => drop(coordinator.revoke_lease(now, TENANT, shard, id)),
+            13 if byte.is_multiple_of(4) => {
+                drop(coordinator.revoke_lease(now, TENANT, shard, None, id));
+            }
             13 => drop(coordinator.unpark_shard(now, TENANT, shard, id)),
             _ => {}
         }

@@ -331,7 +331,8 @@ fn a_run_that_cannot_be_is_refused(
 }
 
 #[rstest]
-#[case::reserved_process(KeyKind::Worker, "flags", &[1], "flags: unknown flags 0x01")]
+#[case::unknown_flag(KeyKind::Worker, "flags", &[7], "flags: unknown flags 0x04")]
+#[case::watcher_of_no_process(KeyKind::Worker, "flags", &[2], "a watcher has a process to watch")]
 #[case::unknown_state(KeyKind::Worker, "state", &[3], "state: unknown number 3")]
 #[case::owner_without_fence(KeyKind::Owner, "fence", &[0; 8], "an owner's fence is at least the initial one")]
 #[case::deletion_without_hash(KeyKind::Tombstone, "payload_hash", &[0; 8], "payload_hash: zero")]

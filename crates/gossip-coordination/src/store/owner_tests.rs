@@ -108,7 +108,7 @@ const ENDINGS: [Ending; 6] = [
         one.split_replace(at(11), TENANT, lease, &plan.unwrap(), op(2)).unwrap();
     },
     |one, _| {
-        another(one, 8).revoke_lease(at(11), TENANT, SHARD, op(2)).unwrap();
+        another(one, 8).revoke_lease(at(11), TENANT, SHARD, None, op(2)).unwrap();
     },
     |one, lease| {
         // Two attempts are used up, so the third acquire parks the shard.

@@ -254,7 +254,7 @@ fn a_tenants_worker_touches_its_prefix_and_reads_its_allotment() {
     let store = Watched { store: MapStore::new().with_bindings(), noted: Arc::clone(&noted) };
     let mut handle = StoreCoordinator::new(store, StoreConfig::new(1 << 32));
     let (worker, mut scratch) = (WorkerId::from_raw(1), AcquireScratch::new());
-    handle.register_worker(at(1), TENANT, worker).unwrap();
+    handle.register_worker(at(1), TENANT, worker, None).unwrap();
     create(&mut handle, TENANT, 1, 2).unwrap();
     let mut claim = |shard| {
         let key = ShardKey::new(RUN, ShardId::from_raw(shard));

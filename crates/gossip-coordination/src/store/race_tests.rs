@@ -258,7 +258,7 @@ fn administer(core: &mut Core, seed: u64, world: Arc<World>) -> Flight<'_, ()> {
                     let _ = shard_flight::fly(core, &io, now, &asked, |_| ()).await;
                 }
                 4 => {
-                    let revoke = RevokeLease { tenant: TENANT, key, op_id };
+                    let revoke = RevokeLease { tenant: TENANT, key, expected_fence: None, op_id };
                     let _ = shard_flight::fly(core, &io, now, &revoke, |_| ()).await;
                 }
                 number => {

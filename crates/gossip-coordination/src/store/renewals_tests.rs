@@ -104,7 +104,7 @@ fn each_lease_has_its_own_result_in_order() {
     let (mut handle, leases) = set_up(MapStore::new(), 5);
     let store = handle.store().another_handle();
     let mut admin = StoreCoordinator::new(store, StoreConfig::new(2 << 32));
-    admin.revoke_lease(at(40), TENANT, leases[1].key(), op(10)).unwrap();
+    admin.revoke_lease(at(40), TENANT, leases[1].key(), None, op(10)).unwrap();
     let action = ShardAction::Release;
     admin.request_action(at(40), TENANT, leases[3].key(), &action, at(90), op(11)).unwrap();
     let mut results = Vec::new();

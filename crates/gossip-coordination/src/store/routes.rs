@@ -27,7 +27,7 @@ use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
 use crate::run_errors::{DeleteRunError, GetRunError, RepairShardError, RunTransitionError};
 use crate::run_management::ClaimOutlook;
 use crate::scratch::{AcquireResultView, AcquireScratch};
-use crate::workers::{WorkerEntry, WorkerError, WorkerState};
+use crate::workers::{WorkerEntry, WorkerError, WorkerProcess, WorkerState};
 
 /// A flight with a fallible result.
 pub(super) type Route<'f, T, E> = Flight<'f, Result<T, E>>;
@@ -317,9 +317,10 @@ impl Core {
         now: LogicalTime,
         tenant: TenantId,
         worker: WorkerId,
+        process: Option<WorkerProcess>,
     ) -> Route<'_, (), WorkerError> {
         Flight::writing(self.format.clone(), move |io| async move {
-            worker_flight::register(self, &io, now, tenant, worker).await
+            worker_flight::register(self, &io, now, tenant, (worker, process)).await
         })
     }
 

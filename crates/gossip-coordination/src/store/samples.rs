@@ -19,7 +19,7 @@ use crate::request::{ShardAction, SplitKey};
 use crate::run::{RUN_OP_LOG_CAP, RunConfig, RunRecord};
 use crate::store::{Allotment, OwnerBinding};
 use crate::test_fixtures::{RUN, TENANT, acquire, at, key, op, run_config, two_shards, worker};
-use crate::workers::{WorkerEntry, WorkerState};
+use crate::workers::{ProcessId, WorkerEntry, WorkerProcess, WorkerState};
 use crate::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, InfraError,
     ParkContext, ParkReason, RecordPool, RunManagement,
@@ -393,7 +393,6 @@ fn small_samples() -> Vec<Sample> {
         fence: FenceEpoch::from_raw(8),
         token: GrantToken::from_raw(0xFEED),
     };
-    let entry = WorkerEntry { worker: worker(3), state: WorkerState::Draining, expires_at: at(99) };
     let context = ParkContext::new("exit status 1");
     let (handoff, allotment) = (HandoffId::from_raw(6), Allotment::of_shards(67_890));
     vec![
@@ -433,12 +432,9 @@ fn small_samples() -> Vec<Sample> {
             |out| codec::encode_allotment(tenant, allotment, out),
             |fields| codec::write_allotment(fields, allotment),
         ),
-        sample(
-            "full",
-            Key::Worker { tenant, worker: entry.worker },
-            |out| codec::encode_worker(tenant, &entry, out),
-            |fields| codec::write_worker(fields, &entry),
-        ),
+        sample_worker("full", Some(WorkerProcess { watcher: Some(WATCHER), ..PROCESS })),
+        sample_worker("bare", None),
+        sample_worker("without a watcher", Some(PROCESS)),
         sample_handoff("full", handoff, b"snapshot"),
         sample_handoff("bare", handoff, b""),
         sample(
@@ -468,6 +464,26 @@ pub(super) fn reserved_keys() -> [Key; 7] {
         Key::Budget { tenant, run, number: 1 },
         Key::TenantEntry { tenant },
     ]
+}
+
+const PROCESS: WorkerProcess = WorkerProcess {
+    boot: *b"boot id 16 bytes",
+    pid_namespace: 0xF000_0004,
+    process: ProcessId { pid: 4711, started: 86_400 },
+    watcher: None,
+};
+
+const WATCHER: ProcessId = ProcessId { pid: 4712, started: 86_401 };
+
+fn sample_worker(name: &'static str, process: Option<WorkerProcess>) -> Sample {
+    let (worker, state, expires_at) = (worker(3), WorkerState::Draining, at(99));
+    let entry = WorkerEntry { worker, state, expires_at, process };
+    sample(
+        name,
+        Key::Worker { tenant: TENANT, worker },
+        |out| codec::encode_worker(TENANT, &entry, out),
+        |fields| codec::write_worker(fields, &entry),
+    )
 }
 
 fn sample_handoff(name: &'static str, handoff: HandoffId, payload: &[u8]) -> Sample {

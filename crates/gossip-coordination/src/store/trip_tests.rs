@@ -194,7 +194,9 @@ fn call_administrator(counted: &mut Counted) {
         it.request_action(at(221), TENANT, held, &ShardAction::Release, at(300), op(11))
     });
     asked.unwrap();
-    counted.call("revoke_lease", |it| it.revoke_lease(at(222), TENANT, held, op(12))).unwrap();
+    counted
+        .call("revoke_lease", |it| it.revoke_lease(at(222), TENANT, held, None, op(12)))
+        .unwrap();
     counted.call("pause_run", |it| it.pause_run(at(223), TENANT, RUN, op(13))).unwrap();
     let refused = counted.call("complete_run", |it| it.complete_run(at(224), TENANT, RUN, op(14)));
     let unsettled = matches!(refused, Err(RunTransitionError::NotSettled { .. }));
@@ -242,7 +244,7 @@ fn call_queries(counted: &mut Counted) {
 }
 
 fn call_workers(counted: &mut Counted) {
-    counted.call("register_worker", |it| it.register_worker(at(5), TENANT, WORKER)).unwrap();
+    counted.call("register_worker", |it| it.register_worker(at(5), TENANT, WORKER, None)).unwrap();
     let heard =
         counted.call("heartbeat", |it| it.heartbeat(at(6), TENANT, WORKER, WorkerState::Working));
     heard.unwrap();

@@ -296,7 +296,7 @@ fn lost_checkpoint_is_resolved_after_the_lease_ended() {
         let cursor = CursorUpdate::try_from_parts(Some(b"c"), None).unwrap();
         let checkpoint = Checkpoint { tenant: TENANT, lease: &lease, cursor, op_id: op(7) };
         let result = fly(&mut admin, core.on_shard(at(11), checkpoint), happens, |admin| {
-            admin.revoke_lease(at(11), TENANT, KEY, op(9)).unwrap();
+            admin.revoke_lease(at(11), TENANT, KEY, None, op(9)).unwrap();
         });
         match result {
             Ok(result) => assert!(result.is_executed() && happens),
@@ -393,7 +393,7 @@ fn store_refusal_does_not_deny_a_delayed_commit() {
 fn store_refusal_does_not_deny_a_delayed_worker_registration() {
     let (admin, mut core) = (administrator(), core());
     let (mut store, mut late) = (admin.store().another_handle(), None);
-    let mut flight = core.register_worker(at(11), TENANT, WORKER);
+    let mut flight = core.register_worker(at(11), TENANT, WORKER, None);
     let result = loop {
         let reply = match flight.step() {
             Step::Read(reads) => Reply::Read(store.read(reads)),
@@ -421,7 +421,7 @@ fn store_refusal_does_not_deny_a_delayed_worker_registration() {
 #[test]
 fn delayed_heartbeat_does_not_overwrite_a_drain() {
     let (mut admin, mut core) = (administrator(), core());
-    admin.register_worker(at(10), TENANT, WORKER).unwrap();
+    admin.register_worker(at(10), TENANT, WORKER, None).unwrap();
     let (mut store, mut late) = (admin.store().another_handle(), None);
     let mut flight = core.heartbeat(at(11), TENANT, WORKER, WorkerState::Working);
     let result = loop {

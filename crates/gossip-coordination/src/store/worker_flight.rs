@@ -11,7 +11,9 @@ use super::key::Key;
 use super::range::KeyRange;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
-use crate::workers::{MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerState};
+use crate::workers::{
+    MAX_WORKERS_PER_TENANT, WorkerEntry, WorkerError, WorkerProcess, WorkerState,
+};
 
 /// Registers `worker`, and removes expired entries if the registry is full.
 pub(super) async fn register(
@@ -19,7 +21,7 @@ pub(super) async fn register(
     io: &Io,
     now: LogicalTime,
     tenant: TenantId,
-    worker: WorkerId,
+    (worker, process): (WorkerId, Option<WorkerProcess>),
 ) -> Result<(), WorkerError> {
     let (mut stored, mut has_space) = load_with_count(io, tenant, worker).await?;
     // Expired entries are removed only when the bound is reached, so a heartbeat stays cheap.
@@ -34,7 +36,8 @@ pub(super) async fn register(
     let entry_of = Subject { now, tenant, worker };
     update(core, io, entry_of, stored, |known| {
         let state = known.map_or(WorkerState::Idle, |entry| entry.state);
-        Ok(WorkerEntry::heard_of_again(known, worker, state, now))
+        let entry = WorkerEntry::heard_of_again(known, worker, state, now);
+        Ok(WorkerEntry { process, ..entry })
     })
     .await
 }

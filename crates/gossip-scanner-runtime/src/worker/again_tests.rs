@@ -89,6 +89,7 @@ fn a_move_of_an_earlier_lease_does_not_stop_the_next_one() {
         processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done)),
         records: Some(&|| world.records()),
         clock: &time,
+        host: &(),
         drain: &drain,
         observer: &(),
     };

@@ -85,6 +85,7 @@ fn run(
         },
         records: None,
         clock: &SystemClock::new(),
+        host: &(),
         drain: &Drain::new(),
         observer: reports,
     };

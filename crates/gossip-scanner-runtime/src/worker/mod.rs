@@ -26,6 +26,7 @@ mod damaged;
 mod handoff_thread;
 mod lease_slot;
 mod notify;
+mod orphans;
 mod parked_retry;
 mod quarantine;
 mod records;
@@ -42,6 +43,8 @@ mod again_tests;
 mod damaged_tests;
 #[cfg(test)]
 mod moves_tests;
+#[cfg(test)]
+mod orphans_tests;
 #[cfg(test)]
 mod outage_tests;
 #[cfg(test)]

@@ -115,6 +115,7 @@ fn run(
         },
         records: Some(&|| world.records()),
         clock: &clock,
+        host: &(),
         drain,
         observer: seen,
     };
@@ -284,7 +285,7 @@ fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId, #[case] o
 /// as kept.
 #[rstest]
 #[case::revoked(|admin: &mut Coordinator, now, shard| {
-    admin.revoke_lease(now, TENANT, shard, OpId::from_raw(78)).unwrap();
+    admin.revoke_lease(now, TENANT, shard, None, OpId::from_raw(78)).unwrap();
 })]
 #[case::paused(|admin: &mut Coordinator, now, shard| {
     admin.pause_run(now, TENANT, RUN, OpId::from_raw(78)).unwrap();

@@ -245,6 +245,7 @@ impl<'w> Scene<'w> {
             },
             records: Some(&|| self.records()),
             clock: self.weather,
+            host: &(),
             drain: &drain,
             observer: &self,
         };

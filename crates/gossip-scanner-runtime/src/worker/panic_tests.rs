@@ -184,6 +184,7 @@ fn work_until(
         processor: &|_| Box::new(Inline::new(process)),
         records: Some(&|| Box::new(PanickingRecords { inner: world.records(), trap })),
         clock: &SystemClock::new(),
+        host: &(),
         drain: &Drain::new(),
         observer: &(),
     };

@@ -101,6 +101,7 @@ fn worked(world: &World, failures: u32, retries: u32) -> (Finish, u64, u32) {
         processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done)),
         records: None,
         clock: &time,
+        host: &(),
         drain: &drain,
         observer: &(),
     };

@@ -108,6 +108,7 @@ fn live(
         },
         records: None,
         clock: time,
+        host: &(),
         drain: &drain,
         observer: &(),
     };

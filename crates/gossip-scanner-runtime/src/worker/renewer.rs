@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{
-    CoordinationFacade, Lease, WORKER_ENTRY_TTL, WorkerError as RegistryError, WorkerState,
+    CoordinationFacade, Lease, RunManagement as _, WORKER_ENTRY_TTL, WorkerError as RegistryError,
+    WorkerProcess, WorkerState,
 };
 
 use super::WorkerShared;
@@ -46,12 +47,15 @@ pub struct Renewer<'c, 'a, B> {
     has_failed: bool,
     /// The state that the registry has; `None` if the worker is not registered.
     reported: Option<WorkerState>,
+    /// The process with which the worker is registered.
+    process: Option<WorkerProcess>,
 }
 
 impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     /// Returns the renewer of a worker. It opens its own coordinator handle.
     pub fn new(shared: &'c WorkerShared<'a, B>) -> Self {
-        Self { shared, coordinator: shared.coordinator(), has_failed: false, reported: None }
+        let (coordinator, has_failed) = (shared.coordinator(), false);
+        Self { shared, coordinator, has_failed, reported: None, process: None }
     }
 
     /// Renews every lease once. Returns after how many ticks the next round is due.
@@ -66,13 +70,38 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         renew(shared, &mut self.coordinator, now);
         // After failed renewals a heartbeat fails too, or is answered and hides that they failed.
         if !self.coordinator.has_failed() {
-            self.reported = heartbeat(shared, &mut self.coordinator, now, self.reported);
+            // The process that ends commands may be started after this worker.
+            let process = shared.parts.host.process();
+            if process != self.process {
+                (self.process, self.reported) = (process, None);
+            }
+            self.reported = self.heartbeat(now);
         }
         self.has_failed = self.coordinator.has_failed();
         shared.report(shared.slots.len(), now, self.coordinator.take_report());
-        let ticks =
-            (shared.config.lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST);
+        let ticks = period(shared.config.lease_ticks);
         self.wait(now).map_or(ticks, |retry| retry.min(ticks))
+    }
+
+    /// Reports the worker's state to the registry. It is advisory, so a failure waits for the next
+    /// round. Returns the state that the registry has.
+    fn heartbeat(&mut self, now: LogicalTime) -> Option<WorkerState> {
+        let (tenant, worker) = (self.shared.config.tenant, self.shared.config.worker);
+        let (state, process) = (state(self.shared), self.process);
+        let coordinator = &mut self.coordinator;
+        if self.reported.is_none() {
+            coordinator.register_worker(now, tenant, worker, process).ok()?;
+        }
+        match coordinator.heartbeat(now, tenant, worker, state) {
+            Ok(()) => Some(state),
+            // The registry dropped the entry after a long pause of this process: register again at
+            // once.
+            Err(RegistryError::NotRegistered) => {
+                coordinator.register_worker(now, tenant, worker, process).ok()?;
+                coordinator.heartbeat(now, tenant, worker, state).ok().map(|()| state)
+            }
+            Err(_) => self.reported,
+        }
     }
 
     /// Returns how long the renewer waits for the store, in ticks, if it does.
@@ -92,6 +121,11 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         let is_new = since >= STATE_SHORTEST && self.reported != Some(state(self.shared));
         is_new || self.shared.store.needs_probe()
     }
+}
+
+/// Returns how many ticks lie between two renewals of a lease.
+pub(super) fn period(lease_ticks: u64) -> u64 {
+    (lease_ticks / RENEWALS_PER_LEASE).clamp(RENEW_SHORTEST, ROUND_LONGEST)
 }
 
 /// Waits until the next round is due, the runners have stopped, or the registry's state is out of
@@ -149,30 +183,5 @@ fn state<B>(shared: &WorkerShared<'_, B>) -> WorkerState {
         WorkerState::Working
     } else {
         WorkerState::Idle
-    }
-}
-
-/// Reports the worker's state to the registry. It is advisory, so a failure waits for the next
-/// round.
-fn heartbeat<B>(
-    shared: &WorkerShared<'_, B>,
-    coordinator: &mut impl CoordinationFacade,
-    now: LogicalTime,
-    reported: Option<WorkerState>,
-) -> Option<WorkerState> {
-    let (tenant, worker) = (shared.config.tenant, shared.config.worker);
-    let state = state(shared);
-    if reported.is_none() {
-        coordinator.register_worker(now, tenant, worker).ok()?;
-    }
-    match coordinator.heartbeat(now, tenant, worker, state) {
-        Ok(()) => Some(state),
-        // The registry dropped the entry after a long pause of this process: register again at
-        // once.
-        Err(RegistryError::NotRegistered) => {
-            coordinator.register_worker(now, tenant, worker).ok()?;
-            coordinator.heartbeat(now, tenant, worker, state).ok().map(|()| state)
-        }
-        Err(_) => reported,
     }
 }

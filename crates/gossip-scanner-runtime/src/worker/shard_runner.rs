@@ -13,7 +13,7 @@ use gossip_coordination::{
 
 use super::quarantine::{Entry, Suspicion};
 use super::sync::Ordering;
-use super::{Finish, RunWorkerError, WorkerShared, sharing};
+use super::{Finish, RunWorkerError, WorkerShared, orphans, sharing};
 use crate::backoff::Backoff;
 use crate::monitored::Monitored;
 use crate::observer::Event;
@@ -271,9 +271,9 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         Rest::No
     }
 
-    /// Handles that no shard is claimable: completes the run if all shards are done, or requests a
-    /// split of a busy one. Returns when to claim again: after a backoff, or at `earliest`, the
-    /// first deadline of a held lease, if that is sooner.
+    /// Handles that no shard is claimable: completes the run if all shards are done, revokes leases
+    /// of workers that are gone, or requests a split of a busy shard. Returns when to claim again:
+    /// after a backoff, or at `earliest`, the first deadline of a held lease, if that is sooner.
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         let shared = self.shared;
         // While a shard is held the run is not settled, and counting its shards costs a scan.
@@ -283,6 +283,10 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                 Ok(None) => {}
                 Err(error) => return self.store_failed(now, error),
             }
+        }
+        if earliest.is_some() && orphans::revoke(shared, &mut self.coordinator, now) {
+            self.idle.reset();
+            return Rest::No;
         }
         sharing::ask(shared, &mut self.coordinator, now);
         let wait = now.saturating_add(self.idle.wait());

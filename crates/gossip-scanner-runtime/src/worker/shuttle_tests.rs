@@ -65,6 +65,7 @@ once_more! {
     handoff_thread from "handoff_thread.rs";
     lease_slot from "lease_slot.rs";
     notify from "notify.rs";
+    orphans from "orphans.rs";
     parked_retry from "parked_retry.rs";
     quarantine from "quarantine.rs";
     records from "records.rs";
@@ -224,6 +225,7 @@ impl Scene {
             processor: &|_| Box::new(Inline::new(process)),
             records: self.has_records.then_some(&records),
             clock: &StoppedClock,
+            host: &(),
             drain,
             observer: self,
         };
@@ -237,7 +239,7 @@ impl Scene {
         admin.list_shards_into(time(), TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
         let key = ShardKey::new(RUN, rows.iter().find(|row| row.leased)?.shard);
         let op_id = OpId::from_raw(self.nonce());
-        admin.revoke_lease(time(), TENANT, key, op_id).ok().map(|_| key)
+        admin.revoke_lease(time(), TENANT, key, None, op_id).ok().map(|_| key)
     }
 
     fn is_run_done(&self) -> bool {

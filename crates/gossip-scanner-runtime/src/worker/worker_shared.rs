@@ -13,6 +13,7 @@ use super::damaged::DamageReports;
 use super::handoff_thread::{self, Inbox};
 use super::lease_slot::LeaseSlot;
 use super::notify::Notify;
+use super::orphans::Orphans;
 use super::parked_retry::ParkedRetry;
 use super::quarantine::Quarantine;
 use super::sharing::Sharing;
@@ -20,6 +21,7 @@ use super::store_health::{Part, StoreHealth};
 use super::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, PoisonError, thread};
 use super::{Finish, MAX_THREADS, RunWorkerError, WorkerConfig, renewer, shard_runner};
 use crate::clock::Clock;
+use crate::host::Host;
 use crate::monitored::{Monitored, StoreReport};
 use crate::observed::Observed;
 use crate::observer::{Event, Observer};
@@ -72,6 +74,8 @@ pub struct Parts<'a, B> {
     pub records: Option<&'a (dyn Fn() -> Box<dyn Repository + 'a> + Sync)>,
     /// The source of the current time.
     pub clock: &'a dyn Clock,
+    /// Looks up the processes of other workers; `&()` looks nothing up.
+    pub host: &'a dyn Host,
     /// Requests the drain of this worker.
     pub drain: &'a Drain,
     /// Receives the events of this worker.
@@ -108,6 +112,7 @@ where
             processor: &processor,
             records: records.as_ref().map(|open| open as _),
             clock: parts.clock,
+            host: parts.host,
             drain: parts.drain,
             observer: parts.observer,
         },
@@ -165,6 +170,8 @@ pub struct WorkerShared<'a, B> {
     pub(super) store: StoreHealth,
     /// Whether a shard could not be released because the store was unusable.
     pub(super) unsaved: AtomicBool,
+    /// When this worker looks for leases of workers that are gone.
+    pub(super) orphans: Orphans,
     /// The result of the worker; the first one is kept.
     pub(super) end: Mutex<Option<Result<Finish, RunWorkerError>>>,
 }
@@ -192,6 +199,7 @@ impl<'a, B> WorkerShared<'a, B> {
             sharing,
             store: StoreHealth::new(config.seed),
             unsaved: AtomicBool::new(false),
+            orphans: Orphans::new(config.seed),
             end: Mutex::new(None),
         }
     }

@@ -62,6 +62,7 @@ fn run(
         },
         records: None,
         clock: &clock,
+        host: &(),
         drain,
         observer,
     };
@@ -180,6 +181,7 @@ fn a_dropped_registry_entry_is_restored_within_a_round() {
         connector: &numbered(0),
         processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done)),
         clock: &clock,
+        host: &(),
         drain: &drain,
         observer: &(),
         records: None,
@@ -439,6 +441,7 @@ fn a_broken_processor_stops_the_worker() {
         processor: &|_| Box::new(NoProgram),
         records: None,
         clock: &SystemClock::new(),
+        host: &(),
         drain: &Drain::new(),
         observer: &(),
     };

@@ -13,7 +13,7 @@ use gossip_scanner_runtime::connectors::{Source, SourceRegistry};
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
     Clock as _, Drain, Finish, Limits, Observer, OpenedRun, OpenedState, Parts, Processor,
-    RunWorkerError, SystemClock, TaskConfig, WorkerConfig, job_of, work, worker_of,
+    RunWorkerError, SystemClock, SystemHost, TaskConfig, WorkerConfig, job_of, work, worker_of,
 };
 
 use super::{Outcome, ScanError};
@@ -128,6 +128,7 @@ impl<'s> Session<'s> {
                 processor: &|number| processor(number),
                 records: Some(&|| self.records()),
                 clock: &clock,
+                host: &SystemHost,
                 drain,
                 observer,
             },

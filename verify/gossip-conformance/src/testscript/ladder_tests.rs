@@ -239,7 +239,7 @@ pub(super) const LADDERS: [Ladder; 33] = [
     ladder(
         "revoke_lease",
         (RUN_ERRORS, "RevokeLeaseError"),
-        &[REMEMBERED, &["ShardTerminal", "NotLeased"]],
+        &[REMEMBERED, &["ShardTerminal", "StaleFence", "NotLeased"]],
     ),
     ladder("raise_fence_floor", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
     ladder("get_run", (RUN_ERRORS, "GetRunError"), &[&["RunNotFound"]]),
@@ -381,6 +381,7 @@ const NEVER_BOTH: &[NeverBoth] = &[
 /// Pairs that cannot be violated at once on one ladder, but can on another.
 const NEVER_BOTH_IN: &[(&str, NeverBoth)] = &[
     ("revoke_lease", never("ShardNotFound", "ShardTerminal", NO_RECORD)),
+    ("revoke_lease", never("ShardNotFound", "StaleFence", NO_RECORD)),
     ("complete_run", never("OpIdConflict", "WrongStatus", NO_OPERATION)),
     ("complete_run", never("replayed", "WrongStatus", NO_OPERATION)),
     ("fail_run", never("OpIdConflict", "WrongStatus", NO_OPERATION)),

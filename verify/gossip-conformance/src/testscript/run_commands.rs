@@ -152,8 +152,9 @@ impl<B: ScriptBackend> World<B> {
     fn revoke_lease(&mut self, arguments: &mut Arguments) -> Result<Answer, String> {
         let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let (shard, op) = (self.shard(arguments)?, self.op(arguments)?);
+        let fence = arguments.number("fence")?.map(FenceEpoch::from_raw);
         let result =
-            self.observe(|coordinator, _| coordinator.revoke_lease(now, tenant, shard, op));
+            self.observe(|coordinator, _| coordinator.revoke_lease(now, tenant, shard, fence, op));
         Ok(Answer::outcome(result, |()| String::new()))
     }
 
@@ -161,7 +162,7 @@ impl<B: ScriptBackend> World<B> {
         let (now, tenant) = (self.state.clock, Self::tenant(arguments)?);
         let worker = Self::worker(arguments)?;
         let result =
-            self.observe(|coordinator, _| coordinator.register_worker(now, tenant, worker));
+            self.observe(|coordinator, _| coordinator.register_worker(now, tenant, worker, None));
         Ok(Answer::of(result, |()| "registered".to_owned()))
     }
 

@@ -164,6 +164,7 @@ impl World {
                     processor,
                     records: None,
                     clock: self,
+                    host: &(),
                     drain: &drain,
                     observer: &(),
                 };

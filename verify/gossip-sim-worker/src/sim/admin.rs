@@ -127,6 +127,6 @@ impl<'w> Admin<'w> {
         let Some(key) = self.leased() else { return };
         let (now, op_id) = (self.now(), self.op_id());
         self.shared.record(|| format!("revokes {:x}", key.shard().as_raw()));
-        drop(self.handle.revoke_lease(now, TENANT, key, op_id));
+        drop(self.handle.revoke_lease(now, TENANT, key, None, op_id));
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn run(plan: Plan) -> Outcome {
                 processor,
                 records: shared.setting.moves.then_some(records as _),
                 clock: context,
+                host: &(),
                 drain: &context.drain,
                 observer: context,
             })

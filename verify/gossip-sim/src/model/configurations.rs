@@ -450,9 +450,9 @@ fn attempts(short: bool) -> Config {
         },
         admin: &[
             (AdminAct::Unpark, 1),
-            (AdminAct::Revoke, 2),
+            (AdminAct::Revoke { fence: Some(2) }, 2),
             (AdminAct::Unpark, 2),
-            (AdminAct::Revoke, 1),
+            (AdminAct::Revoke { fence: None }, 1),
         ],
         sends: 1,
         fence_max: if short { 4 } else { 5 },
@@ -565,7 +565,7 @@ fn runs(short: bool) -> Config {
         },
         admin: &[
             (AdminAct::Unpark, 1),
-            (AdminAct::Revoke, 2),
+            (AdminAct::Revoke { fence: None }, 2),
             (AdminAct::Request { what: RequestedAction::Release, expires: 3 }, 3),
         ],
         handoffs: &[1],
@@ -661,7 +661,7 @@ fn requests(short: bool) -> Config {
             (AdminAct::Request { what: RequestedAction::Split, expires: 3 }, 1),
             (AdminAct::Request { what: RequestedAction::HandOff, expires: 3 }, 1),
             (AdminAct::Request { what: RequestedAction::Withdraw, expires: 4 }, 2),
-            (AdminAct::Revoke, 3),
+            (AdminAct::Revoke { fence: None }, 3),
         ],
         handoffs: &[1],
         sends: 1,
@@ -728,7 +728,7 @@ fn everything(short: bool) -> Config {
         },
         admin: &[
             (AdminAct::Unpark, 1),
-            (AdminAct::Revoke, 2),
+            (AdminAct::Revoke { fence: None }, 2),
             (AdminAct::Request { what: RequestedAction::Split, expires: 3 }, 3),
         ],
         run_acts: &[

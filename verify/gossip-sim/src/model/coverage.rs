@@ -85,7 +85,9 @@ pub(super) const fn outcomes(op: Op) -> &'static str {
             "Executed Replayed ShardNotFound RunTerminal ShardTerminal NotLeased RequestPending \
              OpIdConflict"
         }
-        Op::RevokeLease => "Executed Replayed ShardNotFound ShardTerminal NotLeased OpIdConflict",
+        Op::RevokeLease => {
+            "Executed Replayed ShardNotFound ShardTerminal NotLeased OpIdConflict StaleFence"
+        }
         Op::CreateRun => "Executed RunAlreadyExists",
         Op::RegisterShards => {
             "Executed Replayed RunNotFound WrongStatus ManifestInvalid OpIdConflict \

@@ -361,7 +361,10 @@ impl Kernel {
         let key = *self.shard_keys.get(shard.into());
         match act {
             AdminAct::Unpark => self.shard_step(q, by, &Unpark { tenant, key, op_id }),
-            AdminAct::Revoke => self.shard_step(q, by, &RevokeLease { tenant, key, op_id }),
+            AdminAct::Revoke { fence } => {
+                let expected_fence = fence.map(|fence| FenceEpoch::from_raw(fence.into()));
+                self.shard_step(q, by, &RevokeLease { tenant, key, expected_fence, op_id })
+            }
             AdminAct::Request { what, expires } => {
                 let action = match what {
                     RequestedAction::Split => ShardAction::Split(None),

@@ -405,6 +405,11 @@ fn judge_refusal(
             let free = shard.status == ShardStatus::Active && !shard.is_live(observed.now);
             require(!(runs && free), Rule::FreeShardWithheld, "a free shard was not granted")
         }
+        Command::Admin { act: AdminAct::Revoke { fence }, .. } => {
+            let meant = fence.is_none_or(|fence| fence == shard.fence);
+            let why = "the lease that was to be revoked was not found";
+            require(!(meant && observed.outcome == "StaleFence"), Rule::Acknowledged, why)
+        }
         Command::Held { .. } | Command::Claim { .. } | Command::Admin { .. } => Ok(()),
         Command::Run { .. } => unreachable!("commands about runs are checked elsewhere"),
     }
@@ -482,7 +487,9 @@ fn check_admin(
             shard.attempts = 0;
             shard.fence += 1;
         }
-        AdminAct::Revoke => {
+        AdminAct::Revoke { fence } => {
+            let meant = fence.is_none_or(|fence| fence == shard.fence);
+            require(meant, Rule::StaleFence, "a lease was revoked that was not meant")?;
             let held = shard.holder.is_some();
             require(held, Rule::Acknowledged, "a lease was revoked that was not held")?;
             (shard.holder, shard.offer, shard.request) = (None, None, None);

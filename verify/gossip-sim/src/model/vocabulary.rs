@@ -150,8 +150,8 @@ pub(super) enum AdminAct {
     Unpark,
     /// Requests an action of the lease holder.
     Request { what: RequestedAction, expires: Tick },
-    /// Revokes the lease.
-    Revoke,
+    /// Revokes the lease: the one with this fence, or any.
+    Revoke { fence: Option<u8> },
 }
 
 /// An action that an administrator can request.
@@ -257,7 +257,7 @@ impl Command {
             Self::Claim { way: ClaimBy::Accept(_), .. } => Op::Accept,
             Self::Admin { act: AdminAct::Unpark, .. } => Op::Unpark,
             Self::Admin { act: AdminAct::Request { .. }, .. } => Op::RequestAction,
-            Self::Admin { act: AdminAct::Revoke, .. } => Op::RevokeLease,
+            Self::Admin { act: AdminAct::Revoke { .. }, .. } => Op::RevokeLease,
             Self::Run { act, .. } => act.op(),
         }
     }

@@ -58,7 +58,7 @@ pub(crate) fn run(
     let journal = SharedJournal::create(journal)?;
     let me = WorkerId::from_raw(worker);
     let mut site = Site::open(url)?;
-    site.backend.register_worker(now(), TENANT, me)?;
+    site.backend.register_worker(now(), TENANT, me, None)?;
     collect_ended(&mut site.records, None, now())?;
     let mut worker = Worker {
         inbound: InboundThread::start(site.another(), me, journal.clone()),
@@ -136,7 +136,7 @@ impl Worker {
         self.renew();
         let state = if self.held.is_empty() { WorkerState::Idle } else { WorkerState::Working };
         if self.site.backend.heartbeat(now(), TENANT, self.me, state).is_err() {
-            self.site.backend.register_worker(now(), TENANT, self.me)?;
+            self.site.backend.register_worker(now(), TENANT, self.me, None)?;
         }
         self.peers.clear();
         self.site.backend.list_workers_into(now(), TENANT, &mut self.peers)?;

@@ -211,7 +211,10 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
-    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], InfraError> {
+    pub(super) fn array<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], InfraError> {
         let bytes = self.bytes(field, N)?;
         Ok(bytes.try_into().expect("`bytes` returns `N` bytes"))
     }

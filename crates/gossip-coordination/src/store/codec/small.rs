@@ -12,7 +12,7 @@ use std::fmt;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, Redacted, ShardKey, TenantId, WorkerId};
 use thiserror::Error;
 
-use super::fields::Put;
+use super::fields::{Put, flag_if};
 use super::frame::{FORMAT_FIRST, open, seal};
 use crate::error::InfraError;
 use crate::handoff::HandoffId;
@@ -21,14 +21,16 @@ use crate::park_context::{PARK_CONTEXT_MAX, ParkContext};
 use crate::record::holds;
 use crate::store::key::Key;
 use crate::store::quota::Allotment;
-use crate::workers::{WorkerEntry, WorkerState};
+use crate::workers::{ProcessId, WorkerEntry, WorkerProcess, WorkerState};
 
 /// Maximum payload of a handoff: a snapshot of 256 KiB and 4 KiB for the other fields. It keeps the
 /// value below the 1.5 MiB that an engine accepts in one request.
 pub const HANDOFF_PAYLOAD_MAX: usize = (256 << 10) + (4 << 10);
 
-/// Flags of a worker. None is set yet: bit 0 is reserved for the identity of its process.
-const WORKER_FLAGS: u8 = 0;
+/// Flags of a worker: the identity of its process, and of the watcher of that process.
+const HAS_PROCESS: u8 = 1;
+const HAS_WATCHER: u8 = 2;
+const WORKER_FLAGS: u8 = HAS_PROCESS | HAS_WATCHER;
 
 /// The lease holder of a shard, stored as long as the engine considers its process alive.
 ///
@@ -209,12 +211,26 @@ pub fn decode_worker(
     value: &[u8],
 ) -> Result<WorkerEntry, InfraError> {
     let mut fields = open(&Key::Worker { tenant, worker }, value)?;
-    // No flag is defined yet, so any set bit announces a field of a newer program.
-    fields.flags("flags", WORKER_FLAGS)?;
+    let flags = fields.flags("flags", WORKER_FLAGS)?;
     let state = fields.number("state", WorkerState::from_u8)?;
     let expires_at = LogicalTime::from_raw(fields.u64("expires_at")?);
+    let process = flags.optional(HAS_PROCESS, || {
+        let boot = fields.array("boot")?;
+        let pid_namespace = fields.u64("pid_namespace")?;
+        let process = ProcessId { pid: fields.u32("pid")?, started: fields.u64("started")? };
+        Ok(WorkerProcess { boot, pid_namespace, process, watcher: None })
+    })?;
+    let watcher = flags.optional(HAS_WATCHER, || {
+        let pid = fields.u32("watcher.pid")?;
+        Ok(ProcessId { pid, started: fields.u64("watcher.started")? })
+    })?;
+    // Without its process the watcher would be lost, and the entry would be another one when it is
+    // encoded again.
+    let alone = watcher.is_some() && process.is_none();
+    fields.require(holds(!alone, "a watcher has a process to watch"))?;
     fields.finish()?;
-    Ok(WorkerEntry { worker, state, expires_at })
+    let process = process.map(|process| WorkerProcess { watcher, ..process });
+    Ok(WorkerEntry { worker, state, expires_at, process })
 }
 
 /// Replaces `out` by the index entry of a handoff that concerns `party`.
@@ -298,9 +314,22 @@ pub(in crate::store) fn write_schema(out: &mut impl Put, format: u8) {
 }
 
 pub(in crate::store) fn write_worker(out: &mut impl Put, entry: &WorkerEntry) {
-    out.put_u8("flags", WORKER_FLAGS);
+    let watcher = entry.process.and_then(|process| process.watcher);
+    let flags =
+        flag_if(entry.process.is_some(), HAS_PROCESS) | flag_if(watcher.is_some(), HAS_WATCHER);
+    out.put_u8("flags", flags);
     out.put_u8("state", entry.state as u8);
     out.put_u64("expires_at", entry.expires_at.as_raw());
+    if let Some(WorkerProcess { boot, pid_namespace, process, .. }) = &entry.process {
+        out.put("boot", boot);
+        out.put_u64("pid_namespace", *pid_namespace);
+        out.put_u32("pid", process.pid);
+        out.put_u64("started", process.started);
+    }
+    if let Some(watcher) = watcher {
+        out.put_u32("watcher.pid", watcher.pid);
+        out.put_u64("watcher.started", watcher.started);
+    }
 }
 
 pub(in crate::store) fn write_handoff(out: &mut impl Put, mark: u64, payload: &[u8]) {
