@@ -44,8 +44,8 @@ const KILL_WORKER: Trial = Trial {
     words: &[],
     numbers: &[("--kills", "1000"), ("--seed", "20261115")],
     each: &[],
-    table: "| kills | jobs completed | keys lost | keys redone | most of one grant of a shard | \
-            certificates that verify | time |\n|---:|---:|---:|---:|---:|---:|---:|\n",
+    table: "| kills | jobs completed | keys redone | most of one grant of a shard | time |\n\
+            |---:|---:|---:|---:|---:|\n",
     block: saved::KILL_WORKER,
     usage: "[--kills N] [--seed N] [--save]",
 };
@@ -55,10 +55,9 @@ const FLEET: Trial = Trial {
     words: &["trial"],
     numbers: &[("--keys", "50000")],
     each: &[],
-    table: "| keys | killed, stopped, drained | shards asked back | keys lost | redone after \
-            kills, sleep, leases that ran out | most of one grant | redone under a live lease | \
-            shards that went on after the drain | late writes | certificate | time |\n\
-            |---:|---|---:|---:|---|---:|---:|---:|---|---|---:|\n",
+    table: "| keys | shards asked back | redone after kills, sleep, leases that ran out | most \
+            of one grant | shards continued after the drain | late writes refused | time |\n\
+            |---:|---:|---|---:|---:|---:|---:|\n",
     block: saved::FLEET,
     usage: "[--keys N] [--save]",
 };
@@ -70,8 +69,8 @@ const POISON: Trial = Trial {
     words: &[],
     numbers: &[("--keys", "100000"), ("--killers", "8"), ("--seed", "20261115"), ("--jobs", "1")],
     each: &["1", "4"],
-    table: "| keys | killers | threads | crashes | allowed, k · (log₂ n + 8) | parked | \
-            everything else | time |\n|---:|---:|---:|---:|---:|---|---|---:|\n",
+    table: "| keys | killers | threads | crashes | allowed, k · (log₂ n + 8) | keys parked | \
+            keys done | time |\n|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     block: saved::POISON,
     usage: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
 };

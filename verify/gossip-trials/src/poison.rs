@@ -74,15 +74,15 @@ impl Trial {
     fn run(&self) -> Outcome<String> {
         let begun = Instant::now();
         let (run, crashes) = self.work()?;
-        self.check_parked(&run)?;
-        self.check_seen()?;
+        let parked = self.check_parked(&run)?;
+        let seen = self.check_seen()?;
         self.check_certificate(&run)?;
         let (keys, killers, jobs) = (self.keys, self.killers.len(), self.jobs);
         let (allowed, seconds) = (self.allowed(), begun.elapsed().as_secs_f64());
         Ok(format!(
             "{killers} killers among {keys} keys: exactly those parked, everything else done, \
              {crashes} crashes of {jobs} threads ({allowed} allowed), {seconds:.0} s\n\
-             | {keys} | {killers} | {jobs} | {crashes} | {allowed} | exactly the killers | done | \
+             | {keys} | {killers} | {jobs} | {crashes} | {allowed} | {parked} | {seen} | \
              {seconds:.0} s |",
         ))
     }
@@ -129,8 +129,8 @@ impl Trial {
         (self.killers.len() as f64 * (log + 8.0)) as u64
     }
 
-    /// Checks that the keys in parked shards are exactly the killers.
-    fn check_parked(&self, run: &str) -> Outcome<()> {
+    /// Checks that the keys in parked shards are exactly the killers, and returns their number.
+    fn check_parked(&self, run: &str) -> Outcome<usize> {
         let listed = self
             .gossip
             .command()
@@ -156,10 +156,11 @@ impl Trial {
             )
             .into());
         }
-        Ok(())
+        Ok(left.len())
     }
 
-    fn check_seen(&self) -> Outcome<()> {
+    /// Checks that a handler recorded every other key, and returns their number.
+    fn check_seen(&self) -> Outcome<usize> {
         let text = fs::read_to_string(self.gossip.directory().join("seen"))?;
         let seen: BTreeSet<u64> =
             text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
@@ -167,7 +168,7 @@ impl Trial {
             Some(key) => {
                 Err(format!("key {key} was handled although it is a killer, or the reverse").into())
             }
-            None => Ok(()),
+            None => Ok(seen.len()),
         }
     }
 

@@ -62,12 +62,11 @@ pub(crate) fn run(keys: u64, directory: &Path) -> Outcome<String> {
         "{WORKERS} workers on etcd, 2 killed, 1 suspended beyond its lease, 1 drained, \
          {released} shards released on request: {figures}; the certificate verifies; \
          {seconds:.0} s\n\
-         | {keys} | 2, 1, 1 | {released} | 0 | {} | {} of {ALLOWED_OF_A_GRANT} allowed | 0 | {} | \
-         {} of {} refused | verifies | {seconds:.0} s |",
+         | {keys} | {released} | {} | {} of {ALLOWED_OF_A_GRANT} allowed | {} | {} | \
+         {seconds:.0} s |",
         CAUSES.map(|cause| figures.redone_by(cause).to_string()).join(", "),
         figures.most_of_a_grant,
         figures.moved_by_drain,
-        figures.refused,
         figures.refused,
     ))
 }
