@@ -259,6 +259,11 @@ pub(super) async fn load_run(
             // Roots without a head belong to a deletion that is not finished, so there is no run.
             let Some(head) = head else { return Ok((None, answers)) };
             assert!(page.len() <= limit, "a store respects the page limit");
+            let begins = page.first().map(|(key, _)| key);
+            assert!(
+                begins.is_none() || begins != chunks.last().map(|(key, _)| key),
+                "no page is returned twice"
+            );
             // The head changed between two pages, so together they are no snapshot: read again.
             if *first.get_or_insert(head.revision) != head.revision {
                 break;
@@ -347,6 +352,7 @@ fn write(
     let (record, roots, last) = match change {
         RunChange::Create(record) => {
             let key = Key::Tombstone { tenant, run };
+            assert!(loaded.record.is_none(), "a run that exists is not created");
             // A concurrent deletion leaves a tombstone: without the compare its id would be used
             // again.
             txn.expect(key, loaded.tombstone_value.as_ref());
@@ -379,6 +385,10 @@ fn write(
     };
     assert!((record.tenant(), record.run()) == (tenant, run), "the record is that of the key");
     assert!(roots.registered >= loaded.roots.registered, "stored roots are never lost");
+    assert!(
+        last || matches!(change, RunChange::Activate { .. }),
+        "only a registration takes several commits"
+    );
     let head = encoded(|out| encode_run_head(&record, roots, out));
     txn.put(head_key, head.clone());
     let mark = match change {
@@ -430,6 +440,7 @@ fn register(
     let mut record = loaded.record.clone().expect("an operation on a missing run is refused");
     let (tenant, run) = (record.tenant(), record.run());
     let before = loaded.roots;
+    assert!(record.status() == RunStatus::Initializing, "an active run has all its roots");
     assert!(!before.is_complete(), "a complete registration has no next chunk");
     assert!(before.total == 0 || before.total as usize == roots.count(), "the manifest is fixed");
     // The first chunk reserves the quota for all chunks, so a later one cannot be refused for it.
@@ -464,9 +475,11 @@ fn register(
     assert!(progress.last_chunk_at >= before.last_chunk_at, "the time of a chunk never falls");
     if progress.is_complete() {
         evolve_run(&mut record, &RunChange::Activate { registration, roots });
+        assert!(record.status() == RunStatus::Active, "the last chunk activates the run");
     } else {
         // Fixes the operation, so that only a registration of the same shards can continue.
         record.registration = Some(record.registration.unwrap_or(registration));
+        assert!(record.status() == RunStatus::Initializing, "shards are not found before the end");
     }
     Ok((record, progress))
 }

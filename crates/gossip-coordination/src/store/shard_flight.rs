@@ -301,8 +301,13 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
     ) -> Result<(), InfraError> {
         assert!(keys.len() == values.len(), "each sibling was read");
         assert!(self.loaded.is_some(), "siblings are read after their shard");
+        assert!(T::MAKES_SHARDS, "only a split reads siblings");
+        let known = self.sibling_hashes.len();
         for (key, value) in keys.iter().zip(values) {
-            let Key::ShardCold { tenant, shard } = *key else { continue };
+            let Key::ShardCold { tenant, shard } = *key else {
+                unreachable!("siblings are read by their cold parts")
+            };
+            assert!(shard.run() == self.operation.subject().1.run(), "siblings share a run");
             let made_by = match value {
                 Some(value) => {
                     let cold = decode_cold(tenant, shard, &value.bytes)?;
@@ -313,6 +318,8 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
             // Zero for roots: they exist, but no split created them.
             self.sibling_hashes.insert(shard.shard(), made_by);
         }
+        // Otherwise the operation would load the same ones for ever.
+        assert!(self.sibling_hashes.len() > known, "each load finds new siblings");
         self.siblings_are_newer = true;
         Ok(())
     }
@@ -340,6 +347,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
                 // applied: keep the revision that the first was decided on.
                 sent.since = self.unresolved.as_ref().map_or(sent.base, |before| before.since);
                 assert!(sent.since.is_some(), "an unresolved commit names its first base");
+                assert!(self.loaded.is_none(), "a lost commit is resolved on a new load");
                 self.unresolved = Some(sent);
                 self.tries.failed(None, false)?
             }
@@ -352,6 +360,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         let (tenant, key) = self.operation.subject();
         let (lost, origin) = (conflict.key(), loaded.origin);
         assert!(self.loaded.is_none(), "lost values are not decided on again");
+        assert!(self.sent.is_none(), "a commit has one outcome");
         // Ids that were free are compared in the commit, and ids that were taken stay taken. So
         // after a race for the quota alone the siblings need no reload.
         let found = conflict.found();
@@ -369,6 +378,10 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         let merged = whole.then(|| loaded.with_conflict(tenant, key, conflict)).flatten();
         // Load instead of deciding on values older than an earlier read.
         self.loaded = merged.filter(|merged| self.floor.note(merged).is_ok());
+        assert!(
+            self.loaded.as_ref().is_none_or(|it| it.origin == Origin::Conflict),
+            "values of a conflict are marked as such"
+        );
         match origin {
             // A stale cache entry is not a lost race, and happens once per operation.
             Origin::Cache => Ok(0),
@@ -384,6 +397,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
     }
 
     fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> ShardReply<T> {
+        assert!(self.sent.is_none(), "an operation ends after the outcome of its commit");
         let (tenant, key) = self.operation.subject();
         core.emit(tenant, key.run(), self.now, prepared.event);
         prepared.answer.map(IdempotentOutcome::Executed)
@@ -392,6 +406,8 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
     /// Returns the replayed output; as executed if the reply to this operation's own commit was
     /// lost.
     fn replayed(&mut self, core: &mut Core, output: T::Output) -> IdempotentOutcome<T::Output> {
+        let origin = self.loaded.as_ref().map(|loaded| loaded.origin);
+        assert!(origin == Some(Origin::Store), "a replay follows a load");
         let Some(unresolved) = self.unresolved.take() else {
             return IdempotentOutcome::Replayed(output);
         };
@@ -692,6 +708,7 @@ fn prepare<T: ShardTransition>(
     let (tenant, shard) = (**owner, record.key());
     assert!(loaded.hot.is_some() && loaded.cold.is_some(), "a change needs a whole shard");
     assert!(loaded.head.is_some(), "a shard of a run without a head is not found");
+    assert!(record.tenant() == tenant, "a shard is written under its own tenant");
     let before = record.status();
     evolve(record, &mut core.pool, change)?;
 
@@ -721,11 +738,13 @@ fn prepare<T: ShardTransition>(
         txn.put(Key::ShardCold { tenant, shard }, bytes.clone());
         let mut added = 0;
         for new in change.new_shards() {
+            assert!(new.shard != shard.shard(), "a split does not overwrite its parent");
             core.add_shard(&mut txn, owner, shard.run(), &new)?;
             added += 1;
         }
         assert!(added > 0, "a split creates shards");
         loaded.quota.change(&mut txn, tenant, added, 0)?;
     }
+    assert!(txn.compares().len() >= COMPARES, "a commit compares the shard and its run");
     Ok((txn, Parts { hot, cold }))
 }

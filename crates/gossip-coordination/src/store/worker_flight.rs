@@ -131,6 +131,7 @@ pub(super) async fn list(
     out: &mut Vec<WorkerEntry>,
 ) -> Result<(), WorkerError> {
     let entries = entries(core, io, tenant).await?;
+    assert!(entries.is_sorted_by_key(|entry| entry.worker), "a store scans in order of keys");
     out.extend(entries.into_iter().filter(|entry| entry.is_live_at(now)));
     Ok(())
 }
@@ -159,6 +160,7 @@ async fn remove_expired(
     for chunk in expired.chunks(core.limits.txn_ops.clamp(1, MAX_WORKERS_PER_TENANT)) {
         let mut txn = Txn::new();
         chunk.iter().for_each(|entry| txn.delete(Key::Worker { tenant, worker: entry.worker }));
+        assert!(txn.op_count() <= MAX_WORKERS_PER_TENANT, "a chunk is bounded by the registry");
         commit_idempotent(core, io, &txn).await?;
     }
     Ok(())
