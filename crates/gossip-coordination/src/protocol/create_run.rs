@@ -3,7 +3,7 @@
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
 use super::{Decision, RunChange, RunInputs, RunTransitionRules, assert_clock};
-use crate::run::{RunConfig, RunRecord};
+use crate::run::{RunConfig, RunRecord, RunStatus};
 use crate::run_errors::CreateRunError;
 
 /// Creates a run.
@@ -37,6 +37,8 @@ impl RunTransitionRules for CreateRun {
             return Err(CreateRunError::RunAlreadyExists { run: self.run });
         }
         let record = RunRecord::new(self.tenant, self.run, self.config, now);
+        // Shards are claimed only after the last of them is registered.
+        assert!(record.status() == RunStatus::Initializing, "a new run has no shards to claim");
         Ok(Decision::commit(RunChange::Create(Box::new(record)), ()))
     }
 }

@@ -141,9 +141,11 @@ pub fn evolve_run(run: &mut RunRecord, change: &RunChange<'_>) {
             run.status = RunStatus::Active;
             run.registration = Some(*registration);
             run.root_shards = roots.new_shards().map(|new| new.shard).collect();
+            assert!(run.root_shards.len() == roots.count(), "every root is registered");
         }
         RunChange::End { status, entry } => {
             assert!(run.status.may_become(*status), "the status transition is legal");
+            assert!(status.is_terminal(), "a run ends in a terminal status");
             assert!(run.completed_at.is_none(), "a run that has not ended has no end time");
             assert!(entry.executed_at() >= run.created_at(), "a run ends after its creation");
             run.status = *status;

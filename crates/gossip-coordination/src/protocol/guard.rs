@@ -6,14 +6,15 @@
 //!
 //! Guards never refuse: `decide` rejects bad callers, and the decoder rejects bad stored bytes.
 
-use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_contracts::identity::{FenceEpoch, LogicalTime};
 
 use super::{Children, ShardChange};
-use crate::handoff::Offer;
+use crate::handoff::{HandoffId, Offer};
 use crate::lease::{LeaseHolder, OpKind, OpLogEntry, OpSequence};
 use crate::pool::RecordPool;
 use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
+use crate::request::PendingRequest;
 
 /// The fields that [`assert_after`] compares, copied before a change.
 #[derive(Clone, Copy)]
@@ -40,7 +41,10 @@ impl Before {
 #[inline(always)]
 pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &ShardChange<'_>) {
     match change {
-        ShardChange::Grant { holder, fence, .. } => before_grant(record, *holder, *fence),
+        ShardChange::Grant { holder, fence, handoff, .. } => {
+            before_grant(record, *holder, *fence);
+            handoff.iter().for_each(|handoff| before_accept(record, *holder, *handoff));
+        }
         ShardChange::Confirm { attempts } => {
             assert!(record.lease().is_some(), "a confirmed grant has a holder");
             assert!(
@@ -69,12 +73,7 @@ pub(super) fn assert_before(record: &ShardRecord, pool: &RecordPool, change: &Sh
         }
         ShardChange::Shrink { spec, residual, entry, .. } => {
             before_work(record, *entry, OpKind::SplitResidual);
-            // The three compares together prove that the parts tile the old range.
-            let old = ShardView::new(record, pool).spec();
-            assert!(spec.start == old.start, "the parent keeps the left part");
-            assert!(spec.end == residual.spec.start, "the parts are adjacent");
-            assert!(residual.spec.end == old.end, "the residual ends where the parent ended");
-            before_new_shard(record, residual);
+            before_shrink(record, pool, *spec, residual);
         }
         ShardChange::Unpark { fence, entry } => {
             assert!(record.status() == ShardStatus::Parked, "only a parked shard can be unparked");
@@ -120,11 +119,14 @@ pub(super) fn assert_after(
     change: &ShardChange<'_>,
 ) {
     match change {
-        ShardChange::Grant { holder, fence, .. } => {
+        ShardChange::Grant { holder, fence, attempts, handoff } => {
             after_bump(before, record);
             assert!(record.fence_epoch() == *fence, "the granted fence is stored");
             assert!(record.lease() == Some(*holder), "the grantee holds the lease");
             assert!(record.acquire_count() > 0, "a grant increments the count");
+            assert!(record.attempts() == *attempts, "a grant stores its attempts");
+            // The source of a handoff learns from it that its offer was accepted.
+            assert!(record.last_handoff() == *handoff, "a grant records the handoff it ends");
             assert!(executed(record, pool) == OpSequence::NONE, "a grant restarts the sequence");
         }
         ShardChange::Renew { holder, .. } => {
@@ -132,44 +134,54 @@ pub(super) fn assert_after(
             assert!(record.fence_epoch() == before.fence, "a renewal is not a grant");
             assert!(record.lease() == Some(*holder), "the renewed lease is stored");
         }
-        ShardChange::Advance { .. }
-        | ShardChange::Confirm { .. }
-        | ShardChange::Withdraw { .. }
-        | ShardChange::Request { .. } => {
+        ShardChange::Advance { .. } => after_step(before, record),
+        ShardChange::Confirm { attempts } => {
             after_step(before, record);
+            assert!(record.attempts() == *attempts, "a confirmed attempt is stored");
+        }
+        ShardChange::Withdraw { .. } => {
+            after_step(before, record);
+            assert!(record.offer().is_none(), "a withdrawal ends the offer");
+        }
+        ShardChange::Request { op_id, .. } => {
+            after_step(before, record);
+            let stored = record.request().map(PendingRequest::op_id);
+            assert!(stored == Some(*op_id), "the newest request is stored");
         }
         ShardChange::Offer { offer, .. } => {
             after_step(before, record);
             assert!(record.offer() == Some(offer), "the offer is stored");
         }
-        ShardChange::Shrink { .. } => {
-            assert!(record.fence_epoch() == before.fence, "a residual split keeps the fence");
-            assert!(record.lease() == before.lease, "the parent keeps its lease");
-            assert!(
-                record.spawned_count() == before.spawned_count + 1,
-                "a residual split creates one shard"
-            );
-            record.assert_spawned(pool);
+        ShardChange::Shrink { spec, .. } => after_shrink(before, record, pool, *spec),
+        ShardChange::Complete { .. } => {
+            after_end(before, record, ShardStatus::Done);
+            assert!(record.spawned_count() == before.spawned_count, "completing is not a split");
         }
-        ShardChange::Complete { .. } => after_end(before, record, ShardStatus::Done),
-        ShardChange::Park { .. } => after_end(before, record, ShardStatus::Parked),
+        ShardChange::Park { reason, .. } => {
+            after_end(before, record, ShardStatus::Parked);
+            assert!(record.park_reason() == Some(*reason), "the reason is stored");
+            assert!(record.spawned_count() == before.spawned_count, "parking is not a split");
+        }
         ShardChange::Replace { .. } => {
             after_end(before, record, ShardStatus::Split);
             assert!(record.spawned_count() > before.spawned_count, "a split shard has children");
             record.assert_spawned(pool);
         }
-        ShardChange::Release { .. } => {
-            // The released holder is refused because there is no lease, not by the fence.
-            assert!(record.fence_epoch() == before.fence, "the next grant raises the fence");
-            assert!(record.lease().is_none(), "a released shard has no lease");
+        ShardChange::Release { attempts, .. } => after_release(before, record, *attempts),
+        ShardChange::Unpark { .. } => {
+            after_revocation(before, record);
+            // Otherwise the next acquire would park the shard again.
+            assert!(record.attempts() == 0, "an unpark forgets the attempts");
+            assert!(record.park_context().is_none(), "an unpark removes the text of the park");
         }
-        ShardChange::Unpark { .. } | ShardChange::Revoke { .. } => {
-            after_bump(before, record);
-            let next = before.fence.increment();
-            assert!(record.fence_epoch() == next, "a fence increases by one");
-            assert!(record.lease().is_none(), "an unpark or a revocation grants no lease");
-        }
+        ShardChange::Revoke { .. } => after_revocation(before, record),
     }
+    after_log(record, pool, change);
+}
+
+/// The log holds the operation and its sequence.
+#[inline(always)]
+fn after_log(record: &ShardRecord, pool: &RecordPool, change: &ShardChange<'_>) {
     // The log was just written, so this reads no further cache line.
     let sequence = change.sequence();
     assert!(
@@ -189,6 +201,32 @@ fn before_grant(record: &ShardRecord, holder: LeaseHolder, fence: FenceEpoch) {
     assert!(record.status() == ShardStatus::Active, "only an active shard can be granted");
     assert!(fence > record.fence_epoch(), "a grant raises the fence");
     assert!(holder.deadline() > LogicalTime::ZERO, "a grant has a deadline");
+}
+
+/// A grant that ends a handoff is that of the pending offer, to its destination.
+fn before_accept(record: &ShardRecord, holder: LeaseHolder, handoff: HandoffId) {
+    let offer = record.offer().expect("an accepted shard was offered");
+    assert!(offer.handoff == handoff, "an accept names the pending offer");
+    assert!(offer.destination == holder.owner(), "the destination receives the lease");
+}
+
+/// The parts tile the old range, and the cursor stays in the parent's part.
+fn before_shrink(
+    record: &ShardRecord,
+    pool: &RecordPool,
+    spec: ShardSpecRef<'_>,
+    residual: &NewShard<'_>,
+) {
+    let shard = ShardView::new(record, pool);
+    let old = shard.spec();
+    // The three compares together prove that the parts tile the old range.
+    assert!(spec.start == old.start, "the parent keeps the left part");
+    assert!(spec.end == residual.spec.start, "the parts are adjacent");
+    assert!(residual.spec.end == old.end, "the residual ends where the parent ended");
+    // Otherwise keys that are done would be in the residual, and be processed again.
+    let done = shard.cursor().last_key();
+    assert!(done.is_none_or(|key| key < spec.end), "the cursor stays in the parent's part");
+    before_new_shard(record, residual);
 }
 
 /// A renewal extends the deadline and changes nothing else of the lease.
@@ -258,6 +296,11 @@ fn before_new_shard(parent: &ShardRecord, new: &NewShard<'_>) {
     assert!(new.fence == parent.fence_epoch(), "a child starts at its parent's fence");
     let lineage = new.lineage.expect("a derived shard records its parent");
     assert!(lineage.parent == parent.key().shard(), "a child records the shard that was split");
+    assert!(new.shard != parent.key().shard(), "a child is another shard");
+    assert!(
+        new.cursor_semantics == parent.cursor_semantics(),
+        "a child reads cursors as its parent does"
+    );
 }
 
 fn before_offer(
@@ -281,6 +324,33 @@ fn after_bump(before: Before, record: &ShardRecord) {
     assert!(record.status() == ShardStatus::Active, "a shard with a new fence is active");
     assert!(record.offer().is_none(), "a new fence clears the offer");
     assert!(record.request().is_none(), "a new fence clears the request");
+    assert!(record.spawned_count() == before.spawned_count, "a new fence creates no shards");
+}
+
+/// An administrator's change ends the lease with a new fence and grants none.
+fn after_revocation(before: Before, record: &ShardRecord) {
+    after_bump(before, record);
+    assert!(record.fence_epoch() == before.fence.increment(), "a fence increases by one");
+    assert!(record.lease().is_none(), "an unpark or a revocation grants no lease");
+    assert!(record.acquire_count() == before.acquire_count, "a revocation is not a grant");
+}
+
+fn after_release(before: Before, record: &ShardRecord, attempts: u32) {
+    // The released holder is refused because there is no lease, not by the fence.
+    assert!(record.fence_epoch() == before.fence, "the next grant raises the fence");
+    assert!(record.lease().is_none(), "a released shard has no lease");
+    assert!(record.status() == ShardStatus::Active, "a released shard can be claimed");
+    assert!(record.attempts() == attempts, "a release stores its attempts");
+    assert!(record.request().is_none(), "a request ends with its lease");
+}
+
+fn after_shrink(before: Before, record: &ShardRecord, pool: &RecordPool, spec: ShardSpecRef<'_>) {
+    assert!(record.fence_epoch() == before.fence, "a residual split keeps the fence");
+    assert!(record.lease() == before.lease, "the parent keeps its lease");
+    assert!(record.spawned_count() == before.spawned_count + 1, "a split creates one residual");
+    assert!(record.status() == ShardStatus::Active, "the parent keeps working");
+    assert!(ShardView::new(record, pool).spec() == spec, "the parent's new range is stored");
+    record.assert_spawned(pool);
 }
 
 /// A step of the lease holder keeps the fence, the lease and the children.

@@ -121,6 +121,12 @@ fn grant(number: u64) -> ShardChange<'static> {
     ShardChange::Grant { holder, fence: fence(number), attempts: 1, handoff: None }
 }
 
+/// The grant of an accept: of `handoff`, to `owner`.
+fn accepted(owner: WorkerId, handoff: u64) -> ShardChange<'static> {
+    let (holder, handoff) = (holder(owner, 30, 2), Some(HandoffId::from_raw(handoff)));
+    ShardChange::Grant { holder, fence: fence(3), attempts: 0, handoff }
+}
+
 fn renew(owner: WorkerId, deadline: u64, token: u64) -> ShardChange<'static> {
     ShardChange::Renew { holder: holder(owner, deadline, token), drop_request: false }
 }
@@ -185,6 +191,14 @@ fn withdrawn(handoff: u64) -> ShardChange<'static> {
 #[case::a_lost_end(Start::Held, cut_at(b"m", b"m", b"x"), "ends where the parent ended")]
 #[case::a_lost_start(Start::Held, cut(range(b"c", b"m"), right(2)), "keeps the left part")]
 #[case::a_child_behind(Start::Held, cut(range(b"b", b"m"), right(1)), "at its parent's fence")]
+#[case::a_cut_before_the_cursor(
+    Start::Held,
+    cut_at(b"d", b"d", b"y"),
+    "the cursor stays in the parent's part"
+)]
+#[case::accepted_unoffered(Start::Held, accepted(OTHER, 3), "an accepted shard was offered")]
+#[case::accepted_another(Start::Offered, accepted(OTHER, 4), "names the pending offer")]
+#[case::accepted_by_another(Start::Offered, accepted(OWNER, 3), "the destination receives")]
 #[case::unparked_alive(Start::Held, unpark(3), "only a parked shard can be unparked")]
 #[case::unparked_at_its_fence(Start::Parked, unpark(2), "a fence increases by one")]
 #[case::released_with_an_attempt(Start::Held, release(1), "does not count as an attempt")]
