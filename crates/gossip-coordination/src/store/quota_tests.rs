@@ -143,7 +143,8 @@ fn a_lost_reply_leaves_the_allotment_written_once() {
 }
 
 /// Found by the simulator (seed 86): an operator's call was delayed, and the next one found its own
-/// value stored already and wrote nothing. The delayed commit was applied after it was acknowledged.
+/// value stored already and wrote nothing. The delayed commit was applied after that one was
+/// acknowledged.
 #[test]
 fn delayed_call_does_not_replace_an_acknowledged_one() {
     let mut store = MapStore::new();
