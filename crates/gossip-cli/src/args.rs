@@ -318,7 +318,7 @@ pub(crate) enum StoreCommand {
 #[derive(Debug, Args)]
 pub(crate) struct UpgradeArgs {
     /// Time for older workers to finish and leave before their format is replaced
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
+    #[arg(long, env = "GOSSIP_WAIT", value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     pub(crate) wait: Duration,
 }
 

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
+use gossip_conformance::damage::in_newer_format;
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
-use gossip_contracts::identity::{
-    CanonicalHasher, Domain, LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId,
-};
+use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
 use gossip_coordination::protocol::fence_floor_at;
 use gossip_coordination::store::Key;
 use gossip_coordination::{
@@ -143,12 +142,13 @@ fn head_of_a_newer_format_keeps_the_file_closed_and_the_old_boot() {
     let scratch = Scratch::new();
     let path = scratch.file("store.db");
     leases(&open(&path, true, 1));
-    let head = Key::RunHead { tenant: tenant(2), run: RUN }.to_bytes();
+    let head = Key::RunHead { tenant: tenant(2), run: RUN };
     let connection = Connection::open(&path).unwrap();
-    let key = head.as_bytes();
+    let bytes = head.to_bytes();
+    let key = bytes.as_bytes();
     let stored = "SELECT value FROM kv WHERE key = ?1";
-    let mut value: Vec<u8> = connection.query_row(stored, [key], |row| row.get(0)).unwrap();
-    make_newer(key, &mut value);
+    let value: Vec<u8> = connection.query_row(stored, [key], |row| row.get(0)).unwrap();
+    let value = in_newer_format(&head, &value, u8::MAX);
     let newer = "UPDATE kv SET value = ?2 WHERE key = ?1";
     assert_eq!(connection.execute(newer, params![key, value]).unwrap(), 1);
     drop(connection);
@@ -156,19 +156,6 @@ fn head_of_a_newer_format_keeps_the_file_closed_and_the_old_boot() {
     let error = SqliteDatabase::open(&path, options).unwrap_err();
     assert!(matches!(error, OpenSqliteError::FloorsNotRaised { .. }), "{error}");
     assert_eq!(stored_boot(&path), Some(boot(1).id()));
-}
-
-/// Gives a stored value the version of a newer program, with the checksum that fits: without it the
-/// value is a damaged one.
-fn make_newer(key: &[u8], value: &mut [u8]) {
-    let (head, checksum) = (1 + 1 + 4, value.len() - 8);
-    value[0] = u8::MAX;
-    let mut hasher = CanonicalHasher::for_domain(Domain::RECORD_CHECKSUM_V1);
-    hasher.write_bytes_prefixed(key);
-    hasher.write_u8(value[0]);
-    hasher.write_u8(value[1]);
-    let sum = hasher.finalize_64_with(&value[head..checksum]).to_le_bytes();
-    value[checksum..].copy_from_slice(&sum);
 }
 
 #[rstest]

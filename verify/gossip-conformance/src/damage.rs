@@ -9,7 +9,8 @@ use gossip_contracts::coordination::{
     plan_split_residual,
 };
 use gossip_contracts::identity::{
-    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    CanonicalHasher, Domain, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId,
+    WorkerId,
 };
 use gossip_coordination::protocol::{RepairedShard, fence_floor_at};
 use gossip_coordination::store::{Answer, Key, KeyRange, Read, Store, StoreCoordinator, Txn};
@@ -19,6 +20,27 @@ use gossip_coordination::{
     RunTerminalEvaluation, RunTransitionError, ShardClaiming, ShardDamage, ShardFilter,
     ShardStatus, ShardSummary, evaluate_run_terminal,
 };
+
+/// Returns a stored value as a newer program would write it: another version, and the checksum that
+/// fits. Without the checksum it would be a damaged value.
+///
+/// # Panics
+///
+/// If `value` is shorter than an empty one.
+#[must_use]
+pub fn in_newer_format(key: &Key, value: &[u8], version: u8) -> Vec<u8> {
+    // Version, kind and length; then the payload; then the checksum.
+    let (head_len, payload_end) = (1 + 1 + 4, value.len() - 8);
+    let mut hasher = CanonicalHasher::for_domain(Domain::RECORD_CHECKSUM_V1);
+    hasher.write_bytes_prefixed(key.to_bytes().as_bytes());
+    hasher.write_u8(version);
+    hasher.write_u8(value[1]);
+    let checksum = hasher.finalize_64_with(&value[head_len..payload_end]);
+    let mut newer = value[..payload_end].to_vec();
+    newer[0] = version;
+    newer.extend_from_slice(&checksum.to_le_bytes());
+    newer
+}
 
 const TENANT: TenantId = TenantId::from_bytes([0x5d; 32]);
 const RUN: RunId = RunId::from_raw(0x11);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use gossip_conformance::damage::in_newer_format;
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, MAX_INITIAL_SHARDS, MAX_SPLIT_CHILDREN,
     ShardSpecRef, SplitChild, SplitReplacePlan, SplitValidationError,
@@ -121,9 +122,9 @@ async fn a_damaged_record_and_one_of_a_newer_format_are_told_and_left_alone() {
     else {
         panic!("a registered shard is there");
     };
-    let (mut damaged, mut newer) = (whole.bytes.clone(), whole.bytes.clone());
+    let mut damaged = whole.bytes.clone();
     damaged[20] ^= 4;
-    newer[0] = FORMAT_VERSION + 1;
+    let newer = in_newer_format(&key, &whole.bytes, FORMAT_VERSION + 1);
     for (bytes, is_newer) in [(damaged, false), (newer, true)] {
         put(&mut coordinator, key, bytes.clone()).await;
         let refused = acquire(&mut coordinator, 10, 0, 1).await;
