@@ -4,7 +4,7 @@
 //! next tenant, resumes its run, processes some items and drains. The runs never end. The first
 //! tenth of the time, in which runs are created and caches fill, is not judged. After it memory,
 //! file descriptors, threads and the size of the store must stay flat: the highest value of the
-//! last third may exceed that of the first third by [`GROWTH_MAX`] and a small absolute amount at
+//! last third may exceed that of the first third by 5 % and a small absolute amount at
 //! most. At the end the store must have counted exactly the items that the handlers processed.
 //!
 //! The program prints one row of figures.
