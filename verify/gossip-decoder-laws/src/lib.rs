@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod connectors;
+mod detection;
 mod etcd;
 mod exec;
 mod frontier;
@@ -99,9 +100,11 @@ laws! {
     owner: stored::owner, seeds::owners;
     record_decode: shards::both_parts, seeds::whole_shards;
     row_key: runtime::row_key, seeds::row_keys;
+    rule_text: detection::rule_text, detection::rule_texts;
     run_head: stored::run_head, seeds::run_heads;
     run_roots: stored::run_roots, seeds::run_roots;
     runtime_token: runtime::token, seeds::tokens;
+    scan_input: detection::scan_input, detection::inputs;
     shard_cold: shards::cold, seeds::cold_shards;
     shard_hot: shards::hot, seeds::hot_shards;
     source_range: typed::source_range, seeds::source_ranges;

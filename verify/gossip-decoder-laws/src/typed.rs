@@ -63,6 +63,9 @@ pub(crate) fn store_url(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     match StoreUrl::from_str(text) {
         Ok(url) => {
+            if let StoreUrl::Postgres(config) = &url {
+                assert!(config.validate().is_ok(), "an invalid configuration was accepted");
+            }
             if let StoreUrl::Etcd(mut config) = url {
                 assert!(config.validate().is_ok(), "an invalid configuration was accepted");
                 let shown = format!("{config:?}");

@@ -17,9 +17,9 @@ use blake3::hazmat::{ContextKey, hash_derive_key_context};
 use super::{CanonicalBytes, CanonicalHasher};
 
 /// The shortest possible domain: `gossip/x/v1`.
-pub const DOMAIN_LEN_MIN: usize = 11;
+pub(crate) const DOMAIN_LEN_MIN: usize = 11;
 /// A longer string would need a second block for each context key, for no benefit.
-pub const DOMAIN_LEN_MAX: usize = 64;
+pub(crate) const DOMAIN_LEN_MAX: usize = 64;
 
 const _: () = assert!(DOMAIN_LEN_MIN == "gossip/x/v1".len());
 const _: () = assert!(DOMAIN_LEN_MAX == blake3::BLOCK_LEN);
@@ -95,6 +95,8 @@ registry! {
     HANDOFF_OP_ID_V1 = "gossip/handoff/v1/op-id";
     /// Checksums of stored records, over the storage key and the content.
     RECORD_CHECKSUM_V1 = "gossip/coord/v1/record-checksum";
+    /// Digests of normalised secrets, before a tenant's key makes them secret hashes.
+    NORM_HASH_V1 = "gossip/norm-hash/v1";
 }
 
 // Loops with counters, because iterators are not available in constants.
@@ -124,7 +126,7 @@ impl Domain {
 
     /// Returns the name of the constant.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         ENTRIES[self.index].0
     }
 

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::identity::domain::{DOMAIN_LEN_MAX, DOMAIN_LEN_MIN};
 
 /// Returns whether `text` is `gossip/<subsystem>/v<N>[/<operation>]`, parsed part by part.
 fn has_registry_form(text: &str) -> bool {
@@ -79,7 +80,7 @@ const SPECIFIED: [&str; 12] = [
 ];
 
 /// Domains added by this project, with the same pattern.
-const ADDED: [&str; 9] = [
+const ADDED: [&str; 10] = [
     "gossip/run-id/v1",
     "gossip/runtime/v1/op-id",
     "gossip/certificate/v1",
@@ -89,6 +90,7 @@ const ADDED: [&str; 9] = [
     "gossip/handoff/v1/party",
     "gossip/handoff/v1/op-id",
     "gossip/coord/v1/record-checksum",
+    "gossip/norm-hash/v1",
 ];
 
 #[test]

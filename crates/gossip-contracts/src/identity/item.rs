@@ -22,7 +22,7 @@ pub struct ConnectorTag {
 
 impl ConnectorTag {
     /// Width of a tag, padding included. Eight bytes compare as one word.
-    pub const LEN: usize = 8;
+    pub(crate) const LEN: usize = 8;
     /// Files of a local directory tree.
     pub const FS_LOCAL: Self = Self::from_ascii(b"fslocal");
     /// Objects of a local git repository.
@@ -34,7 +34,7 @@ impl ConnectorTag {
     ///
     /// If [`Self::try_from_ascii`] returns an error.
     #[must_use]
-    pub const fn from_ascii(tag: &[u8]) -> Self {
+    pub(crate) const fn from_ascii(tag: &[u8]) -> Self {
         match Self::try_from_ascii(tag) {
             Ok(tag) => tag,
             Err(_) => panic!("a connector tag is one to eight graphic ASCII characters"),
@@ -75,7 +75,7 @@ impl ConnectorTag {
 
     /// Returns the tag without its padding.
     #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         let len = self.bytes.iter().position(|byte| *byte == 0).unwrap_or(Self::LEN);
         str::from_utf8(&self.bytes[..len]).expect("the constructor accepts ASCII only")
     }

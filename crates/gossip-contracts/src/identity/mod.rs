@@ -32,7 +32,7 @@ pub use digests::{
     ConnectorInstanceIdHash, FindingId, ObjectVersionId, ObservationId, OccurrenceId, PolicyHash,
     RuleFingerprint, StableItemId, TenantId,
 };
-pub use domain::{DOMAIN_LEN_MAX, DOMAIN_LEN_MIN, Domain};
+pub use domain::Domain;
 pub use error::IdentityInputError;
 pub use findings::{FindingIdInputs, ObservationIdInputs, OccurrenceIdInputs};
 pub use ids::{JobId, OpId, RunId, ShardId, ShardKey, WorkerId};

@@ -49,18 +49,18 @@ pub struct PolicyHashInputs {
     /// Version of the policy format.
     pub version: u32,
     /// How ids of secrets are computed.
-    pub id_hash_mode: IdHashMode,
+    pub(crate) id_hash_mode: IdHashMode,
     /// Version of the format in which evidence is stored.
-    pub evidence_version: u32,
+    pub(crate) evidence_version: u32,
     /// Digest of all rules, computed by their owner.
-    pub rules_digest: [u8; 32],
+    pub(crate) rules_digest: [u8; 32],
 }
 
 impl PolicyHashInputs {
     /// The policy format that this code writes.
-    pub const CURRENT_VERSION: u32 = 1;
+    pub(crate) const CURRENT_VERSION: u32 = 1;
     /// The evidence format that this code writes.
-    pub const CURRENT_EVIDENCE_VERSION: u32 = 1;
+    pub(crate) const CURRENT_EVIDENCE_VERSION: u32 = 1;
 
     /// Returns the inputs with the current format versions.
     #[must_use]
