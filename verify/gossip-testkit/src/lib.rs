@@ -3,7 +3,7 @@
 //! - [`CountingAllocator`]: shows that a hot path allocates nothing, and refuses large requests.
 //! - [`Rng`]: pseudo-random numbers from a seed.
 //! - `recording_vfs` (feature `sqlite`): a record of what SQLite writes and syncs.
-//! - [`test_support`]: real etcd servers, and a proxy and a network that cut them off.
+//! - [`test_support`]: real etcd and PostgreSQL servers, a proxy and a network that cut them off.
 //!
 //! This crate depends on no product crate, so a unit test of any of them can use it. Its unsafe
 //! code carries `SAFETY` notes. The allocator runs under Miri; the hooks of SQLite, which are calls

@@ -3,6 +3,7 @@
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{Answer, CommitOutcome, MapStore, Read, Store, StoreLimits, Txn};
 use gossip_coordination_etcd::{BlockingStore, EtcdStore, GrpcClient};
+use gossip_coordination_postgres::BlockingStore as PostgresStore;
 use gossip_coordination_sqlite::SqliteStore;
 
 /// A handle of a store.
@@ -15,6 +16,8 @@ pub enum AnyStore {
     Sqlite(SqliteStore),
     /// In a cluster.
     Etcd(BlockingStore<EtcdStore<GrpcClient>>),
+    /// In a schema of a database.
+    Postgres(PostgresStore),
 }
 
 impl Store for AnyStore {
@@ -23,6 +26,7 @@ impl Store for AnyStore {
             Self::Memory(store) => store.read(reads),
             Self::Sqlite(store) => store.read(reads),
             Self::Etcd(store) => store.read(reads),
+            Self::Postgres(store) => store.read(reads),
         }
     }
 
@@ -31,6 +35,7 @@ impl Store for AnyStore {
             Self::Memory(store) => store.commit(txns),
             Self::Sqlite(store) => store.commit(txns),
             Self::Etcd(store) => store.commit(txns),
+            Self::Postgres(store) => store.commit(txns),
         }
     }
 
@@ -39,6 +44,7 @@ impl Store for AnyStore {
             Self::Memory(store) => store.wait(ticks),
             Self::Sqlite(store) => store.wait(ticks),
             Self::Etcd(store) => store.wait(ticks),
+            Self::Postgres(store) => store.wait(ticks),
         }
     }
 
@@ -47,6 +53,7 @@ impl Store for AnyStore {
             Self::Memory(store) => store.limits(),
             Self::Sqlite(store) => store.limits(),
             Self::Etcd(store) => store.limits(),
+            Self::Postgres(store) => store.limits(),
         }
     }
 
@@ -55,6 +62,7 @@ impl Store for AnyStore {
             Self::Memory(store) => store.binding(),
             Self::Sqlite(store) => store.binding(),
             Self::Etcd(store) => store.binding(),
+            Self::Postgres(store) => store.binding(),
         }
     }
 }

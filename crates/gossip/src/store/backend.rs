@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{
-    FORMAT_VERSION, MapStore, ProcessState, StoreConfig, StoreCoordinator, fly, fresh_nonce,
-    load_store_format, ticks,
+    DEFAULT_MAX_CLOCK_SKEW, FORMAT_VERSION, MapStore, ProcessState, StoreConfig, StoreCoordinator,
+    fly, fresh_nonce, load_store_format, ticks,
 };
 use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
+use gossip_coordination_postgres::{self as postgres, PostgresConfig};
 use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase, SqliteOptions, SyncMode};
+use gossip_scanner_runtime::monotonic_ticks;
 use thiserror::Error;
 
 use super::any_store::AnyStore;
@@ -32,10 +34,11 @@ enum Open {
     Memory(MapStore, Duration),
     Sqlite(SqliteDatabase),
     Etcd(BlockingStore<EtcdStore<GrpcClient>>, Box<EtcdConfig>),
+    Postgres(postgres::BlockingStore, Box<PostgresConfig>),
 }
 
 impl Backend {
-    /// Opens the store of `url`. Creates a missing file; a cluster must answer.
+    /// Opens the store of `url`. Creates a missing file or schema; a server must answer.
     ///
     /// # Errors
     ///
@@ -56,8 +59,12 @@ impl Backend {
                 let coordinator = config.connect_blocking()?;
                 Open::Etcd(coordinator.store().clone(), config.clone())
             }
+            StoreUrl::Postgres(config) => {
+                Open::Postgres(postgres::BlockingStore::connect(config)?, config.clone())
+            }
         };
-        let backend = Self { open, process: ProcessState::default() };
+        let process = ProcessState::default().watching(monotonic_ticks());
+        let backend = Self { open, process };
         // A store that cannot be read now, or not by this tenant's credentials, reports that itself
         // in the first operation; the format is then learnt from the records.
         if let Ok(found) = backend.format() {
@@ -87,11 +94,15 @@ impl Backend {
             Open::Memory(store, claim_cooldown) => {
                 let claim_cooldown_interval = ticks(*claim_cooldown);
                 let usual = StoreConfig::new(fresh_nonce());
-                let config = StoreConfig { claim_cooldown_interval, ..usual };
+                let max_clock_skew = ticks(DEFAULT_MAX_CLOCK_SKEW);
+                let config = StoreConfig { claim_cooldown_interval, max_clock_skew, ..usual };
                 (AnyStore::Memory(store.another_handle()), config)
             }
             Open::Sqlite(database) => (AnyStore::Sqlite(database.store()), database.store_config()),
             Open::Etcd(store, config) => (AnyStore::Etcd(store.clone()), config.store_config()),
+            Open::Postgres(store, config) => {
+                (AnyStore::Postgres(store.clone()), config.store_config())
+            }
         };
         StoreCoordinator::sharing(store, config, &self.process)
     }
@@ -103,6 +114,7 @@ impl Backend {
             Open::Memory(store, _) => AnyStore::Memory(store.another_handle()),
             Open::Sqlite(database) => AnyStore::Sqlite(database.store()),
             Open::Etcd(store, _) => AnyStore::Etcd(store.clone()),
+            Open::Postgres(store, _) => AnyStore::Postgres(store.clone()),
         }
     }
 
@@ -114,7 +126,7 @@ impl Backend {
     /// is in flight.
     pub fn retire(&self) {
         match &self.open {
-            Open::Memory(..) | Open::Sqlite(_) => {}
+            Open::Memory(..) | Open::Sqlite(_) | Open::Postgres(..) => {}
             Open::Etcd(store, _) => {
                 let _ended =
                     store.block_on(|store| async move { store.revoke_owner_lease().await });
@@ -142,4 +154,7 @@ pub enum OpenStoreError {
     /// The cluster.
     #[error(transparent)]
     Etcd(#[from] ConnectError),
+    /// The database.
+    #[error(transparent)]
+    Postgres(#[from] postgres::ConnectError),
 }

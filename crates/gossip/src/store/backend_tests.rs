@@ -6,7 +6,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
 use gossip_coordination::store::{Answer, KeyRange, Read, Store as _};
 use gossip_coordination::{AcquireScratch, ClaimError, RunConfig, RunManagement, ShardClaiming};
-use gossip_testkit::test_support::{EtcdServer, TestDirectory};
+use gossip_testkit::test_support::{EtcdServer, PostgresServer, TestDirectory};
 
 use super::*;
 
@@ -101,6 +101,16 @@ fn a_cluster_works() {
     check(&format!("etcd://{host}/blocking"));
 }
 
+#[test]
+fn a_database_works_and_is_found_again() {
+    let server = PostgresServer::single();
+    let url = format!("postgres://{}@127.0.0.1:{}/postgres", server.user(), server.port());
+    check(&url);
+    let mut again = Backend::open(&url.parse().unwrap()).unwrap().coordinator();
+    assert_eq!(again.get_run(TENANT, RUN).unwrap().run(), RUN);
+    check_cooldown(&format!("{url}?schema=cooldown&claim_cooldown=250ms"));
+}
+
 /// The lease of the key would last for a quarter of a minute.
 #[test]
 fn who_retires_leaves_no_owner_key() {
@@ -125,4 +135,6 @@ fn what_cannot_be_opened_says_so() {
     let url = "etcd://127.0.0.1:9/x?connect_timeout=500ms&request_timeout=1s";
     let error = Backend::open(&url.parse().unwrap()).unwrap_err();
     assert!(matches!(error, OpenStoreError::Etcd(_)), "{error}");
+    let error = Backend::open(&"postgres://u@127.0.0.1:9/d".parse().unwrap()).unwrap_err();
+    assert!(matches!(error, OpenStoreError::Postgres(_)), "{error}");
 }

@@ -6,8 +6,10 @@
 //! | `sqlite:PATH` | in one file, durable, shared by the processes of one machine |
 //! | `sqlite:PATH?sync=relaxed` | the same, faster; a power failure may lose the last commits |
 //! | `etcd://HOST:PORT,HOST:PORT/PREFIX` | in an etcd cluster, shared by machines |
+//! | `postgres://USER@HOST:PORT/DATABASE` | in a PostgreSQL database, shared by machines |
 //!
-//! [`EtcdConfig::from_url`] lists the settings of `etcd://`.
+//! [`EtcdConfig::from_url`] lists the settings of `etcd://`, and [`PostgresConfig::from_url`] those
+//! of `postgres://`.
 //!
 //! ```
 //! use gossip_coordination::CoordinationFacade;
@@ -41,6 +43,8 @@ pub use gossip_coordination_sqlite::BackupError;
 
 #[cfg(doc)]
 use gossip_coordination_etcd::EtcdConfig;
+#[cfg(doc)]
+use gossip_coordination_postgres::PostgresConfig;
 
 #[cfg(test)]
 mod backend_tests;

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use gossip_coordination::store::{CLAIM_COOLDOWN_MAX, parse_duration};
 use gossip_coordination_etcd::{EtcdConfig, SCHEME as ETCD, UrlError};
+use gossip_coordination_postgres::{
+    PostgresConfig, PostgresEnvironment, SCHEME as POSTGRES, UrlError as PostgresUrlError,
+};
 use gossip_coordination_sqlite::{SqliteOptions, SyncMode};
 use thiserror::Error;
 
@@ -32,6 +35,8 @@ pub enum StoreUrl {
     },
     /// In a cluster.
     Etcd(Box<EtcdConfig>),
+    /// In a database.
+    Postgres(Box<PostgresConfig>),
 }
 
 impl StoreUrl {
@@ -52,8 +57,18 @@ impl StoreUrl {
     pub const fn is_shared(&self) -> bool {
         match self {
             Self::Memory { .. } => false,
-            Self::Sqlite { .. } | Self::Etcd(_) => true,
+            Self::Sqlite { .. } | Self::Etcd(_) | Self::Postgres(_) => true,
         }
+    }
+
+    /// Returns the same store, with the places of libpq that a password of `postgres://` may be in.
+    /// Other stores take no password from there.
+    #[must_use]
+    pub fn with_postgres_environment(mut self, environment: PostgresEnvironment) -> Self {
+        if let Self::Postgres(config) = &mut self {
+            config.environment = environment;
+        }
+        self
     }
 }
 
@@ -72,6 +87,9 @@ impl FromStr for StoreUrl {
         }
         if url.starts_with(ETCD) {
             return Ok(Self::Etcd(Box::new(EtcdConfig::from_url(url)?)));
+        }
+        if url.starts_with(POSTGRES) {
+            return Ok(Self::Postgres(Box::new(PostgresConfig::from_url(url)?)));
         }
         // `memory:x` and `etcd:host` are slips of a known scheme.
         Err(if url.starts_with(MEMORY) {
@@ -97,6 +115,7 @@ impl fmt::Debug for StoreUrl {
                 f.debug_struct("Sqlite").field("path", path).field("options", options).finish()
             }
             Self::Etcd(config) => f.debug_tuple("Etcd").field(config).finish(),
+            Self::Postgres(config) => f.debug_tuple("Postgres").field(config).finish(),
         }
     }
 }
@@ -106,10 +125,16 @@ impl fmt::Debug for StoreUrl {
 #[non_exhaustive]
 pub enum StoreUrlError {
     /// There is no scheme: most likely a path.
-    #[error("a store is memory:, sqlite:PATH or etcd://HOST/PREFIX; for a file use sqlite:PATH")]
+    #[error(
+        "a store is memory:, sqlite:PATH, etcd://HOST/PREFIX or postgres://USER@HOST/DATABASE; for \
+         a file use sqlite:PATH"
+    )]
     NoScheme,
     /// The scheme is none of ours.
-    #[error("unknown kind of store; there are memory:, sqlite:PATH and etcd://HOST/PREFIX")]
+    #[error(
+        "unknown kind of store; there are memory:, sqlite:PATH, etcd://HOST/PREFIX and \
+         postgres://USER@HOST/DATABASE"
+    )]
     UnknownScheme,
     /// A path follows `memory:`.
     #[error("memory: takes no path; for a file use sqlite:PATH")]
@@ -138,6 +163,9 @@ pub enum StoreUrlError {
     /// The URL of a cluster is not understood.
     #[error(transparent)]
     Etcd(#[from] UrlError),
+    /// The URL of a database is not understood.
+    #[error(transparent)]
+    Postgres(#[from] PostgresUrlError),
 }
 
 fn memory(query: &str) -> Result<StoreUrl, StoreUrlError> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gossip_coordination_postgres::UrlError;
 use gossip_coordination_sqlite::SyncMode;
 use rstest::rstest;
 
@@ -31,8 +32,10 @@ fn memory_and_clusters_are_named_by_their_schemes() {
     let Ok(StoreUrl::Etcd(config)) = parse("etcd://one:1234,two/prefix/x") else { panic!() };
     assert_eq!(config.endpoints, ["one:1234", "two:2379"]);
     assert_eq!(config.namespace.path(), "prefix/x");
-    let shared = ["memory:", "sqlite:x", "etcd://h/p"].map(|url| parse(url).unwrap().is_shared());
-    assert_eq!(shared, [false, true, true]);
+    let Ok(StoreUrl::Postgres(config)) = parse("postgres://u@localhost/d") else { panic!() };
+    assert_eq!((&*config.user, &*config.database, config.port), ("u", "d", 5432));
+    let urls = ["memory:", "sqlite:x", "etcd://h/p", "postgres://u@localhost/d"];
+    assert_eq!(urls.map(|url| parse(url).unwrap().is_shared()), [false, true, true, true]);
 }
 
 #[rstest]
@@ -42,11 +45,13 @@ fn memory_and_clusters_are_named_by_their_schemes() {
 #[case("sqlite:x?claim_cooldown=2s", 2_000)]
 #[case("sqlite:x?sync=relaxed&claim_cooldown=60m", 3_600_000)]
 #[case("etcd://h/p?claim_cooldown=250ms", 250)]
+#[case("postgres://u@localhost/d?claim_cooldown=250ms", 250)]
 fn every_store_has_a_claim_cooldown(#[case] url: &str, #[case] millis: u64) {
     let cooldown = match parse(url).unwrap() {
         StoreUrl::Memory { claim_cooldown } => claim_cooldown,
         StoreUrl::Sqlite { options, .. } => options.claim_cooldown,
         StoreUrl::Etcd(config) => config.claim_cooldown,
+        StoreUrl::Postgres(config) => config.claim_cooldown,
     };
     assert_eq!(cooldown, Duration::from_millis(millis));
 }
@@ -55,7 +60,8 @@ fn every_store_has_a_claim_cooldown(#[case] url: &str, #[case] millis: u64) {
 #[case("", StoreUrlError::NoScheme)]
 #[case("state.db", StoreUrlError::NoScheme)]
 #[case("/var/lib/state.db", StoreUrlError::NoScheme)]
-#[case("postgres://host/db", StoreUrlError::UnknownScheme)]
+#[case("mysql://host/db", StoreUrlError::UnknownScheme)]
+#[case("postgres://u@h/d?x=1", StoreUrlError::Postgres(UrlError::UnknownSetting { index: 0 }))]
 #[case("SQLITE:x", StoreUrlError::NoScheme)]
 #[case("memory:x", StoreUrlError::MemoryPath)]
 #[case("memory:?", StoreUrlError::MemorySetting)]
@@ -82,7 +88,12 @@ fn no_error_and_no_debug_shows_a_password() {
     let good = "etcd://canary:canary@host/prefix";
     let shown = format!("{:?}", parse(good).unwrap());
     assert!(!shown.contains("canary"), "{shown}");
-    for bad in ["etcd://canary:canary@host/p?canary=1", "canary://canary", "sqlite:x?canary"] {
+    let good = "postgres://canary@localhost/canary?password_file=canary";
+    let shown = format!("{:?}", parse(good).unwrap());
+    assert!(!shown.contains("canary"), "{shown}");
+    let bad_postgres = "postgres://canary:canary@localhost/canary";
+    let bad_etcd = "etcd://canary:canary@host/p?canary=1";
+    for bad in [bad_etcd, bad_postgres, "canary://canary", "sqlite:x?canary"] {
         let error = parse(bad).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
     }

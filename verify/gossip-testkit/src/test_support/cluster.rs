@@ -1,5 +1,6 @@
 //! Three servers that form a cluster, and ways to cut one of them off from the others.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,10 +62,26 @@ impl EtcdCluster {
         Network::is_possible()
     }
 
+    /// The message if [`can_filter_packets`](Self::can_filter_packets) is false.
+    pub const NO_FILTER: &str = "that needs network namespaces and packet filters (Linux, root and \
+        the programs `ip` and `iptables`), which this machine did not let us have";
+
+    /// Whether packets can be dropped one way ([`drop_packets`](Self::drop_packets)). Found out by
+    /// trying.
+    pub fn can_filter_packets() -> bool {
+        Network::can_filter()
+    }
+
     /// A healthy cluster whose members have network namespaces of their own, so that packets can be
     /// dropped between them.
     pub fn three_machines() -> Self {
-        let network = Network::new(MEMBERS);
+        Self::three_machines_and(0)
+    }
+
+    /// As [`three_machines`](Self::three_machines), with more machines on the same network, for
+    /// clients. Machines are numbered: the members first, then these.
+    pub fn three_machines_and(others: usize) -> Self {
+        let network = Network::new(MEMBERS + others);
         let plan = |index| {
             let plan = Plan::new(&member_name(index), OWN_PORTS, &ServerOptions::default());
             plan.on(network.address(index), network.launcher(index))
@@ -93,6 +110,24 @@ impl EtcdCluster {
         healthy.then_some(cluster)
     }
 
+    /// Ends all members, starts each on the data directory that `restore` returns for it, and waits
+    /// until they are healthy.
+    pub fn restart_on(&mut self, mut restore: impl FnMut(&EtcdServer) -> PathBuf) {
+        self.members.iter_mut().for_each(EtcdServer::kill);
+        let restored: Vec<PathBuf> = self.members.iter().map(&mut restore).collect();
+        for (member, data) in self.members.iter_mut().zip(&restored) {
+            member.restart_on(data);
+        }
+        for member in &mut self.members {
+            member.wait_until_healthy().expect("the ports were ours a moment ago");
+        }
+    }
+
+    /// The names of all members, and the addresses that their peers know.
+    pub fn member_list(&self) -> String {
+        self.members.iter().map(EtcdServer::member).collect::<Vec<_>>().join(",")
+    }
+
     /// The addresses of all members for clients.
     pub fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(EtcdServer::endpoint).collect()
@@ -116,7 +151,7 @@ impl EtcdCluster {
     /// Cuts the connections of a member to and from its peers; clients still reach it.
     pub fn cut_off(&self, index: usize) {
         match &self.between {
-            Between::Cables(network) => network.cut_off(index),
+            Between::Cables(network) => network.cut_off(index, MEMBERS),
             Between::Gates(gates) => {
                 let pid = self.members[index].pid().expect("a member that is cut off runs");
                 for (other, gate) in gates.iter().enumerate() {
@@ -132,8 +167,40 @@ impl EtcdCluster {
     ///
     /// If the members have no machines of their own.
     pub fn unplug(&self, index: usize) {
+        self.network().unplug(index);
+    }
+
+    /// Returns the words that start a program on a machine.
+    ///
+    /// # Panics
+    ///
+    /// As [`unplug`](Self::unplug).
+    pub fn launcher(&self, machine: usize) -> Vec<String> {
+        self.network().launcher(machine)
+    }
+
+    /// Drops the packets from one machine to another until [`pass_packets`](Self::pass_packets);
+    /// the other way is not affected.
+    ///
+    /// # Panics
+    ///
+    /// As [`unplug`](Self::unplug).
+    pub fn drop_packets(&self, from: usize, to: usize) {
+        self.network().drop(from, to);
+    }
+
+    /// Takes back one [`drop_packets`](Self::drop_packets).
+    ///
+    /// # Panics
+    ///
+    /// As [`unplug`](Self::unplug).
+    pub fn pass_packets(&self, from: usize, to: usize) {
+        self.network().pass(from, to);
+    }
+
+    fn network(&self) -> &Network {
         match &self.between {
-            Between::Cables(network) => network.unplug(index),
+            Between::Cables(network) => network,
             Between::Gates(_) => panic!("only members with machines of their own have cables"),
         }
     }
@@ -158,6 +225,14 @@ impl EtcdCluster {
             assert!(Instant::now() < deadline, "the members agree on no leader");
             thread::sleep(ELECTION_POLL);
         }
+    }
+
+    /// Returns the member that says it is the leader, if one does. Unlike [`leader`](Self::leader)
+    /// it does not wait, and members that do not answer do not matter.
+    pub fn declared_leader(&self) -> Option<usize> {
+        self.members
+            .iter()
+            .position(|member| member.id_and_leader().is_some_and(|(id, leader)| id == leader))
     }
 
     fn agreed_leader(&self, except: Option<usize>) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! Real etcd servers for tests and benchmarks, and a proxy and a network that cut them off.
+//! Real servers for tests and benchmarks, and a proxy and a network that cut them off.
 //!
 //! A server runs on free loopback ports with its data in a temporary directory. It ends with its
 //! value, or with this process, whichever is first, and is only ever signalled by its process id.
@@ -9,10 +9,12 @@
 mod cluster;
 mod directory;
 mod network;
+mod postgres;
 mod proxy;
 mod server;
 
 pub use self::cluster::EtcdCluster;
 pub use self::directory::TestDirectory;
+pub use self::postgres::{PostgresOptions, PostgresServer};
 pub use self::proxy::{Direction, Proxy};
 pub use self::server::{EtcdServer, ServerOptions, ServerTls, send_signal};

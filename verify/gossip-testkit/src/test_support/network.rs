@@ -1,7 +1,8 @@
 //! A network of namespaces: each member has a machine of its own, as far as the network goes.
 //!
-//! Needs Linux, root and the program `ip`. Packets are dropped where a cable would be cut, so
-//! connections hang as they do in real life, where the proxy closes them. Whether a machine lets us
+//! Needs Linux, root and the program `ip`; `iptables` for links that are cut one way. Packets are
+//! dropped where a cable would be cut, so connections hang as they do in real life, where the proxy
+//! closes them. Whether a machine lets us
 //! is found out by trying ([`Network::is_possible`]), never guessed.
 
 use std::net::Ipv4Addr;
@@ -41,6 +42,20 @@ impl Network {
             ]
             .iter()
             .all(|words| tell_ip(words).is_ok());
+            sweep(&name, 1);
+            is_made
+        })
+    }
+
+    /// Whether this machine lets us drop packets one way: adds a rule in a namespace once.
+    pub(super) fn can_filter() -> bool {
+        static TRIED: OnceLock<bool> = OnceLock::new();
+        *TRIED.get_or_init(|| {
+            let name = format!("gsp{}f", process::id());
+            let rule = format!("netns exec {name}n0 iptables -w -A INPUT -s 10.128.0.1 -j DROP");
+            let is_made = Self::is_possible()
+                && tell_ip(&format!("netns add {name}n0")).is_ok()
+                && tell_ip(&rule).is_ok();
             sweep(&name, 1);
             is_made
         })
@@ -91,9 +106,26 @@ impl Network {
         ["ip", "netns", "exec", &self.namespace(index)].map(str::to_owned).to_vec()
     }
 
-    /// Drops what a member sends to others and they to it; clients still reach it.
-    pub(super) fn cut_off(&self, index: usize) {
-        for other in (0..self.members).filter(|it| *it != index) {
+    /// Drops the packets that arrive at a machine from another, until [`pass`](Self::pass). The
+    /// other way is not affected.
+    pub(super) fn drop(&self, from: usize, to: usize) {
+        self.filter("-A", from, to);
+    }
+
+    /// Takes back one [`drop`](Self::drop).
+    pub(super) fn pass(&self, from: usize, to: usize) {
+        self.filter("-D", from, to);
+    }
+
+    fn filter(&self, change: &str, from: usize, to: usize) {
+        let (name, source) = (self.namespace(to), self.address(from));
+        ip(&format!("netns exec {name} iptables -w {change} INPUT -s {source} -j DROP"));
+    }
+
+    /// Drops what one of the first `peers` machines sends to the others of them and they to it;
+    /// clients still reach it.
+    pub(super) fn cut_off(&self, index: usize, peers: usize) {
+        for other in (0..peers).filter(|it| *it != index) {
             for (from, to) in [(index, other), (other, index)] {
                 let (from, to) = (self.namespace(from), self.address(to));
                 ip(&format!("-n {from} route add blackhole {to}/32"));

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -134,6 +134,20 @@ impl EtcdServer {
         self.process = Some(self.plan.spawn(&self.directory));
     }
 
+    /// Its name, and the address that its peers know.
+    pub fn member(&self) -> String {
+        self.plan.member()
+    }
+
+    /// Starts it on another data directory, which a restore has made, without waiting for it.
+    pub fn restart_on(&mut self, data: &Path) {
+        self.process = None;
+        let is_data = |argument: &&mut String| argument.starts_with(DATA_DIR);
+        let argument = self.plan.arguments.iter_mut().find(is_data);
+        *argument.expect("a server has a data directory") = format!("{DATA_DIR}{}", data.display());
+        self.process = Some(self.plan.spawn(&self.directory));
+    }
+
     /// Returns its id and the id of the leader that it knows; `None` if it does not answer.
     ///
     /// Uses etcd's JSON gateway, so that this crate needs no gRPC client. Servers with TLS have
@@ -258,7 +272,7 @@ impl Plan {
         let data = directory.path().join("data");
         self.arguments = vec![
             format!("--name={}", self.name),
-            format!("--data-dir={}", data.display()),
+            format!("{DATA_DIR}{}", data.display()),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls=http://{host}:{}", self.peer_port),
@@ -306,7 +320,7 @@ impl Plan {
         let copy = log.try_clone().expect("a file that was just opened can be shared");
         command.args(&self.arguments).stdin(Stdio::null()).stdout(copy).stderr(log);
         match command.spawn() {
-            Ok(server) => Process::watched(server),
+            Ok(server) => Process::watched(server, |pid| format!("kill -KILL {pid}")),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 panic!("there is no `etcd` on the search path: run `cargo xtask setup`");
             }
@@ -315,27 +329,31 @@ impl Plan {
     }
 }
 
+/// The flag of the data directory.
+const DATA_DIR: &str = "--data-dir=";
+
 /// The name of the log in the server's directory.
 const LOG: &str = "etcd.log";
 
 /// A running server and the shell that ends it if this process ends first.
 #[derive(Debug)]
-struct Process {
-    server: Child,
+pub(super) struct Process {
+    pub(super) server: Child,
     watchdog: Child,
 }
 
 impl Process {
-    fn watched(server: Child) -> Self {
+    /// Watches a server, which the shell ends by the commands that `end` returns for its id.
+    pub(super) fn watched(server: Child, end: impl FnOnce(u32) -> String) -> Self {
         // The shell's input closes when this process ends, however it ends.
-        let script = format!("read _; kill -9 {}", server.id());
+        let script = format!("read _; {}", end(server.id()));
         let mut watchdog = Command::new("sh");
         watchdog.args(["-c", &script]).stdin(Stdio::piped()).stderr(Stdio::null());
         let watchdog = watchdog.spawn().expect("there is a shell");
         Self { server, watchdog }
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub(super) fn has_ended(&mut self) -> bool {
         self.server.try_wait().is_ok_and(|status| status.is_some())
     }
 }
