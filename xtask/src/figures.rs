@@ -129,6 +129,15 @@ pub(crate) const MAKERS: &[Maker] = &[
         ],
     },
     Maker {
+        words: &["etcd-network", "--save"],
+        blocks: &[saved::ETCD_NETWORK],
+        packages: &["gossip-engine"],
+        paths: &[
+            "verify/gossip-trials/src/etcd_network",
+            "verify/gossip-testkit/src/test_support/",
+        ],
+    },
+    Maker {
         words: &["sim", "--pairs", "1000", "--threads", "2", "--save"],
         blocks: &[saved::SIM_PAIRS],
         packages: &["gossip-sim"],
@@ -165,6 +174,18 @@ pub(crate) const MAKERS: &[Maker] = &[
         blocks: &[saved::MUTANTS],
         packages: &["gossip-mutants-hunt"],
         paths: &["verify/gossip-mutants/mutants/", "verify/gossip-conformance/testscripts/"],
+    },
+    Maker {
+        words: &["mutation", "--save"],
+        blocks: &[saved::MUTATION],
+        packages: &[
+            "gossip-conformance",
+            "gossip-coordination-sqlite",
+            "gossip-coordination-etcd",
+            "gossip-scanner-runtime",
+            "gossip-mutation",
+        ],
+        paths: &["verify/gossip-mutation/", "verify/gossip-conformance/testscripts/"],
     },
     Maker {
         words: &["sim", "--campaign", "--threads", "2", "--save"],

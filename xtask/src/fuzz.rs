@@ -50,14 +50,16 @@ const SEQUENCES: (&str, u64) = ("operation_sequences", 4_096);
 
 /// The same for targets that need more bytes, which get the length of their seeds, and for targets
 /// whose cost grows with every byte and that need fewer.
-const LENGTHS: [(&str, u64); 12] = [
+const LENGTHS: [(&str, u64); 14] = [
     ("certificate", 640),
     ("command_template", 48),
     ("etcd_answers", 256),
     ("line_file", 24),
     ("manifest_rows", 40),
     ("record_decode", 256),
+    ("rule_text", 320),
     ("run_head", 192),
+    ("scan_input", 640),
     ("shard_cold", 192),
     ("shard_hot", 256),
     ("store_key", 192),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::failure::Failure;
-use crate::numbers::grouped_in;
+use crate::numbers::{grouped_in, is_number};
 use crate::process;
 use crate::saved::{self, Made};
 use crate::workspace::Workspace;
@@ -24,7 +24,8 @@ const USAGE: &str = "[--cycles N] [--seed N] [--save]";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let saves = arguments.last().is_some_and(|word| word == "--save");
-    let (cycles, seed) = parse(&arguments[..arguments.len() - usize::from(saves)])?;
+    let words = &arguments[..arguments.len() - usize::from(saves)];
+    let (cycles, seed) = OPTIONS.parse(words)?;
     let made = Made::now("kill-sqlite", arguments)?;
     let directory = Workspace::load()?.target.join("sqlite-campaign");
     let killed = campaign("kill", &directory.join("kill"), &[cycles, seed], seed)?;
@@ -37,20 +38,39 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Parses cycles and seed.
-fn parse(arguments: &[String]) -> Result<(&str, &str), Failure> {
-    let (mut cycles, mut seed) = (CYCLES, SEED);
-    for pair in arguments.chunks(2) {
-        match pair {
-            [name, number] if name == "--cycles" && is_number(number) => cycles = number,
-            [name, number] if name == "--seed" && is_number(number) => seed = number,
-            _ => {
-                let why = format!("`{}` is not a valid argument", pair.join(" "));
-                return Err(Failure::usage("kill-sqlite", why, USAGE));
+/// The options of a campaign: how much of it, and its seed.
+pub(crate) struct CampaignOptions {
+    pub(crate) command: &'static str,
+    pub(crate) usage: &'static str,
+    /// The option that says how much, and its default.
+    pub(crate) amount: (&'static str, &'static str),
+    /// The default seed.
+    pub(crate) seed: &'static str,
+}
+
+const OPTIONS: CampaignOptions = CampaignOptions {
+    command: "kill-sqlite",
+    usage: USAGE,
+    amount: ("--cycles", CYCLES),
+    seed: SEED,
+};
+
+impl CampaignOptions {
+    /// Returns the amount and the seed.
+    pub(crate) fn parse<'a>(&self, arguments: &'a [String]) -> Result<(&'a str, &'a str), Failure> {
+        let (mut amount, mut seed) = (self.amount.1, self.seed);
+        for pair in arguments.chunks(2) {
+            match pair {
+                [name, number] if name == self.amount.0 && is_number(number) => amount = number,
+                [name, number] if name == "--seed" && is_number(number) => seed = number,
+                _ => {
+                    let why = format!("`{}` is not a valid argument", pair.join(" "));
+                    return Err(Failure::usage(self.command, why, self.usage));
+                }
             }
         }
+        Ok((amount, seed))
     }
-    Ok((cycles, seed))
 }
 
 /// Returns the table from the summary lines of the two programs.
@@ -58,10 +78,6 @@ fn table(seed: &str, killed: &str, raced: &str) -> String {
     let (killed, raced) = (killed.trim(), raced.trim());
     let rows = format!("| killed | {killed} |\n| raced | {raced} |");
     grouped_in(&format!("Seed {seed}.\n\n| processes are | figures |\n|---|---|\n{rows}"))
-}
-
-pub(crate) fn is_number(word: &str) -> bool {
-    word.parse::<u64>().is_ok()
 }
 
 /// Runs one campaign in its own directory and returns its summary. The files of a failed one are
@@ -97,7 +113,7 @@ mod tests {
     fn arguments_are_checked() {
         let parsed = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            parse(&words).map(|(cycles, seed)| format!("{cycles} {seed}")).ok()
+            OPTIONS.parse(&words).map(|(cycles, seed)| format!("{cycles} {seed}")).ok()
         };
         assert_eq!(parsed(&[]), Some(format!("{CYCLES} {SEED}")));
         assert_eq!(parsed(&["--seed", "7", "--cycles", "5"]), Some("5 7".to_owned()));

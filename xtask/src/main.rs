@@ -18,6 +18,7 @@ mod check_model;
 mod coverage;
 mod deny;
 mod etcd_faults;
+mod etcd_network;
 mod failure;
 mod figures;
 mod fuzz;
@@ -27,6 +28,7 @@ mod kill_sqlite;
 mod miri;
 mod mutants;
 mod mutation;
+mod newer_etcd;
 mod nightly;
 mod numbers;
 mod power_loss;
@@ -203,6 +205,14 @@ const COMMANDS: &[Command] = &[
         run: etcd_faults::run,
     },
     Command {
+        name: "etcd-network",
+        arguments: etcd_network::USAGE,
+        purpose: "cut, flap and slow down the links between three etcd servers and workers with \
+                  wrong clocks, stop both, and check every history; --save writes the tables of \
+                  docs/reliability.md",
+        run: etcd_network::run,
+    },
+    Command {
         name: "kill-worker",
         arguments: "[--kills N] [--seed N] [--save]",
         purpose: "kill gossip exec repeatedly and check that no key is lost",
@@ -247,9 +257,9 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "mutation",
-        arguments: "[ARGUMENTS]",
-        purpose: "change the code in many small ways and see whether a test fails, by \
-                  cargo-mutants",
+        arguments: mutation::USAGE,
+        purpose: "change the code in many small ways and see whether a test fails; --save writes \
+                  the table of docs/reliability.md",
         run: mutation::run,
     },
 ];

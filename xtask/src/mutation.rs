@@ -1,27 +1,51 @@
-//! `cargo xtask mutation`: change the code in many small ways and see whether a test notices.
+//! `cargo xtask mutation`: changes the code in many small ways and sees whether a test fails.
 //!
-//! Arguments are passed on: `-p CRATE` and `-f FILE` keep it to what one is working on.
+//! `verify/gossip-mutation` does the work; this file builds it and saves its table. It keeps its
+//! progress in the target directory, so that an interrupted campaign continues where it was.
 
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::numbers::grouped_in;
 use crate::process;
+use crate::saved::{self, Made};
 use crate::setup;
 use crate::workspace::Workspace;
 
-/// Mutants tested at a time. Each of them compiles on all cores, so more gain little.
-const JOBS: &str = "2";
-
-/// Seconds after which a mutant counts as an endless loop, and so as noticed.
-const TIMEOUT_SECONDS: &str = "20";
+pub(crate) const USAGE: &str =
+    "[--area NAME] [--sample N] [--seed N] [--all] [--match TEXT] | [--seed N] --save | --list";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
-    setup::packages_for("mutation", &Workspace::load()?)?;
-    setup::cargo_tool("cargo-mutants")?;
+    let saves = arguments.iter().any(|word| word == "--save");
+    let is_partial = |word: &String| ["--area", "--sample", "--match"].contains(&word.as_str());
+    if saves && arguments.iter().any(is_partial) {
+        return Err(Failure::usage("mutation", "only a complete campaign is saved", USAGE));
+    }
+    let workspace = Workspace::load()?;
+    setup::packages_for("mutation", &workspace)?;
+    let made = Made::now("mutation", arguments)?;
     let mut command = process::cargo();
-    // Tidy asks git for the list of files, so the copies that are mutated need their `.git`.
-    command.args(["mutants", "--copy-vcs", "true"]);
-    command.args(["--jobs", JOBS, "--timeout", TIMEOUT_SECONDS]).args(arguments);
-    process::run(&mut command, "write a test for each mutant listed as MISSED above")?;
+    command.args(["run", "--quiet", "--package", "gossip-mutation", "--"]);
+    command.args([&workspace.root, &workspace.target]);
+    command.args(arguments.iter().filter(|word| *word != "--save"));
+    let next = "write a test for each mutant listed as missed, or list it with a reason in \
+                verify/gossip-mutation/equivalent.txt";
+    let table = process::show(&mut command, next)?;
+    if saves {
+        saved::MUTATION.save(&grouped_in(&table), &made)?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partial_campaign_is_not_saved() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for partial in ["--area kernel --save", "--save --sample 3", "--match x --save"] {
+            assert!(run(&words(partial)).is_err(), "{partial}");
+        }
+    }
 }

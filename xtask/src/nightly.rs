@@ -39,7 +39,7 @@ struct Campaign {
     name: &'static str,
     /// Words of a usual part. `{seed}` is the seed of the round; `{next}` and `{sum}` multiply the
     /// size that follows: by the round, to begin behind the last one, or by the rounds so far, for
-    /// a command that keeps its own progress. `{shard}` is the part of a fixed number of parts.
+    /// a command that keeps its own progress.
     words: &'static str,
     /// The same for a test of the command line.
     short: &'static str,
@@ -100,6 +100,12 @@ const CAMPAIGNS: &[Campaign] = &[
         repeats: true,
     },
     Campaign { name: "etcd-faults", words: "--rounds 4", short: "--rounds 1", repeats: true },
+    Campaign {
+        name: "etcd-network",
+        words: "--partitions 100 --pauses 100 --seed {seed}",
+        short: "--partitions 2 --pauses 2 --seed {seed} --etcd installed",
+        repeats: true,
+    },
     Campaign { name: "soak", words: "", short: "--seconds 5 --tenants 4", repeats: true },
     Campaign { name: "tla", words: "", short: "--short", repeats: false },
     Campaign { name: "check-model", words: "", short: "--short", repeats: false },
@@ -112,15 +118,11 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "mutation",
-        words: "--shard {shard}/16 -p gossip-coordination --test-package gossip-coordination \
-                --test-package gossip-conformance -f crates/gossip-coordination/src/protocol/*.rs",
-        short: "--list -p gossip-stdx",
+        words: "--seed {seed}",
+        short: "--area task --sample 2 --seed {seed}",
         repeats: true,
     },
 ];
-
-/// Parts of the mutants of the kernel: each takes some ten minutes.
-const SHARDS: u64 = 16;
 
 impl Campaign {
     fn words(&self, round: u64, is_short: bool, directory: &Path) -> Vec<String> {
@@ -129,7 +131,6 @@ impl Campaign {
         let word = |word: &str| {
             let word =
                 word.replace("{directory}", &place).replace("{seed}", &(SEED + round).to_string());
-            let word = word.replace("{shard}", &(round % SHARDS).to_string());
             if let Some(size) = word.strip_prefix("{next}") {
                 return (number(size) * round).to_string();
             }

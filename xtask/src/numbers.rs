@@ -1,7 +1,12 @@
-//! Formats numbers with commas between thousands.
+//! Reads numbers of command lines, and formats numbers with commas between thousands.
 
 /// Minimum number of digits for commas.
 const DIGITS_MIN: usize = 4;
+
+/// Returns whether a word of a command line is a number.
+pub(crate) fn is_number(word: &str) -> bool {
+    word.parse::<u64>().is_ok()
+}
 
 /// Returns a number with commas between thousands.
 pub(crate) fn grouped(number: u64) -> String {
@@ -42,8 +47,8 @@ fn grouped_word(word: &str) -> String {
     let front = word.len() - word.trim_start_matches(is_sign).len();
     let number = word.trim_matches(is_sign);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.len() < DIGITS_MIN || !is_number(whole) || !is_number(fraction) {
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.len() < DIGITS_MIN || !is_digits(whole) || !is_digits(fraction) {
         return word.to_owned();
     }
     let rest = &word[front + whole.len()..];

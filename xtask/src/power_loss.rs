@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::kill_sqlite::{campaign, is_number};
+use crate::kill_sqlite::{CampaignOptions, campaign};
 use crate::numbers::grouped_in;
 use crate::saved::{self, Made};
 use crate::workspace::Workspace;
@@ -31,7 +31,8 @@ pub(crate) const USAGE: &str = "[--images N] [--seed N] [--save]";
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
     let saves = arguments.last().is_some_and(|word| word == "--save");
-    let (images, seed) = parse(&arguments[..arguments.len() - usize::from(saves)])?;
+    let words = &arguments[..arguments.len() - usize::from(saves)];
+    let (images, seed) = OPTIONS.parse(words)?;
     let made = Made::now("power-loss", arguments)?;
     let directory = directory()?;
     let mut rows = String::new();
@@ -55,36 +56,9 @@ fn directory() -> Result<PathBuf, Failure> {
     Ok(root.join(format!("gossip-power-loss-{}", std::process::id())))
 }
 
-/// Parses images and seed.
-fn parse(arguments: &[String]) -> Result<(&str, &str), Failure> {
-    let (mut images, mut seed) = (IMAGES, SEED);
-    for pair in arguments.chunks(2) {
-        match pair {
-            [name, number] if name == "--images" && is_number(number) => images = number,
-            [name, number] if name == "--seed" && is_number(number) => seed = number,
-            _ => {
-                let why = format!("`{}` is not a valid argument", pair.join(" "));
-                return Err(Failure::usage("power-loss", why, USAGE));
-            }
-        }
-    }
-    Ok((images, seed))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arguments_are_checked() {
-        let parsed = |words: &[&str]| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            parse(&words).map(|(images, seed)| format!("{images} {seed}")).ok()
-        };
-        assert_eq!(parsed(&[]), Some(format!("{IMAGES} {SEED}")));
-        assert_eq!(parsed(&["--seed", "7", "--images", "5"]), Some("5 7".to_owned()));
-        for bad in [&["--images"][..], &["--images", "many"], &["5"], &["--seed", "-1"]] {
-            assert_eq!(parsed(bad), None, "{bad:?}");
-        }
-    }
-}
+const OPTIONS: CampaignOptions = CampaignOptions {
+    command: "power-loss",
+    usage: USAGE,
+    amount: ("--images", IMAGES),
+    seed: SEED,
+};

@@ -56,7 +56,9 @@ pub(crate) const SIM_PAIRS: Block = Block { page: SIMULATION, name: "pairs" };
 pub(crate) const SIM_FAULTS: Block = Block { page: SIMULATION, name: "faults" };
 pub(crate) const SIM_OUTCOMES: Block = Block { page: SIMULATION, name: "outcomes" };
 pub(crate) const MUTANTS: Block = Block { page: RELIABILITY, name: "mutants" };
+pub(crate) const MUTATION: Block = Block { page: RELIABILITY, name: "mutation" };
 pub(crate) const ETCD_FAULTS: Block = Block { page: RELIABILITY, name: "etcd-faults" };
+pub(crate) const ETCD_NETWORK: Block = Block { page: RELIABILITY, name: "etcd-network" };
 pub(crate) const FUZZ: Block = Block { page: RELIABILITY, name: "fuzz" };
 pub(crate) const CHECK_HANDOFF: Block = Block { page: RELIABILITY, name: "check-handoff" };
 pub(crate) const CHECK_HANDOFF_BUGS: Block =
@@ -92,7 +94,9 @@ pub(crate) const BLOCKS: &[Block] = &[
     SIM_FAULTS,
     SIM_OUTCOMES,
     MUTANTS,
+    MUTATION,
     ETCD_FAULTS,
+    ETCD_NETWORK,
     FUZZ,
     CHECK_HANDOFF,
     CHECK_HANDOFF_BUGS,

@@ -27,11 +27,20 @@ struct DebianPackage {
 }
 
 /// All Debian packages in use. A new dependency needs only a new row.
-const PACKAGES: [DebianPackage; 6] = [
+const PACKAGES: [DebianPackage; 10] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
-        needed_by: &["test", "bench", "fuzz", "kill-sqlite", "etcd-faults", "coverage", "mutation"],
+        needed_by: &[
+            "test",
+            "bench",
+            "fuzz",
+            "kill-sqlite",
+            "etcd-faults",
+            "etcd-network",
+            "coverage",
+            "mutation",
+        ],
         with_crate: None,
         reason: "BLAKE3 and SQLite are compiled from C",
     },
@@ -46,9 +55,31 @@ const PACKAGES: [DebianPackage; 6] = [
         package: "etcd-server",
         binary: "etcd",
         // Debian may start a server of its own with it; ours listen elsewhere and leave it alone.
-        needed_by: &["test", "bench", "etcd-faults", "fleet", "coverage", "mutation"],
+        needed_by: &[
+            "test",
+            "bench",
+            "etcd-faults",
+            "etcd-network",
+            "fleet",
+            "coverage",
+            "mutation",
+        ],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store start real servers",
+    },
+    DebianPackage {
+        package: "iproute2",
+        binary: "ip",
+        needed_by: &["test", "etcd-faults", "etcd-network"],
+        with_crate: Some("gossip-coordination-etcd"),
+        reason: "the servers of a test have networks of their own",
+    },
+    DebianPackage {
+        package: "iptables",
+        binary: "iptables",
+        needed_by: &["test", "etcd-network"],
+        with_crate: Some("gossip-coordination-etcd"),
+        reason: "drops packets one way between workers and servers",
     },
     DebianPackage {
         package: "etcd-client",
@@ -56,6 +87,22 @@ const PACKAGES: [DebianPackage; 6] = [
         needed_by: &["test", "coverage", "mutation"],
         with_crate: Some("gossip-coordination-etcd"),
         reason: "the tests of the etcd store run the commands of docs/etcd.md",
+    },
+    DebianPackage {
+        package: "faketime",
+        binary: "faketime",
+        needed_by: &["test", "etcd-network", "coverage", "mutation"],
+        with_crate: None,
+        reason: "tests set the wall clock of running workers",
+    },
+    DebianPackage {
+        package: "postgresql",
+        // On the search path, unlike the programs of a version. Debian may start a server of its
+        // own with it; ours listen elsewhere and leave it alone.
+        binary: "pg_ctlcluster",
+        needed_by: &["test", "coverage", "mutation"],
+        with_crate: Some("gossip-coordination-postgres"),
+        reason: "the tests of the PostgreSQL store start real servers",
     },
     DebianPackage {
         package: "default-jre-headless",
@@ -229,8 +276,10 @@ mod tests {
     fn etcd_is_needed_only_with_its_crate() {
         let before = workspace(&["gossip-stdx"]);
         let after = workspace(&["gossip-stdx", "gossip-coordination-etcd"]);
-        assert_eq!(needs("test", &before), ["build-essential"]);
-        assert_eq!(needs("test", &after), ["build-essential", "etcd-server", "etcd-client"]);
+        assert_eq!(needs("test", &before), ["build-essential", "faketime"]);
+        let of_etcd = ["etcd-server", "iproute2", "iptables", "etcd-client"];
+        let all = [&["build-essential"][..], &of_etcd, &["faketime"]].concat();
+        assert_eq!(needs("test", &after), all);
     }
 
     #[test]

@@ -28,12 +28,13 @@ const SIMULATED: [&str; 5] =
     ["gossip-stdx", "gossip-contracts", "gossip-coordination", "gossip-conformance", "gossip-sim"];
 
 /// Crates whose unit tests start no server and take seconds.
-const QUICK: [&str; 8] = [
+const QUICK: [&str; 9] = [
     "gossip-stdx",
     "gossip-contracts",
     "gossip-frontier",
     "gossip-coordination",
     "gossip-handoff",
+    "gossip-scan",
     "gossip-engine",
     "gossip-cli",
     "gossip-mutants",

@@ -23,15 +23,25 @@ const SLOWEST_SHOWN: usize = 8;
 /// Programs that take longest. They start first, so that the run does not end with one of them
 /// alone on one core.
 const SLOW: [&str; 4] = [
-    "gossip-coordination-etcd it",
+    "gossip-cli upgrade",
     "gossip-coordination-sqlite gossip_coordination_sqlite",
     "gossip-sim gossip_sim",
     "gossip-trials workers",
 ];
 
-/// Programs whose tests wait for the disks of etcd servers most of the time, and the number of
-/// their test threads. With one thread per core the program leaves a core half idle.
-const WAITING: [(&str, &str); 1] = [("gossip-coordination-etcd it", "5")];
+/// Programs whose tests wait for the disks of servers most of the time, and the number of their
+/// test threads. With one thread per core the program leaves a core half idle; they run beside
+/// the rest, which has all cores.
+const WAITING: [(&str, &str); 2] =
+    [("gossip-coordination-etcd it", "5"), ("gossip-coordination-postgres it", "4")];
+
+/// A file system in memory. The programs of [`WAITING`] kill and stop processes but never cut the
+/// power, so a sync of their servers to a disk shows nothing, and it takes most of their time.
+const MEMORY: &str = "/dev/shm";
+
+/// Free space that the servers of the tests need in [`MEMORY`], in KiB: some twenty at a time, each
+/// with a log of 64 MiB, and the same again.
+const MEMORY_KIB_MIN: u64 = 4 * 1024 * 1024;
 
 /// One test program that cargo built.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,31 +112,51 @@ fn program(message: &str) -> Option<Program> {
     Some(Program { name, executable, directory })
 }
 
-/// Runs the programs on as many threads as there are cores; the results are in no certain order.
+/// Runs the programs on as many threads as there are cores, and those of [`WAITING`] besides; the
+/// results are in no certain order.
 fn run_all(programs: Vec<Program>) -> Vec<Ended> {
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let queue = Mutex::new(VecDeque::from(programs));
-    // A function, because a guard in the condition of a loop is held while its body runs.
-    let next = || locked(&queue).pop_front();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let (waiting, busy): (Vec<_>, Vec<_>) =
+        programs.into_iter().partition(|program| threads_of(program).is_some());
+    let (waiting, busy) = (Mutex::new(VecDeque::from(waiting)), Mutex::new(VecDeque::from(busy)));
     let ended = Mutex::new(Vec::new());
+    let run_queue = |queue: &Mutex<VecDeque<Program>>| {
+        // A function, because a guard in the condition of a loop is held while its body runs.
+        let next = || locked(queue).pop_front();
+        while let Some(program) = next() {
+            let result = run_one(program);
+            // Printed under the lock, so that outputs do not mix.
+            let mut ended = locked(&ended);
+            println!("== {}\n{}", result.name, result.output);
+            ended.push(result);
+        }
+    };
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(program) = next() {
-                    let result = run_one(program);
-                    // Printed under the lock, so that outputs do not mix.
-                    let mut ended = locked(&ended);
-                    println!("== {}\n{}", result.name, result.output);
-                    ended.push(result);
-                }
-            });
+        for _ in 0..WAITING.len() {
+            scope.spawn(|| run_queue(&waiting));
+        }
+        for _ in 0..cores {
+            scope.spawn(|| run_queue(&busy));
         }
     });
     ended.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the number of test threads of a program that waits most of the time.
+fn threads_of(program: &Program) -> Option<&'static str> {
+    WAITING.iter().find(|(name, _)| *name == program.name).map(|(_, threads)| *threads)
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether [`MEMORY`] exists and has room for the servers.
+fn has_memory() -> bool {
+    let output = Command::new("df").args(["-k", "--output=avail", MEMORY]).output();
+    let text = output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+    let free = text.ok().and_then(|text| text.lines().nth(1)?.trim().parse::<u64>().ok());
+    free.is_some_and(|kib| kib >= MEMORY_KIB_MIN)
 }
 
 /// Runs one program to its end. Standard error follows standard output.
@@ -136,8 +166,10 @@ fn run_one(program: Program) -> Ended {
     command.current_dir(&program.directory).stdin(Stdio::null());
     // Cargo sets it for test programs, and a few of them read it.
     command.env("CARGO_MANIFEST_DIR", &program.directory);
-    let threads = WAITING.iter().find(|(name, _)| *name == program.name);
-    command.envs(threads.map(|(_, threads)| ("RUST_TEST_THREADS", *threads)));
+    if let Some(threads) = threads_of(&program) {
+        command.env("RUST_TEST_THREADS", threads);
+        command.envs(has_memory().then_some(("TMPDIR", MEMORY)));
+    }
     let (output, succeeded) = match command.output() {
         Ok(output) => {
             let mut text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -10,8 +10,10 @@ mod figures;
 mod hygiene;
 mod language;
 mod names;
+mod ratchet;
 mod sizes;
 mod specs;
+mod visibility;
 
 use std::fmt;
 use std::fs;
@@ -99,14 +101,22 @@ fn note_stale(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lowers the entries of the marker-word ratchet to the present counts.
+/// Lowers the entries of the ratchets to the present counts.
 fn lower_counts() -> Result<(), Failure> {
     let workspace = Workspace::load()?;
-    let list = language::lowered(&workspace.files()?, &read(&workspace.root, language::LIST)?);
-    fs::write(workspace.root.join(language::LIST), list).map_err(|error| {
-        let what = format!("{} was not written", language::LIST);
-        Failure::new(what, error.to_string(), "make the file writable, then try again")
-    })
+    let files = workspace.files()?;
+    let counts = [
+        (language::LIST, language::counts(&files)),
+        (visibility::LIST, visibility::counts(&files)),
+    ];
+    for (path, counts) in counts {
+        let list = ratchet::lowered(&counts, &read(&workspace.root, path)?);
+        fs::write(workspace.root.join(path), list).map_err(|error| {
+            let what = format!("{path} was not written");
+            Failure::new(what, error.to_string(), "make the file writable, then try again")
+        })?;
+    }
+    Ok(())
 }
 
 /// What every check found, in reading order.
@@ -118,6 +128,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     findings.extend(sizes::check(&files, SIZE_EXCEPTIONS, &exceptions));
     findings.extend(hygiene::check(&files));
     findings.extend(language::check(&files, &read(&workspace.root, language::LIST)?));
+    findings.extend(visibility::check(&files, &read(&workspace.root, visibility::LIST)?));
     findings.extend(figures::check(&files));
     findings.extend(specs::check(&files));
     findings.extend(documents::check(&files));

@@ -40,7 +40,7 @@ impl Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Store of the run state: sqlite:PATH, etcd://HOST:PORT/PREFIX or memory:
+    /// Store of the run state: sqlite:PATH, etcd://HOST/PREFIX, postgres://USER@HOST/DB, memory:
     ///
     /// Default: $XDG_STATE_HOME/gossip/store.db, or ~/.local/state/gossip/store.db.
     #[arg(long, env = "GOSSIP_STORE", global = true, value_name = "URL")]
@@ -233,7 +233,7 @@ pub(crate) struct WorkArgs {
     #[arg(
         long,
         env = "GOSSIP_CHECKPOINT_KEYS",
-        default_value = "1000",
+        default_value = "10000",
         value_name = "N",
         value_parser = positive::<NonZeroU64>
     )]

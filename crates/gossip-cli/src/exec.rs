@@ -160,13 +160,15 @@ impl Worker<'_> {
         self.console.detail(&format!("worker {:016x}", session.worker().as_raw()));
         let format = FormatWatch::new();
         let finish = thread::scope(|scope| {
-            scope.spawn(|| format.run(self.backend, &drain, self.console));
+            let watching = scope.spawn(|| format.run(self.backend, &drain, self.console));
             let painting = scope.spawn(|| painter.paint());
             let processor = |_| handler.processor(&rendering, exec.clone());
             let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
-            // The painter ends only when it sees this.
+            // Both threads end only when they see this, and are woken to see it at once.
             is_over.store(true, Ordering::SeqCst);
             format.end();
+            painting.thread().unpark();
+            watching.thread().unpark();
             // A panic there was printed and cost the progress line. Without this the scope would
             // panic, and the outcome of the work would be lost.
             drop(painting.join());

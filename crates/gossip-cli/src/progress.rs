@@ -19,14 +19,11 @@ use gossip::store::{Backend, Coordinator};
 
 use crate::console::Console;
 use crate::output::count;
-use crate::{duration, events, runs, watch};
+use crate::{duration, events, watch};
 
 /// Interval of the progress line on a terminal, and elsewhere.
 const PAINT_EVERY: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(10);
-
-/// Sleep between two checks of the clock; the end of the worker waits for it.
-const NAP: Duration = Duration::from_millis(50);
 
 /// Minimum interval between two reads of the run, as a time and as a multiple of the duration of a
 /// read: reading takes at most a twentieth of the time, however many shards there are.
@@ -36,8 +33,6 @@ const READ_SHARE: u32 = 20;
 /// The rate is that of this time before now: an average since the start would hide for minutes that
 /// the work has stopped.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
-
-const _: () = assert!(NAP.as_millis() < PAINT_EVERY.as_millis());
 
 /// Counts events, and prints those that a user must see.
 #[derive(Debug)]
@@ -209,7 +204,8 @@ impl Painter<'_> {
         let (mut last, mut overview) = (Instant::now(), None);
         let mut rate = Rate::new(self.progress.started);
         while !self.is_over.load(Ordering::SeqCst) {
-            thread::sleep(NAP);
+            // Woken when the worker ends.
+            thread::park_timeout(every.saturating_sub(last.elapsed()));
             if last.elapsed() < every {
                 continue;
             }
@@ -374,9 +370,6 @@ fn outcome_text(outcome: &TaskOutcome) -> Option<String> {
         TaskOutcome::Moved => "handed over to another worker".to_owned(),
         TaskOutcome::Damaged => "stopped, its record is damaged".to_owned(),
         TaskOutcome::Lost => "lost the lease, or the shard is finished".to_owned(),
-        TaskOutcome::RunOver(status) => {
-            format!("stopped, the run is {}", runs::status_word(*status))
-        }
         TaskOutcome::StoreFailed(error) => format!("stopped, store error: {error}"),
         TaskOutcome::Broken(broken) => format!("released because of: {broken}"),
         // The runtime's enum may grow.

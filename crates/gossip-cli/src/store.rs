@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gossip::identity::TenantId;
+use gossip::postgres::PostgresEnvironment;
 use gossip::store::{Backend, OpenStoreError, StoreUrl};
 use gossip::tenant_id;
 
@@ -32,9 +33,21 @@ pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
 fn url(global: &Global) -> Result<StoreUrl, Failure> {
     match &global.store {
         Some(url) => {
-            url.parse().map_err(|error| Failure::new(Code::Usage, "invalid store URL").why(error))
+            let url = url.parse::<StoreUrl>();
+            let url =
+                url.map_err(|error| Failure::new(Code::Usage, "invalid store URL").why(error))?;
+            Ok(url.with_postgres_environment(postgres_environment()))
         }
         None => Ok(StoreUrl::sqlite(default_path()?)),
+    }
+}
+
+/// Returns the places in which libpq looks for a password.
+fn postgres_environment() -> PostgresEnvironment {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".pgpass"));
+    PostgresEnvironment {
+        password: std::env::var("PGPASSWORD").ok(),
+        password_file: std::env::var_os("PGPASSFILE").map(PathBuf::from).or_else(home),
     }
 }
 

@@ -18,9 +18,6 @@ use crate::{output, store};
 /// an upgrade, so that it can drain before its format is replaced.
 const POLL: Duration = Duration::from_secs(5);
 
-/// Interval at which the watcher looks whether the work is over.
-const STEP: Duration = Duration::from_millis(50);
-
 /// Records that are rewritten in one request: a page of every engine.
 const PAGE: usize = 100;
 
@@ -102,7 +99,7 @@ impl FormatWatch {
     pub(crate) fn run(&self, backend: &Backend, drain: &Drain, console: &Console) {
         let mut due = Instant::now() + POLL;
         while !self.is_over.load(Ordering::SeqCst) {
-            thread::sleep(STEP);
+            thread::park_timeout(due.saturating_duration_since(Instant::now()));
             if Instant::now() < due {
                 continue;
             }
@@ -114,7 +111,7 @@ impl FormatWatch {
         }
     }
 
-    /// Ends [`run`](Self::run).
+    /// Ends [`run`](Self::run), if its thread is unparked afterwards.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }

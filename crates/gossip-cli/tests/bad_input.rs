@@ -42,6 +42,24 @@ fn run_id(ran: &Ran) -> String {
     ran.stderr.split_once("run ").expect("it prints its run").1[..16].to_owned()
 }
 
+/// The command gets the path of every file; the cause is looked for when it fails.
+#[test]
+fn unreadable_and_deleted_files_are_not_failures_of_the_command() {
+    let scratch = Scratch::new();
+    ["a", "closed", "deleted", "z"].iter().for_each(|name| scratch.file(name, "x"));
+    allow(scratch.path(), 0o777);
+    allow(&scratch.tree(), 0o777);
+    allow(&scratch.tree().join("closed"), 0o000);
+    // The file is deleted after it was listed.
+    let script = "rm -f tree/deleted; for path; do cat \"$path\" > /dev/null || exit 1; done";
+    let args = exec(&["tree", "-b4", "-j1"], &["sh", "-c", script, "sh", "{}"]);
+    let ran = run_unprivileged(&scratch, &args);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("unread: closed: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("incomplete: 1 item unread, 2 done"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("failed: "), "{}", ran.stderr);
+}
+
 #[test]
 fn unreadable_directory_is_parked_until_access_is_granted() {
     let scratch = Scratch::new();

@@ -6,9 +6,10 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use proptest::prelude::*;
 use prost::Message;
 
+use crate::EtcdConfig;
 use crate::batch::{Batch, PreparedTxn};
 use crate::budget::Budget;
-use crate::{EtcdConfig, NAMESPACE_LEN_MAX};
+use crate::keyspace::NAMESPACE_LEN_MAX;
 
 fn tenant() -> TenantId {
     TenantId::from_bytes([7; 32])

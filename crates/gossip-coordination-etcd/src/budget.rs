@@ -78,9 +78,9 @@ impl Budget {
 )]
 pub struct RequestTooSmall {
     /// Bytes of a request.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
     /// Operations of a transaction.
-    pub ops: usize,
+    pub(crate) ops: usize,
     /// Bytes that so many operations need.
-    pub needed: usize,
+    pub(crate) needed: usize,
 }

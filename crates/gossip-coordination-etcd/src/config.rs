@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gossip_contracts::coordination::MAX_SPLIT_CHILDREN;
-use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
+use gossip_coordination::store::{self, CLAIM_COOLDOWN_MAX};
 use thiserror::Error;
 
 use crate::budget::{Budget, RequestTooSmall};
@@ -22,7 +22,7 @@ use crate::grpc_config::{Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_REQUEST_T
 use crate::keyspace::{Namespace, NamespaceError};
 
 /// Endpoints of one cluster. Clusters have three to seven members.
-pub const ENDPOINTS_MAX: usize = 16;
+pub(crate) const ENDPOINTS_MAX: usize = 16;
 
 /// The default time that an owner key outlives the keep-alives of its process.
 pub const DEFAULT_OWNER_LEASE_TTL: Duration = Duration::from_secs(15);
@@ -31,14 +31,14 @@ pub const DEFAULT_OWNER_LEASE_TTL: Duration = Duration::from_secs(15);
 pub const ADVISED_OWNER_LEASE_TTL: Duration = Duration::from_secs(10);
 /// The shortest owner lease: etcd grants no less than its election timeout of about a second, and
 /// a keep-alive at a third of the time must be able to fail once.
-pub const OWNER_LEASE_TTL_MIN: Duration = Duration::from_secs(2);
+pub(crate) const OWNER_LEASE_TTL_MIN: Duration = Duration::from_secs(2);
 /// The longest owner lease. A hint that is an hour late is no hint.
-pub const OWNER_LEASE_TTL_MAX: Duration = Duration::from_secs(3600);
+pub(crate) const OWNER_LEASE_TTL_MAX: Duration = Duration::from_secs(3600);
 
 /// The default maximum difference between clocks of machines (DESIGN Q7).
-pub const DEFAULT_MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
+pub const DEFAULT_MAX_CLOCK_SKEW: Duration = store::DEFAULT_MAX_CLOCK_SKEW;
 /// Clocks that differ by more are broken; every takeover would have to wait for so long.
-pub const MAX_CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+pub(crate) const MAX_CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 
 /// The default number of retries of requests that were certainly not applied.
 /// Races of the protocol are counted by the store layer and not here.
@@ -47,21 +47,21 @@ pub const DEFAULT_RETRIES: u32 = 4;
 pub const RETRIES_MAX: u32 = 64;
 
 /// The shortest timeout of either kind. A synced write on a slow disk takes tens of milliseconds.
-pub const TIMEOUT_MIN: Duration = Duration::from_millis(50);
+pub(crate) const TIMEOUT_MIN: Duration = Duration::from_millis(50);
 /// The longest timeout of either kind: callers hold leases that run out meanwhile.
-pub const TIMEOUT_MAX: Duration = Duration::from_secs(300);
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
 /// etcd's own default of `--max-txn-ops`.
 pub const DEFAULT_MAX_TXN_OPS: usize = 128;
 /// The fewest operations with which every operation of the protocol but a large split fits.
-pub const MAX_TXN_OPS_MIN: usize = 32;
+pub(crate) const MAX_TXN_OPS_MIN: usize = 32;
 /// More operations than any transaction of ours has.
-pub const MAX_TXN_OPS_MAX: usize = 1 << 16;
+pub(crate) const MAX_TXN_OPS_MAX: usize = 1 << 16;
 
 /// etcd's own default of `--max-request-bytes`: 1.5 MiB.
 pub const DEFAULT_MAX_REQUEST_BYTES: usize = 3 << 19;
 /// etcd itself warns above ten mebibytes.
-pub const MAX_REQUEST_BYTES_MAX: usize = 10 << 20;
+pub(crate) const MAX_REQUEST_BYTES_MAX: usize = 10 << 20;
 
 const _: () = assert!(OWNER_LEASE_TTL_MIN.as_secs() < ADVISED_OWNER_LEASE_TTL.as_secs());
 const _: () = assert!(ADVISED_OWNER_LEASE_TTL.as_secs() <= DEFAULT_OWNER_LEASE_TTL.as_secs());

@@ -6,10 +6,11 @@ use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
 use proptest::prelude::*;
 
 use crate::budget::Budget;
+use crate::config::{ENDPOINTS_MAX, MAX_TXN_OPS_MIN};
+use crate::keyspace::NAMESPACE_LEN_MAX;
 use crate::{
-    ConfigError, Credentials, DEFAULT_MAX_REQUEST_BYTES, DEFAULT_OWNER_LEASE_TTL, ENDPOINTS_MAX,
-    EtcdConfig, EtcdTls, MAX_TXN_OPS_MIN, NAMESPACE_LEN_MAX, NamespaceError, TlsIdentityFiles,
-    UrlError,
+    ConfigError, Credentials, DEFAULT_MAX_REQUEST_BYTES, DEFAULT_OWNER_LEASE_TTL, EtcdConfig,
+    EtcdTls, NamespaceError, TlsIdentityFiles, UrlError,
 };
 
 fn usual() -> EtcdConfig {

@@ -43,7 +43,7 @@ use std::fmt;
 #[error("etcd {operation} {fate}: {cause}")]
 pub struct EtcdError {
     /// The request, as `txn` or `lease grant`.
-    pub operation: &'static str,
+    pub(crate) operation: &'static str,
     /// Whether it may have happened.
     pub fate: Fate,
     /// Why it failed.
@@ -212,7 +212,7 @@ impl EtcdCause {
     }
 
     /// Returns whether it may pass without a change by an operator.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }
             | Self::Timeout { .. }

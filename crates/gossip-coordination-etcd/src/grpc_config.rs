@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Timeout of connecting: twice the largest round trip of a wide-area network, with a retransmitted
 /// packet. A machine that is down should cost no more.
-pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Timeout of a request. A server times out after seven seconds by default, and its own error says
 /// more than our timeout.
@@ -22,7 +22,7 @@ pub const DEFAULT_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum length of a response: pages are much smaller, and a server without limits of its own
 /// must not exhaust our memory.
-pub const DEFAULT_MAX_ANSWER_BYTES: usize = 16 << 20;
+pub(crate) const DEFAULT_MAX_ANSWER_BYTES: usize = 16 << 20;
 
 const _: () = assert!(DEFAULT_CONNECT_TIMEOUT.as_millis() < DEFAULT_REQUEST_TIMEOUT.as_millis());
 

@@ -22,7 +22,7 @@ use gossip_coordination::store::{Key, KeyRange};
 use thiserror::Error;
 
 /// Length of the longest path: each compare, put and read repeats it.
-pub const NAMESPACE_LEN_MAX: usize = 128;
+pub(crate) const NAMESPACE_LEN_MAX: usize = 128;
 
 /// Separates the parts of a path, and ends it when doubled.
 const SEPARATOR: u8 = b'/';

@@ -80,18 +80,16 @@ pub use self::backend::{
 pub use self::budget::RequestTooSmall;
 pub use self::config::{
     ADVISED_OWNER_LEASE_TTL, ConfigError, DEFAULT_MAX_CLOCK_SKEW, DEFAULT_MAX_REQUEST_BYTES,
-    DEFAULT_MAX_TXN_OPS, DEFAULT_OWNER_LEASE_TTL, DEFAULT_RETRIES, ENDPOINTS_MAX, EtcdConfig,
-    EtcdTls, MAX_CLOCK_SKEW_MAX, MAX_REQUEST_BYTES_MAX, MAX_TXN_OPS_MAX, MAX_TXN_OPS_MIN,
-    OWNER_LEASE_TTL_MAX, OWNER_LEASE_TTL_MIN, RETRIES_MAX, TIMEOUT_MAX, TIMEOUT_MIN,
-    TlsIdentityFiles,
+    DEFAULT_MAX_TXN_OPS, DEFAULT_OWNER_LEASE_TTL, DEFAULT_RETRIES, EtcdConfig, EtcdTls,
+    RETRIES_MAX, TlsIdentityFiles,
 };
 pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
 pub use self::grpc::GrpcClient;
 pub use self::grpc_config::{
-    Credentials, DEFAULT_CONNECT_TIMEOUT, DEFAULT_KEEP_ALIVE_INTERVAL, DEFAULT_KEEP_ALIVE_TIMEOUT,
-    DEFAULT_MAX_ANSWER_BYTES, DEFAULT_REQUEST_TIMEOUT, GrpcConfig, TlsIdentity, TlsOptions,
+    Credentials, DEFAULT_KEEP_ALIVE_INTERVAL, DEFAULT_KEEP_ALIVE_TIMEOUT, DEFAULT_REQUEST_TIMEOUT,
+    GrpcConfig, TlsIdentity, TlsOptions,
 };
-pub use self::keyspace::{KeySpan, NAMESPACE_LEN_MAX, Namespace, NamespaceError};
+pub use self::keyspace::{KeySpan, Namespace, NamespaceError};
 pub use self::kv::{Alarm, EtcdKv, LeaseGrant, LeaseTtl, MemberStatus};
 pub use self::message::{EncodedTxn, TxnMessage};
 pub use self::store::EtcdStore;

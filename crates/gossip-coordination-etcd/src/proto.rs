@@ -390,153 +390,153 @@ pub struct TxnResponse {
 
 /// Forgets what keys were before a revision.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CompactionRequest {
+pub(crate) struct CompactionRequest {
     /// Everything before it that is not current any more is forgotten.
     #[prost(int64, tag = "1")]
-    pub revision: i64,
+    pub(crate) revision: i64,
     /// Answers only when the entries are out of the file.
     #[prost(bool, tag = "2")]
-    pub physical: bool,
+    pub(crate) physical: bool,
 }
 
 /// The answer to a [`CompactionRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CompactionResponse {
+pub(crate) struct CompactionResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
 }
 
 /// Asks for a lease.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LeaseGrantRequest {
+pub(crate) struct LeaseGrantRequest {
     /// Seconds; the server may give more.
     #[prost(int64, tag = "1")]
-    pub ttl: i64,
+    pub(crate) ttl: i64,
     /// 0 lets the server choose.
     #[prost(int64, tag = "2")]
-    pub id: i64,
+    pub(crate) id: i64,
 }
 
 /// The answer to a [`LeaseGrantRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LeaseGrantResponse {
+pub(crate) struct LeaseGrantResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
     /// The lease.
     #[prost(int64, tag = "2")]
-    pub id: i64,
+    pub(crate) id: i64,
     /// Seconds granted.
     #[prost(int64, tag = "3")]
-    pub ttl: i64,
+    pub(crate) ttl: i64,
     /// Empty, unless the lease was refused.
     #[prost(string, tag = "4")]
-    pub error: String,
+    pub(crate) error: String,
 }
 
 /// Ends a lease and deletes its keys.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LeaseRevokeRequest {
+pub(crate) struct LeaseRevokeRequest {
     /// The lease.
     #[prost(int64, tag = "1")]
-    pub id: i64,
+    pub(crate) id: i64,
 }
 
 /// The answer to a [`LeaseRevokeRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LeaseRevokeResponse {
+pub(crate) struct LeaseRevokeResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
 }
 
 /// Keeps a lease; sent on a stream.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LeaseKeepAliveRequest {
+pub(crate) struct LeaseKeepAliveRequest {
     /// The lease.
     #[prost(int64, tag = "1")]
-    pub id: i64,
+    pub(crate) id: i64,
 }
 
 /// The answer to a [`LeaseKeepAliveRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LeaseKeepAliveResponse {
+pub(crate) struct LeaseKeepAliveResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
     /// The lease.
     #[prost(int64, tag = "2")]
-    pub id: i64,
+    pub(crate) id: i64,
     /// Seconds from now; 0 if there is no such lease.
     #[prost(int64, tag = "3")]
-    pub ttl: i64,
+    pub(crate) ttl: i64,
 }
 
 /// Asks how long a lease has to live.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct LeaseTimeToLiveRequest {
+pub(crate) struct LeaseTimeToLiveRequest {
     /// The lease.
     #[prost(int64, tag = "1")]
-    pub id: i64,
+    pub(crate) id: i64,
     /// Asks for the keys attached to it as well.
     #[prost(bool, tag = "2")]
-    pub keys: bool,
+    pub(crate) keys: bool,
 }
 
 /// The answer to a [`LeaseTimeToLiveRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
-pub struct LeaseTimeToLiveResponse {
+pub(crate) struct LeaseTimeToLiveResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
     /// The lease.
     #[prost(int64, tag = "2")]
-    pub id: i64,
+    pub(crate) id: i64,
     /// Seconds left; -1 if there is no such lease.
     #[prost(int64, tag = "3")]
-    pub ttl: i64,
+    pub(crate) ttl: i64,
     /// Seconds granted.
     #[prost(int64, tag = "4")]
-    pub granted_ttl: i64,
+    pub(crate) granted_ttl: i64,
     /// The keys attached to it, if they were asked for.
     #[prost(bytes = "vec", repeated, tag = "5")]
-    pub keys: Vec<Vec<u8>>,
+    pub(crate) keys: Vec<Vec<u8>>,
 }
 debug_by_length!(LeaseTimeToLiveResponse { keys; header, id, ttl, granted_ttl });
 
 /// Asks for a token.
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
-pub struct AuthenticateRequest {
+pub(crate) struct AuthenticateRequest {
     /// The user.
     #[prost(string, tag = "1")]
-    pub name: String,
+    pub(crate) name: String,
     /// The password.
     #[prost(string, tag = "2")]
-    pub password: String,
+    pub(crate) password: String,
 }
 debug_by_length!(AuthenticateRequest { name, password; });
 
 /// The answer to an [`AuthenticateRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
 #[prost(skip_debug)]
-pub struct AuthenticateResponse {
+pub(crate) struct AuthenticateResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
     /// Sent with every later request.
     #[prost(string, tag = "2")]
-    pub token: String,
+    pub(crate) token: String,
 }
 debug_by_length!(AuthenticateResponse { token; header });
 
 /// Asks a member how it is.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct StatusRequest {}
+pub(crate) struct StatusRequest {}
 
-/// The answer to a [`StatusRequest`].
+/// The answer to a request for the status of a member.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusResponse {
     /// Opens every answer.
@@ -573,9 +573,8 @@ pub struct StatusResponse {
 
 /// The action on an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
-#[expect(clippy::exhaustive_enums, reason = "the public interface has exactly these")]
 #[repr(i32)]
-pub enum AlarmAction {
+pub(crate) enum AlarmAction {
     /// Lists.
     Get = 0,
     /// Raises.
@@ -586,9 +585,8 @@ pub enum AlarmAction {
 
 /// The kinds of alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
-#[expect(clippy::exhaustive_enums, reason = "the public interface has exactly these")]
 #[repr(i32)]
-pub enum AlarmType {
+pub(crate) enum AlarmType {
     /// Every kind, when asking.
     None = 0,
     /// The database has reached its quota; writes are refused.
@@ -599,48 +597,48 @@ pub enum AlarmType {
 
 /// Lists, raises or takes back alarms.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct AlarmRequest {
+pub(crate) struct AlarmRequest {
     /// What to do.
     #[prost(enumeration = "AlarmAction", tag = "1")]
-    pub action: i32,
+    pub(crate) action: i32,
     /// The member; 0 for all.
     #[prost(uint64, tag = "2")]
-    pub member_id: u64,
+    pub(crate) member_id: u64,
     /// The kind.
     #[prost(enumeration = "AlarmType", tag = "3")]
-    pub alarm: i32,
+    pub(crate) alarm: i32,
 }
 
 /// An alarm of a member.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct AlarmMember {
+pub(crate) struct AlarmMember {
     /// The member.
     #[prost(uint64, tag = "1")]
-    pub member_id: u64,
+    pub(crate) member_id: u64,
     /// The kind.
     #[prost(enumeration = "AlarmType", tag = "2")]
-    pub alarm: i32,
+    pub(crate) alarm: i32,
 }
 
 /// The answer to an [`AlarmRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct AlarmResponse {
+pub(crate) struct AlarmResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
     /// The alarms that were meant.
     #[prost(message, repeated, tag = "2")]
-    pub alarms: Vec<AlarmMember>,
+    pub(crate) alarms: Vec<AlarmMember>,
 }
 
 /// Gives back the space that compaction freed; the member does nothing else meanwhile.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct DefragmentRequest {}
+pub(crate) struct DefragmentRequest {}
 
 /// The answer to a [`DefragmentRequest`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct DefragmentResponse {
+pub(crate) struct DefragmentResponse {
     /// Opens every answer.
     #[prost(message, optional, tag = "1")]
-    pub header: Option<ResponseHeader>,
+    pub(crate) header: Option<ResponseHeader>,
 }

@@ -4,11 +4,13 @@
 
 use std::sync::Mutex;
 
+use gossip_conformance::concurrent_repairs::check_concurrent_repairs;
 use gossip_conformance::damage::{check_damaged_shards, check_repairs};
 use gossip_conformance::differential::{Plan, Totals, check_plan};
 use gossip_conformance::testscript::{
     ScriptBackend, WorldSettings, check_scripts, is_for_memory_only,
 };
+use gossip_conformance::watches::check_void_deadlines;
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{
     Answer, CommitOutcome, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
@@ -115,6 +117,10 @@ fn damage_to_one_shard_leaves_the_others_alone() {
     let target = OverSqlite::sharing();
     check_damaged_shards(|| target.fresh(Settings::default()));
     check_repairs(|| target.fresh(Settings::default()));
+    check_concurrent_repairs(|| {
+        let database = target.dirs.fresh();
+        [database.store(), database.store()]
+    });
 }
 
 #[test]
@@ -306,4 +312,13 @@ fn the_third_quarter_is_answered_as_memory_answers() {
 #[test]
 fn the_last_quarter_is_answered_as_memory_answers() {
     compare_with_memory(3_000);
+}
+
+#[test]
+fn far_deadlines_become_void() {
+    let scratch = Scratch::new();
+    let database = scratch.database_with(SqliteOptions::default().relaxed());
+    check_void_deadlines(|process| {
+        StoreCoordinator::sharing(database.store(), database.store_config(), process)
+    });
 }

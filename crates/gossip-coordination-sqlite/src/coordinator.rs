@@ -1,6 +1,8 @@
 //! Coordinators over a database.
 
-use gossip_coordination::store::{StoreConfig, StoreCoordinator, fresh_nonce, ticks};
+use gossip_coordination::store::{
+    DEFAULT_MAX_CLOCK_SKEW, StoreConfig, StoreCoordinator, fresh_nonce, ticks,
+};
 
 use crate::database::SqliteDatabase;
 use crate::store::SqliteStore;
@@ -22,6 +24,8 @@ impl SqliteDatabase {
     #[must_use]
     pub fn store_config(&self) -> StoreConfig {
         let claim_cooldown_interval = ticks(self.options().claim_cooldown);
-        StoreConfig { claim_cooldown_interval, ..StoreConfig::new(fresh_nonce()) }
+        // The processes of one host share a clock; a file on a network may have more.
+        let max_clock_skew = ticks(DEFAULT_MAX_CLOCK_SKEW);
+        StoreConfig { claim_cooldown_interval, max_clock_skew, ..StoreConfig::new(fresh_nonce()) }
     }
 }

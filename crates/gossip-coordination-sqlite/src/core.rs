@@ -46,9 +46,11 @@ struct Job {
 pub(crate) struct Core {
     file: Arc<DbFile>,
     group_commit: GroupCommit<Job>,
-    /// Locked by the leader of the group commit only, so it is never contended.
-    writer: Mutex<Writer>,
     readers: Readers,
+    /// Locked by the leader of the group commit only, so it is never contended. Dropped last: the
+    /// last connection moves the log into the file, and one that has synced the log before need not
+    /// sync its directory again.
+    writer: Mutex<Writer>,
 }
 
 impl Core {

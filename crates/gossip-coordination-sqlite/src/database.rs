@@ -112,13 +112,13 @@ impl SqliteDatabase {
 
     /// Returns the absolute path of the file.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.inner.core.file().path()
     }
 
     /// Returns the options that the database was opened with.
     #[must_use]
-    pub fn options(&self) -> &SqliteOptions {
+    pub(crate) fn options(&self) -> &SqliteOptions {
         self.inner.core.file().options()
     }
 

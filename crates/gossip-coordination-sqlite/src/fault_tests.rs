@@ -26,7 +26,7 @@ use crate::{OpenCheck, SqliteCoordinator, SqliteDatabase, SqliteOptions};
 
 const RUN: RunId = RunId::from_raw(4);
 const NOW: LogicalTime = LogicalTime::from_raw(10);
-const SHARDS: u64 = 12;
+pub(crate) const SHARDS: u64 = 12;
 
 /// How long a test holds the file: long enough for callers that wait once too often to get it.
 const HOLD: Duration = Duration::from_secs(2);
@@ -278,7 +278,7 @@ fn missing_table_is_an_error_and_no_panic() {
 }
 
 /// Creates a run with some shards, one of them leased.
-fn create_run(coordinator: &mut SqliteCoordinator) -> Vec<ShardSummary> {
+pub(crate) fn create_run(coordinator: &mut SqliteCoordinator) -> Vec<ShardSummary> {
     let bounds: Vec<[u8; 1]> =
         (0..=SHARDS).map(|nth| [b'a' + u8::try_from(nth).unwrap()]).collect();
     let roots: Vec<_> = (0..SHARDS)
@@ -296,14 +296,14 @@ fn create_run(coordinator: &mut SqliteCoordinator) -> Vec<ShardSummary> {
     list(coordinator).unwrap()
 }
 
-fn acquire(coordinator: &mut SqliteCoordinator, shard: u64) -> Result<(), String> {
+pub(crate) fn acquire(coordinator: &mut SqliteCoordinator, shard: u64) -> Result<(), String> {
     let mut scratch = Box::<AcquireScratch>::default();
     let (key, worker) = (ShardKey::new(RUN, ShardId::from_raw(shard)), WorkerId::from_raw(1));
     let view = coordinator.acquire_and_restore_into(NOW, TENANT, key, worker, &mut scratch);
     view.map(|_| ()).map_err(|error| format!("{error:?}"))
 }
 
-fn list(coordinator: &mut SqliteCoordinator) -> Result<Vec<ShardSummary>, String> {
+pub(crate) fn list(coordinator: &mut SqliteCoordinator) -> Result<Vec<ShardSummary>, String> {
     let mut rows = Vec::new();
     let listed = coordinator.list_shards_into(NOW, TENANT, RUN, ShardFilter::all(), &mut rows);
     listed.map(|()| rows).map_err(|error| format!("{error:?}"))
@@ -345,11 +345,9 @@ fn a_flipped_bit_in_a_hot_part_marks_its_shard_and_no_other() {
     list(&mut coordinator).unwrap();
 }
 
-/// SQLite has no checksums of pages. Damage may hide a row (its key changed, or the tree is cut
-/// off), as if it had never existed. It never changes the content of a record, which has a checksum
-/// bound to its key.
+/// Flipped bits are judged one by one in `flipped_file_tests.rs`.
 #[test]
-fn damaged_file_never_yields_a_changed_record() {
+fn truncated_file_never_yields_a_changed_record() {
     let scratch = Scratch::new();
     let path = scratch.file("store.db");
     let original: BTreeMap<ShardId, ShardSummary> = {
@@ -357,24 +355,18 @@ fn damaged_file_never_yields_a_changed_record() {
         create_run(&mut coordinator).into_iter().map(|row| (row.shard, row)).collect()
     };
     let whole = fs::read(&path).unwrap();
-    let (mut rng, mut detected) = (Rng::seeded(1), 0);
-    for trial in 0..400 {
+    let mut rng = Rng::seeded(1);
+    for trial in 0..50 {
         let mut bytes = whole.clone();
-        if trial % 8 == 7 {
-            // Truncate within the last page.
-            bytes.truncate(whole.len() - 1 - rng.index(4_096));
-        } else {
-            let bit = rng.index(8 * bytes.len());
-            bytes[bit / 8] ^= 1 << (bit % 8);
-        }
+        // Within the last page.
+        bytes.truncate(whole.len() - 1 - rng.index(4_096));
         fs::write(&path, &bytes).unwrap();
         let check = if trial % 2 == 0 { OpenCheck::Header } else { OpenCheck::default() };
-        detected += usize::from(try_open(&path, check, &original).is_err());
+        try_open(&path, check, &original).expect_err("a page is missing");
         for companion in ["store.db-wal", "store.db-shm"] {
             let _ = fs::remove_file(scratch.file(companion));
         }
     }
-    assert!(detected > 50, "only {detected} of 400 were detected");
 }
 
 /// Opens the file, reads and writes. An error is accepted, a changed record is not.

@@ -122,6 +122,8 @@ mod failure_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod flipped_file_tests;
+#[cfg(test)]
 mod group_commit_tests;
 #[cfg(test)]
 mod open_tests;

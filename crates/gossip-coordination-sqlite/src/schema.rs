@@ -102,7 +102,11 @@ pub(crate) fn open_file(
         });
     }
     if is_new {
+        // Without a sync: the first commit syncs the whole log, and an empty file is as good as one
+        // with empty tables.
+        connection.pragma_update(None, "synchronous", "OFF").map_err(fail)?;
         create(&connection, path)?;
+        set_sync(&connection, options.sync).map_err(fail)?;
     }
     check_pages(&connection, path, options.check)?;
     // From here on only `BEGIN IMMEDIATE` can find the file locked, and the writer polls for that
@@ -126,13 +130,7 @@ pub(crate) fn connect(
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    let synchronous = options.sync.pragma();
-    // In WAL mode FULL syncs the log at every commit, and NORMAL only before a checkpoint. Either
-    // way the file is intact after any crash.
-    connection.pragma_update(None, "synchronous", synchronous)?;
-    // SQLite ignores a value that it does not accept, and commits would silently be less durable.
-    let level: u8 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
-    assert_eq!(level, options.sync.level(), "SQLite took another sync mode than requested");
+    set_sync(&connection, options.sync)?;
     // On Apple's systems `fsync` only reaches the cache of the disk; these request `F_FULLFSYNC`.
     // Other systems ignore them.
     let is_full = options.sync == SyncMode::Full;
@@ -155,6 +153,18 @@ pub(crate) fn connect(
         connection.pragma_update(None, "query_only", true)?;
     }
     Ok(connection)
+}
+
+/// Sets how durable a commit is when it returns.
+///
+/// In WAL mode FULL syncs the log at every commit, and NORMAL only before a checkpoint. Either way
+/// the file is intact after any crash.
+fn set_sync(connection: &Connection, sync: SyncMode) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", sync.pragma())?;
+    // SQLite ignores a value that it does not accept, and commits would silently be less durable.
+    let level: u8 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    assert_eq!(level, sync.level(), "SQLite took another sync mode than requested");
+    Ok(())
 }
 
 /// Returns a precise error for paths that SQLite would only call "unable to open".

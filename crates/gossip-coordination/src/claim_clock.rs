@@ -113,7 +113,7 @@ struct Reserved {
 
 impl ClaimReservation {
     /// Records that the claim returned a shard: the cooldown starts at the time of the reservation.
-    pub fn claimed(mut self) {
+    pub(crate) fn claimed(mut self) {
         self.settle(true);
     }
 

@@ -42,7 +42,7 @@ pub struct Offer {
     /// The first instant at which it can no longer be accepted.
     pub deadline: LogicalTime,
     /// Payload hash of the offer, to recognize a repeated one.
-    pub payload_hash: u64,
+    pub(crate) payload_hash: u64,
 }
 
 impl Offer {

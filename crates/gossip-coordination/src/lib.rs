@@ -12,7 +12,6 @@
 //! bytes here.
 #![forbid(unsafe_code)]
 
-mod async_session;
 mod block_on;
 mod claim_clock;
 mod error;
@@ -47,7 +46,6 @@ pub use gossip_contracts::coordination::{
     ShardArena, ShardSpecHandle, validate_residual_split_bounds,
 };
 
-pub use self::async_session::AsyncWorkerSession;
 pub use self::block_on::block_on;
 pub use self::claim_clock::ClaimReservation;
 pub use self::error::{
@@ -97,8 +95,7 @@ pub use self::split_execution::{
 pub use self::traits::{AsyncCoordinationBackend, CoordinationBackend};
 pub use self::validation::{check_op_idempotency, validate_cursor_update_pooled, validate_lease};
 pub use self::workers::{
-    MAX_WORKERS_PER_TENANT, ProcessId, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerProcess,
-    WorkerState,
+    ProcessId, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerProcess, WorkerState,
 };
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
-//! Claiming and sessions have the same methods in their blocking and asynchronous forms.
+//! Claiming has the same methods in its blocking and asynchronous forms.
 //!
 //! Both are written by hand, and the language cannot compare two traits, so the signatures are read
 //! from the source. The parts that differ by design (`async`, `impl Future<Output = …> + Send`) are
 //! removed first.
 
 const FACADE: &str = include_str!("facade.rs");
-const SESSION: &str = include_str!("session.rs");
-const ASYNC_SESSION: &str = include_str!("async_session.rs");
 
 /// The text between the line that begins with `opening` and the next line that is a closing brace.
 pub(crate) fn block<'s>(source: &'s str, opening: &str) -> &'s str {
@@ -54,16 +52,6 @@ fn claimings_are_twins() {
     let blocking = methods(block(FACADE, "pub trait ShardClaiming: "));
     let asynchronous = methods(block(FACADE, "pub trait AsyncShardClaiming: "));
     assert_twins(&blocking, &asynchronous, 3);
-}
-
-#[test]
-fn sessions_are_twins() {
-    let blocking = methods(block(SESSION, "impl<'b, B: CoordinationBackend> WorkerSession<"));
-    let opening = "impl<'b, B: AsyncCoordinationBackend> AsyncWorkerSession<";
-    assert_twins(&blocking, &methods(block(ASYNC_SESSION, opening)), 12);
-    // What both know without asking is written once, for both.
-    assert!(SESSION.contains("\nsession_accessors!(WorkerSession);"));
-    assert!(ASYNC_SESSION.contains("\nsession_accessors!(AsyncWorkerSession);"));
 }
 
 /// The test of the tester: a missing method, another name, another type and another order differ.

@@ -121,19 +121,19 @@ impl fmt::Debug for Lineage {
 #[derive(Clone, Copy, Debug)]
 pub struct NewShard<'a> {
     /// Its id; derived exactly when `lineage` is present.
-    pub shard: ShardId,
+    pub(crate) shard: ShardId,
     /// Its range and metadata.
     pub spec: ShardSpecRef<'a>,
     /// Where work begins.
     pub cursor: CursorUpdate<'a>,
     /// Its first fence: a child starts at its parent's, so that a sink can order the two.
-    pub fence: FenceEpoch,
+    pub(crate) fence: FenceEpoch,
     /// Inherited attempts, so that bisection of a poisoned range continues.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
     /// What an advance of the cursor promises in this run.
-    pub cursor_semantics: CursorSemantics,
+    pub(crate) cursor_semantics: CursorSemantics,
     /// Absent for roots.
-    pub lineage: Option<Lineage>,
+    pub(crate) lineage: Option<Lineage>,
 }
 
 /// The record of one shard.
@@ -372,7 +372,7 @@ impl ShardRecord {
 
     /// Returns the text with which the shard was parked, if it is known.
     #[must_use]
-    pub fn park_context(&self) -> Option<&str> {
+    pub(crate) fn park_context(&self) -> Option<&str> {
         self.rare.as_ref()?.park_context.as_deref()
     }
 

@@ -15,9 +15,9 @@ use gossip_contracts::identity::{OpId, Redacted, ShardId, TenantId};
 
 use crate::error_samples_tests::{self as samples, SECRET_HASH, SECRET_KEY, SECRET_OWNER};
 use crate::protocol::{
-    Accept, Acquire, Checkpoint, Complete, CreateRun, Decision, DeleteRun, OfferShard, OfferTerms,
-    OwnerEvidence, Park, RegisterShards, Release, ReleaseMode, Renew, Renewed, ReplyPath,
-    RequestAction, RevokeLease, RunChange, RunInputs, RunTransition, RunTransitionKind,
+    Accept, Acquire, Checkpoint, Complete, CreateRun, Decision, DeleteRun, LeaseWatch, OfferShard,
+    OfferTerms, OwnerEvidence, Park, RegisterShards, Release, ReleaseMode, Renew, Renewed,
+    ReplyPath, RequestAction, RevokeLease, RunChange, RunInputs, RunTransition, RunTransitionKind,
     ShardChange, ShardInputs, ShardTransition, SplitReplace, SplitResidual, Tombstone, Unpark,
     Withdraw,
 };
@@ -27,12 +27,12 @@ use crate::test_fixtures::{
     RUN, TENANT, acquire, at, fence, key, op, run_config, two_shards, two_shards_async, worker,
 };
 use crate::{
-    AcquireScratch, AsyncWorkerSession, CheckpointResult, CoordinationBackend,
-    CoordinatorRuntimeConfig, EventCollector, EventKind, FixedBuf, GrantToken, HandoffId,
-    InMemoryCoordinator, Lease, LeaseHolder, Lineage, NewShard, Offer, OpKind, OpLog, OpLogEntry,
-    ParkContext, ParkReason, RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry,
-    RunProgress, RunRecord, SessionError, ShardAction, ShardFilter, ShardQuota, ShardView,
-    SplitKey, StateTransitionEvent, Watermark, WorkerEntry, WorkerSession, WorkerState,
+    AcquireScratch, CheckpointResult, CoordinationBackend, CoordinatorRuntimeConfig,
+    EventCollector, EventKind, FixedBuf, GrantToken, HandoffId, InMemoryCoordinator, Lease,
+    LeaseHolder, Lineage, NewShard, Offer, OpKind, OpLog, OpLogEntry, ParkContext, ParkReason,
+    RedactedKey, Registration, RunManagement, RunOpKind, RunOpLogEntry, RunProgress, RunRecord,
+    SessionError, ShardAction, ShardFilter, ShardQuota, ShardView, SplitKey, StateTransitionEvent,
+    Watermark, WorkerEntry, WorkerSession, WorkerState,
 };
 
 const SECRET_GRANT: u64 = 5_515_515_515_515_515_515;
@@ -259,9 +259,8 @@ fn coordinators_and_sessions_show_no_secret() {
     backend.list_shards_into(at(14), TENANT, RUN, ShardFilter::all(), &mut rows).unwrap();
     show(&rows);
     let next = backend.accept(at(15), TENANT, key(0), TERMS.destination, MOVE, &mut scratch);
-    let mut another = two_shards_async();
-    show(&another);
-    show(&AsyncWorkerSession::from_acquire_result(&mut another, next.unwrap()));
+    show(&two_shards_async());
+    show(&WorkerSession::from_acquire_result(&mut backend, next.unwrap()));
 }
 
 /// Decides `operation` about `shard` and prints the command and what it comes to.
@@ -276,6 +275,7 @@ where
         run: Some(run.head()),
         quota: ShardQuota::UNLIMITED,
         owner: OwnerEvidence::Gone,
+        watch: LeaseWatch::NONE,
         split_hash_of: &|_| None,
     };
     let decision = operation.decide(at(20), &seen);
@@ -349,6 +349,7 @@ fn splits_show_neither_keys_nor_their_hash() {
         run: Some(run.head()),
         quota: ShardQuota::UNLIMITED,
         owner: OwnerEvidence::Gone,
+        watch: LeaseWatch::NONE,
         split_hash_of: &|_| None,
     };
     show_without(&split.decide(at(20), &seen), hash_split_replace(&plan));

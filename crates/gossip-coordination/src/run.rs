@@ -262,9 +262,9 @@ impl fmt::Debug for RunOpLogEntry {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
     /// The caller's idempotency key.
-    pub op_id: OpId,
+    pub(crate) op_id: OpId,
     /// Fingerprint of the manifest.
-    pub payload_hash: u64,
+    pub(crate) payload_hash: u64,
 }
 
 impl fmt::Debug for Registration {
@@ -470,7 +470,7 @@ pub struct RunHead {
     /// Its settings.
     pub config: RunConfig,
     /// The lowest fence that a grant may use and a lease may have; zero for none.
-    pub fence_floor: FenceEpoch,
+    pub(crate) fence_floor: FenceEpoch,
 }
 
 /// How far a run has come, in shards.

@@ -243,7 +243,7 @@ impl<'a> ShardSnapshotView<'a> {
 
     /// Where the shard is in its life.
     #[must_use]
-    pub const fn status(&self) -> ShardStatus {
+    pub(crate) const fn status(&self) -> ShardStatus {
         self.status
     }
 

@@ -1,7 +1,7 @@
 //! A leased shard as one value: backend, lease and snapshot.
 //!
-//! This file has the blocking [`WorkerSession`] and the parts it shares with the asynchronous one:
-//! accessors, and the error that returns the session. The state is in `session_state.rs`.
+//! This file has [`WorkerSession`] and the error that returns a session. The state is in
+//! `session_state.rs`.
 //!
 //! A session never renews automatically, never reads a clock and has no protocol rules: the caller
 //! passes `now`, and the backend decides whether a call is allowed. In any order of replies, the
@@ -298,100 +298,90 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
     }
 }
 
-/// Defines the accessors that both kinds of session have.
-macro_rules! session_accessors {
-    ($session:ident) => {
-        impl<'b, B> $session<'b, B> {
-            /// Continues a detached session.
-            ///
-            /// The backend must reach the store of the one that the session was detached from; a
-            /// store without this lease refuses every operation.
-            #[must_use]
-            pub const fn attach(backend: &'b mut B, state: SessionState) -> Self {
-                Self { backend, state }
-            }
+impl<'b, B> WorkerSession<'b, B> {
+    /// Continues a detached session.
+    ///
+    /// The backend must reach the store of the one that the session was detached from; a
+    /// store without this lease refuses every operation.
+    #[must_use]
+    pub const fn attach(backend: &'b mut B, state: SessionState) -> Self {
+        Self { backend, state }
+    }
 
-            /// Ends the borrow of the backend and keeps the session.
-            #[must_use]
-            pub fn detach(self) -> SessionState {
-                self.state
-            }
+    /// Ends the borrow of the backend and keeps the session.
+    #[must_use]
+    pub fn detach(self) -> SessionState {
+        self.state
+    }
 
-            /// Returns range, cursor and cursor semantics in owned form. The same values as
-            /// [`spec`](Self::spec) and [`cursor`](Self::cursor).
-            #[must_use]
-            pub const fn restored(&self) -> &RestoredShardState {
-                self.state.restored()
-            }
+    /// Returns range, cursor and cursor semantics in owned form. The same values as
+    /// [`spec`](Self::spec) and [`cursor`](Self::cursor).
+    #[must_use]
+    pub const fn restored(&self) -> &RestoredShardState {
+        self.state.restored()
+    }
 
-            /// Returns the lease, without a sequence. Every renewal advances its deadline.
-            #[must_use]
-            pub const fn lease(&self) -> &Lease {
-                self.state.lease()
-            }
+    /// Returns the lease, without a sequence. Every renewal advances its deadline.
+    #[must_use]
+    pub const fn lease(&self) -> &Lease {
+        self.state.lease()
+    }
 
-            /// Returns the shard as it was acquired, narrowed by residual splits.
-            #[must_use]
-            pub fn initial_snapshot(&self) -> ShardSnapshotView<'_> {
-                self.state.snapshot()
-            }
+    /// Returns the shard as it was acquired, narrowed by residual splits.
+    #[must_use]
+    pub fn initial_snapshot(&self) -> ShardSnapshotView<'_> {
+        self.state.snapshot()
+    }
 
-            /// Returns the range and its metadata, narrowed by residual splits.
-            #[must_use]
-            pub fn spec(&self) -> ShardSpecRef<'_> {
-                self.state.restored().spec.as_spec_ref()
-            }
+    /// Returns the range and its metadata, narrowed by residual splits.
+    #[must_use]
+    pub fn spec(&self) -> ShardSpecRef<'_> {
+        self.state.restored().spec.as_spec_ref()
+    }
 
-            /// Returns the cursor with which the shard was acquired; checkpoints do not change it.
-            #[must_use]
-            pub fn cursor(&self) -> CursorUpdate<'_> {
-                self.state.restored().cursor.as_update()
-            }
+    /// Returns the cursor with which the shard was acquired; checkpoints do not change it.
+    #[must_use]
+    pub fn cursor(&self) -> CursorUpdate<'_> {
+        self.state.restored().cursor.as_update()
+    }
 
-            /// Returns the tenant of the shard.
-            #[must_use]
-            pub const fn tenant(&self) -> TenantId {
-                self.state.tenant()
-            }
+    /// Returns the tenant of the shard.
+    #[must_use]
+    pub const fn tenant(&self) -> TenantId {
+        self.state.tenant()
+    }
 
-            /// Returns the lease holder.
-            #[must_use]
-            pub const fn worker(&self) -> WorkerId {
-                self.state.lease().owner()
-            }
+    /// Returns the lease holder.
+    #[must_use]
+    pub const fn worker(&self) -> WorkerId {
+        self.state.lease().owner()
+    }
 
-            /// Returns the key of the shard.
-            #[must_use]
-            pub const fn shard_key(&self) -> ShardKey {
-                self.state.lease().key()
-            }
+    /// Returns the key of the shard.
+    #[must_use]
+    pub const fn shard_key(&self) -> ShardKey {
+        self.state.lease().key()
+    }
 
-            /// Returns the capacity hint of the last grant or renewal.
-            #[must_use]
-            pub const fn capacity(&self) -> CapacityHint {
-                self.state.capacity()
-            }
+    /// Returns the capacity hint of the last grant or renewal.
+    #[must_use]
+    pub const fn capacity(&self) -> CapacityHint {
+        self.state.capacity()
+    }
 
-            /// Returns the number of grants without progress when the shard was acquired.
-            #[must_use]
-            pub const fn attempts(&self) -> u32 {
-                self.state.attempts()
-            }
-        }
-
-        /// Shows the session without its backend, which has records of other workers.
-        impl<B> std::fmt::Debug for $session<'_, B> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($session))
-                    .field("state", &self.state)
-                    .finish_non_exhaustive()
-            }
-        }
-    };
+    /// Returns the number of grants without progress when the shard was acquired.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.state.attempts()
+    }
 }
 
-pub(crate) use session_accessors;
-session_accessors!(WorkerSession);
+/// Shows the session without its backend, which has records of other workers.
+impl<B> fmt::Debug for WorkerSession<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerSession").field("state", &self.state).finish_non_exhaustive()
+    }
+}
 
 /// The failure of an operation that would have ended a session, with the session.
 ///

@@ -6,6 +6,8 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, TenantId};
 use gossip_stdx::InlineVec;
 
+#[cfg(doc)]
+use crate::WorkerSession;
 use crate::error::{
     CheckpointError, CompleteError, OfferError, ParkError, ReleaseError, SplitError, WithdrawError,
 };
@@ -13,11 +15,9 @@ use crate::lease::{Lease, OP_LOG_CAP, OpSequence};
 use crate::outcome::{CapacityHint, RenewResult};
 use crate::record::ShardStatus;
 use crate::scratch::{AcquireResultView, ShardSnapshotView};
-#[cfg(doc)]
-use crate::{AsyncWorkerSession, WorkerSession};
 
 /// A session while it borrows no backend: [`WorkerSession::detach`] returns it, and
-/// [`WorkerSession::attach`] or [`AsyncWorkerSession::attach`] continues it.
+/// [`WorkerSession::attach`] continues it.
 ///
 /// It cannot be cloned, and an operation that ends a session consumes it, so a lease never has two
 /// sessions and none after its end.

@@ -7,16 +7,15 @@ use gossip_contracts::coordination::{
 use rstest::rstest;
 
 use crate::protocol::{OfferTerms, ReleaseMode};
-use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, two_shards_async, worker};
+use crate::test_fixtures::{LEASE, RUN, TENANT, at, key, op, two_shards, worker};
 use crate::{
-    AcceptError, AcquireError, AcquireScratch, AsyncRunManagement, AsyncWorkerSession,
-    CapacityHint, CheckpointError, CompleteError, CoordinationBackend, HandoffId,
-    IdempotentOutcome, InMemoryCoordinator, InfraError, Lease, OpSequence, ParkContext, ParkReason,
-    RenewResult, SessionState, ShardClaiming, ShardFilter, ShardStatus, WorkerSession, block_on,
+    AcceptError, AcquireError, AcquireScratch, CapacityHint, CheckpointError, CompleteError,
+    CoordinationBackend, HandoffId, IdempotentOutcome, InMemoryCoordinator, InfraError, Lease,
+    OpSequence, ParkContext, ParkReason, RenewResult, SessionState, ShardClaiming, ShardStatus,
+    WorkerSession,
 };
 
 const MOVE: HandoffId = HandoffId::from_raw(5);
-const SECOND_MOVE: HandoffId = HandoffId::from_raw(8);
 
 fn session(backend: &mut InMemoryCoordinator) -> WorkerSession<'_, InMemoryCoordinator> {
     WorkerSession::new(backend, at(10), TENANT, key(0), worker(1)).unwrap()
@@ -259,43 +258,6 @@ fn a_claimed_shard_becomes_a_session_and_its_scratch_is_free_again() {
     let start = session.spec().start.to_vec();
     assert!(!start.is_empty());
     session.complete(at(6), until(&start), op(1)).unwrap();
-}
-
-#[test]
-fn the_asynchronous_twin_does_the_same() {
-    let mut backend = two_shards_async();
-    block_on(async {
-        let mut source =
-            AsyncWorkerSession::new(&mut backend, at(10), TENANT, key(0), worker(1)).await.unwrap();
-        let whole = ShardSpec::try_from(source.spec()).unwrap();
-        let plan = plan_split_residual_at_point(whole.as_spec_ref(), b"h").unwrap();
-        source.split_residual(at(11), &plan, op(1)).await.unwrap();
-        assert_eq!(source.spec().end, b"h");
-        source.checkpoint(at(12), until(b"b"), op(2)).await.unwrap();
-        source.renew(at(20)).await.unwrap();
-        assert_eq!(source.lease().deadline(), at(20 + LEASE));
-        source.offer(at(21), terms(50), until(b"c"), op(3)).await.unwrap();
-        source.withdraw(at(22), MOVE, op(4)).await.unwrap();
-        let again = OfferTerms { handoff: SECOND_MOVE, ..terms(60) };
-        source.offer(at(23), again, until(b"c"), op(5)).await.unwrap();
-        let (_, error) =
-            source.release(at(24), ReleaseMode::Clean, op(6)).await.unwrap_err().into_parts();
-        assert!(error.to_string().contains("offered"));
-
-        let mover = worker(2);
-        let accept =
-            AsyncWorkerSession::accept(&mut backend, at(25), TENANT, key(0), mover, SECOND_MOVE);
-        let destination = accept.await.unwrap();
-        assert_eq!(destination.cursor().last_key(), Some(b"c".as_slice()));
-        let failed = destination.complete(at(26), until(b"z"), op(7)).await.unwrap_err();
-        let (destination, _) = failed.into_parts();
-        destination.park(at(27), ParkReason::Other, op(8)).await.unwrap();
-        let mut shards = Vec::new();
-        let all = ShardFilter::all();
-        backend.list_shards_into(at(28), TENANT, RUN, all, &mut shards).await.unwrap();
-        let parked = shards.iter().find(|shard| shard.shard == key(0).shard()).unwrap();
-        assert_eq!(parked.status, ShardStatus::Parked);
-    });
 }
 
 /// The sequence that the record has executed.

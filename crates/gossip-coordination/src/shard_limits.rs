@@ -63,13 +63,13 @@ impl ShardQuota {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardLimitViolation {
     /// Shards there are; `max` for the global limit.
-    pub current: usize,
+    pub(crate) current: usize,
     /// Shards that were to be added.
-    pub additional: usize,
+    pub(crate) additional: usize,
     /// The limit.
-    pub max: usize,
+    pub(crate) max: usize,
     /// Whose limit.
-    pub scope: ShardLimitScope,
+    pub(crate) scope: ShardLimitScope,
 }
 
 impl From<ShardLimitViolation> for SplitValidationError {

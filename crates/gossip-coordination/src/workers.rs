@@ -16,7 +16,7 @@ pub const WORKER_ENTRY_TTL: u64 = 30_000;
 
 /// Maximum number of registered workers per tenant; it suffices for a large fleet, and bounds the
 /// memory that a loop of fresh worker ids can use.
-pub const MAX_WORKERS_PER_TENANT: usize = 10_000;
+pub(crate) const MAX_WORKERS_PER_TENANT: usize = 10_000;
 
 /// What a worker is doing. The numbers are persisted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,7 +100,7 @@ impl WorkerEntry {
 
     /// Updates a known entry and keeps its process. A heartbeat that is older than the known one,
     /// because it was delayed or its clock lags, neither shortens the lifetime nor changes the
-    /// state.
+    /// state. Beyond a lifetime it is no older one: the worker's clock was ahead and was set back.
     #[must_use]
     pub(crate) fn heard_of_again(
         known: Option<Self>,
@@ -110,7 +110,7 @@ impl WorkerEntry {
     ) -> Self {
         let fresh = Self::heard_of(worker, state, now);
         match known {
-            Some(known) if known.is_newer_than(&fresh) => known,
+            Some(known) if known.is_newer_than(&fresh) && !known.is_ahead_of(&fresh) => known,
             Some(known) => Self { process: known.process, ..fresh },
             None => fresh,
         }
@@ -122,6 +122,11 @@ impl WorkerEntry {
         let drains = |entry: &Self| entry.state == WorkerState::Draining;
         self.expires_at > other.expires_at
             || (self.expires_at == other.expires_at && drains(self) && !drains(other))
+    }
+
+    /// Whether a clock that was ahead made this entry, and not one that makes `other` late.
+    fn is_ahead_of(&self, other: &Self) -> bool {
+        self.expires_at > other.expires_at.saturating_add(WORKER_ENTRY_TTL)
     }
 
     /// Whether the entry still counts.

@@ -3,9 +3,9 @@
 use gossip_contracts::identity::TenantId;
 
 use crate::test_fixtures::{TENANT, at, two_shards, worker};
+use crate::workers::MAX_WORKERS_PER_TENANT;
 use crate::{
-    InMemoryCoordinator, MAX_WORKERS_PER_TENANT, RunManagement, WORKER_ENTRY_TTL, WorkerEntry,
-    WorkerError, WorkerState,
+    InMemoryCoordinator, RunManagement, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerState,
 };
 
 const OTHER: TenantId = TenantId::from_bytes([9; 32]);
@@ -112,4 +112,17 @@ fn an_older_heartbeat_does_not_change_the_state() {
     // A later one counts: a process may start another worker with the same id.
     coordinator.heartbeat(at(21), TENANT, worker(1), WorkerState::Working).unwrap();
     assert_eq!(workers(&mut coordinator, 22), [(1, WorkerState::Working)]);
+}
+
+/// The story: a worker's clock was hours ahead when it registered and was set back. All its later
+/// heartbeats counted as delayed ones, so its drain was not shown.
+#[test]
+fn heartbeat_after_a_clock_was_set_back_counts() {
+    let mut coordinator = two_shards();
+    let ahead = 10 * WORKER_ENTRY_TTL;
+    coordinator.register_worker(at(ahead), TENANT, worker(1), None).unwrap();
+    coordinator.heartbeat(at(ahead), TENANT, worker(1), WorkerState::Working).unwrap();
+    coordinator.heartbeat(at(100), TENANT, worker(1), WorkerState::Draining).unwrap();
+    assert_eq!(workers(&mut coordinator, 101), [(1, WorkerState::Draining)]);
+    assert_eq!(workers(&mut coordinator, 100 + WORKER_ENTRY_TTL), [], "by the right clock");
 }

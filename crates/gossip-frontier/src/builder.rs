@@ -341,11 +341,6 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         self.entries.is_empty()
     }
 
-    /// Returns the maximum number of shards.
-    pub fn entry_limit(&self) -> usize {
-        self.entry_limit
-    }
-
     /// Stages all children of a split or none: checks the limits, builds every child without
     /// storing it, then stores them, and frees them again if one does not fit.
     fn stage_split(

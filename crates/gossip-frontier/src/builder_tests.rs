@@ -201,7 +201,6 @@ mod adding {
         let mut arena = large_arena();
         let handle = arena.alloc_spec(ShardSpecRef::new(b"t", b"u", b"")).unwrap();
         let mut builder = PreallocShardBuilder::<16>::new(&mut arena, 2).unwrap();
-        assert_eq!(builder.entry_limit(), 2);
         builder.add_range(b"a", b"b", b"").unwrap();
         builder.add_range(b"b", b"c", b"").unwrap();
         let full = BuilderError::CapacityExceeded { limit: 2, current: 2, additional: 1 };

@@ -377,7 +377,7 @@ pub struct ShardMetadataDecodeError {
     /// The error of the hint; `None` if the envelope around it is invalid: a short length field, a
     /// length beyond the input, or a hint that does not fill its declared length.
     #[source]
-    pub hint_error: Option<ShardHintDecodeError>,
+    pub(crate) hint_error: Option<ShardHintDecodeError>,
 }
 
 impl ShardMetadataDecodeError {

@@ -4,9 +4,9 @@ use gossip_contracts::coordination::{Cursor, CursorUpdate};
 use gossip_contracts::identity::{OpId, ShardKey};
 use gossip_coordination::{CoordinationBackend, Lease, WorkerEntry, WorkerState};
 
+use crate::lease_handoff::drain::DRAIN_FROZEN_MAX;
 use crate::lease_handoff::{
-    DRAIN_FROZEN_MAX, DrainEnd, DrainNext, DrainTally, HandoffDestination, HeldShard, WorkerDrain,
-    worker_name,
+    DrainEnd, DrainNext, DrainTally, HandoffDestination, HeldShard, WorkerDrain, worker_name,
 };
 use crate::lease_handoff_tests::{CONFIG, TENANT, World, at, worker};
 use crate::{Phase, Repository};
@@ -125,7 +125,7 @@ fn phases(world: &mut World, by: u64) -> Vec<Phase> {
 fn a_shard_is_not_frozen_before_its_turn() {
     let mut world = World::with_shards(12);
     let all = holdings(&mut world, 12);
-    let leases: Vec<Lease> = all.iter().map(|one| one.lease().clone()).collect();
+    let leases: Vec<Lease> = all.iter().map(|one| one.lease.clone()).collect();
     let workers = [entry(2, WorkerState::Idle)];
     let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     let mut asked = Vec::new();
@@ -173,7 +173,7 @@ fn a_released_shard_is_checkpointed_at_its_cursor() {
 fn a_keeping_drain_does_not_release_unaccepted_shards() {
     let mut world = World::with_shards(1);
     let (all, workers) = (holdings(&mut world, 1), [entry(2, WorkerState::Idle)]);
-    let fence = all[0].lease().fence();
+    let fence = all[0].lease.fence();
     let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60)).keeping();
     let mut asked = Vec::new();
     rest(&mut world, &mut plan, 11, &mut asked);
@@ -192,7 +192,7 @@ fn a_keeping_drain_does_not_release_unaccepted_shards() {
 fn a_shard_finished_by_its_owner_is_not_handed_over() {
     let mut world = World::with_shards(2);
     let all = holdings(&mut world, 2);
-    let keys: Vec<ShardKey> = all.iter().map(|one| one.lease().key()).collect();
+    let keys: Vec<ShardKey> = all.iter().map(|one| one.lease.key()).collect();
     let workers = [entry(2, WorkerState::Idle)];
     let mut plan = WorkerDrain::new(worker(1), all, &workers, CONFIG, at(60));
     // One before its move begins, one after its freeze was requested.

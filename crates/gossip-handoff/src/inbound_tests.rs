@@ -1,9 +1,10 @@
 use gossip_contracts::coordination::Cursor;
 use gossip_coordination::{AcquireScratch, Lease};
 
+use crate::lease_handoff::recovery::ENDED_KEPT_TICKS;
 use crate::lease_handoff::{
-    ENDED_KEPT_TICKS, HandoffConfig, HandoffSource, Inbound, InboundNext, MoveTerms,
-    NotMovedReason, Recovery, RecoveryNext, SourceEnd, SourceNext, collect_ended,
+    HandoffConfig, HandoffSource, Inbound, InboundNext, MoveTerms, NotMovedReason, Recovery,
+    RecoveryNext, SourceEnd, SourceNext, collect_ended,
 };
 use crate::lease_handoff_tests::{CONFIG, World, at, worker};
 use crate::{Phase, RecordId, Repository};

@@ -238,12 +238,6 @@ fn an_acknowledged_move_completes_after_a_takeover() {
 }
 
 #[test]
-fn for_lease_limits_offers_to_what_the_kernel_allows() {
-    assert_eq!(HandoffConfig::for_lease(15_000), HandoffConfig::default());
-    assert_eq!(HandoffConfig::for_lease(300).offer_ticks, 1_200);
-}
-
-#[test]
 fn a_source_with_an_expired_lease_does_not_resume_and_leaves_the_record() {
     let mut world = World::with_shards(1);
     let (lease, mut source) = begun(&mut world);

@@ -155,7 +155,7 @@
 //!   deleted. [`lease_handoff`] deletes complete records at once, and a starting worker deletes
 //!   records that ended a day ago ([`lease_handoff::collect_ended`]).
 //! - The number under which a record is stored, and by which the kernel identifies a move, is a
-//!   hash of its id ([`handoff_id`]).
+//!   hash of its id (`handoff_id` in `store_repository.rs`).
 //!
 //! # Never
 //! - reads a clock or starts a thread: time is an argument;
@@ -175,13 +175,12 @@ mod store_repository;
 pub use self::machine::{HandoffError, Machine};
 pub use self::phase::{Phase, UnknownPhase};
 pub use self::record::{
-    InvalidRecord, NAME_LEN_MAX, REASON_LEN_MAX, RECORD_LEN_MAX, Record, RecordId, SNAPSHOT_LEN_MAX,
+    InvalidRecord, NAME_LEN_MAX, REASON_LEN_MAX, Record, RecordId, SNAPSHOT_LEN_MAX,
 };
 pub use self::repository::{
-    IN_PROGRESS_PAGE, InProgress, MemoryRepository, Repository, RepositoryError, Stored,
-    UNREADABLE_MAX, Version,
+    IN_PROGRESS_PAGE, InProgress, MemoryRepository, Repository, RepositoryError, Stored, Version,
 };
-pub use self::store_repository::{StoreRepository, handoff_id};
+pub use self::store_repository::StoreRepository;
 
 #[cfg(test)]
 mod drain_tests;

@@ -25,7 +25,7 @@ pub enum Phase {
 
 impl Phase {
     /// Every phase, in order.
-    pub const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Lock,
         Self::Serialize,
         Self::Transfer,
@@ -40,7 +40,7 @@ impl Phase {
     /// # Errors
     ///
     /// [`UnknownPhase`] for any other number.
-    pub fn from_u8(number: u8) -> Result<Self, UnknownPhase> {
+    pub(crate) fn from_u8(number: u8) -> Result<Self, UnknownPhase> {
         let known = Self::ALL.into_iter().find(|phase| phase.as_u8() == number);
         known.ok_or(UnknownPhase(number))
     }
@@ -74,7 +74,7 @@ impl Phase {
     /// Returns whether a rollback is possible: up to Ack, because from Unlock on the destination
     /// has the only copy.
     #[must_use]
-    pub const fn is_reversible(self) -> bool {
+    pub(crate) const fn is_reversible(self) -> bool {
         match self {
             Self::Lock | Self::Serialize | Self::Transfer | Self::Ack => true,
             Self::Unlock | Self::Complete | Self::RolledBack => false,

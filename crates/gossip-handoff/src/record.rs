@@ -38,7 +38,7 @@ pub const REASON_LEN_MAX: usize = 1_024;
 pub const SNAPSHOT_LEN_MAX: usize = 256 << 10;
 
 /// The largest record, in bytes.
-pub const RECORD_LEN_MAX: usize =
+pub(crate) const RECORD_LEN_MAX: usize =
     1 + 2 * 8 + 5 * 2 + 4 * NAME_LEN_MAX + REASON_LEN_MAX + SNAPSHOT_LEN_MAX;
 
 /// The id of one handoff, provided or derived by the caller.
@@ -97,7 +97,7 @@ pub struct Record {
 impl Record {
     /// Returns whether `owner` is the source or the destination.
     #[must_use]
-    pub fn concerns(&self, owner: &str) -> bool {
+    pub(crate) fn concerns(&self, owner: &str) -> bool {
         self.from == owner || self.to == owner
     }
 

@@ -4,6 +4,7 @@ use gossip_contracts::identity::LogicalTime;
 use proptest::prelude::*;
 
 use super::*;
+use crate::record::RECORD_LEN_MAX;
 
 /// Generates any record that a machine can produce.
 fn records() -> impl Strategy<Value = Record> {

@@ -119,14 +119,14 @@ pub trait Repository {
 pub const IN_PROGRESS_PAGE: usize = 64;
 
 /// Unreadable records reported by one page.
-pub const UNREADABLE_MAX: usize = 64;
+pub(crate) const UNREADABLE_MAX: usize = 64;
 
 /// One page of handoffs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InProgress {
     /// The readable records.
     pub found: Vec<Stored>,
-    /// The numbers of unreadable records, at most [`UNREADABLE_MAX`]: damaged ones, and those that
+    /// The numbers of unreadable records, at most `UNREADABLE_MAX`: damaged ones, and those that
     /// a newer version wrote. They do not hide the readable records.
     pub unreadable: Vec<HandoffId>,
     /// The last id of this page, if there is a next one.

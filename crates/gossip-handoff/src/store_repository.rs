@@ -29,7 +29,7 @@ const _: () = assert!(RECORD_LEN_MAX <= HANDOFF_PAYLOAD_MAX);
 
 /// Returns the number under which a record is stored, and by which the kernel identifies the move.
 #[must_use]
-pub fn handoff_id(id: &RecordId) -> HandoffId {
+pub(crate) fn handoff_id(id: &RecordId) -> HandoffId {
     let mut hasher = CanonicalHasher::for_domain(Domain::HANDOFF_ID_V1);
     hasher.write_bytes_prefixed(id.as_str().as_bytes());
     HandoffId::from_raw(hasher.finalize_64())
@@ -146,7 +146,7 @@ fn not_saved(error: SaveHandoffError) -> RepositoryError {
 /// It is one handle. Several, in one process or in many, may use the same store.
 #[derive(Debug)]
 pub struct StoreRepository<S> {
-    store: S,
+    pub(crate) store: S,
     handle: Handle,
 }
 
@@ -155,11 +155,6 @@ impl<S: Store> StoreRepository<S> {
     /// handles of the store.
     pub const fn new(store: S, tenant: TenantId, nonce: u64) -> Self {
         Self { store, handle: Handle { tenant, nonce, save_count: 0 } }
-    }
-
-    /// Returns the store.
-    pub const fn store_mut(&mut self) -> &mut S {
-        &mut self.store
     }
 }
 

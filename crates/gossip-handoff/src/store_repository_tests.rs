@@ -5,9 +5,11 @@ use gossip_coordination::store::{
     CommitOutcome, Fault, HandoffWrite, Key, MapStore, Store, Txn, fly, save_handoff,
 };
 
+use crate::repository::UNREADABLE_MAX;
+use crate::store_repository::handoff_id;
 use crate::{
     InProgress, InvalidRecord, Machine, Phase, Record, RecordId, Repository, RepositoryError,
-    StoreRepository, UNREADABLE_MAX, UnknownPhase, Version, handoff_id,
+    StoreRepository, UnknownPhase, Version,
 };
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
@@ -22,10 +24,10 @@ fn a_lost_reply_is_resolved() {
     for fault in [Fault::LoseReply, Fault::LoseRequest] {
         let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
         let mut machine = machine("lost");
-        records.store_mut().inject(fault);
+        records.store.inject(fault);
         let first = records.save(&machine.record(), None).unwrap();
         machine.serialize(b"state").unwrap();
-        records.store_mut().inject(fault);
+        records.store.inject(fault);
         records.save(&machine.record(), Some(first)).unwrap();
         assert_eq!(records.get(&machine.record().id).unwrap().record.state, Phase::Serialize);
     }
@@ -34,13 +36,13 @@ fn a_lost_reply_is_resolved() {
 #[test]
 fn of_two_saves_of_equal_bytes_over_one_version_one_succeeds() {
     let mut one = StoreRepository::new(MapStore::new(), TENANT, 1);
-    let mut other = StoreRepository::new(one.store_mut().another_handle(), TENANT, 2);
+    let mut other = StoreRepository::new(one.store.another_handle(), TENANT, 2);
     let mut machine = machine("same");
     let first = one.save(&machine.record(), None).unwrap();
     machine.rollback("both say so").unwrap();
     other.save(&machine.record(), Some(first)).unwrap();
     // The stored bytes equal its own, but the other handle wrote them.
-    one.store_mut().inject(Fault::LoseRequest);
+    one.store.inject(Fault::LoseRequest);
     let late = one.save(&machine.record(), Some(first));
     assert_eq!(late, Err(RepositoryError::VersionConflict));
 }
@@ -48,7 +50,7 @@ fn of_two_saves_of_equal_bytes_over_one_version_one_succeeds() {
 #[test]
 fn a_store_failure_is_reported_without_names() {
     let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
-    records.store_mut().inject_always(Some(Fault::Fail));
+    records.store.inject_always(Some(Fault::Fail));
     let RepositoryError::Store(error) =
         records.save(&machine("a-secret-name").record(), None).unwrap_err()
     else {
@@ -84,7 +86,7 @@ fn tenants_do_not_see_each_others_moves() {
     let mut records = StoreRepository::new(MapStore::new(), TENANT, 1);
     records.save(&machine("mine").record(), None).unwrap();
     let other = TenantId::from_bytes([8; 32]);
-    let mut others = StoreRepository::new(records.store_mut().another_handle(), other, 2);
+    let mut others = StoreRepository::new(records.store.another_handle(), other, 2);
     assert_eq!(others.in_progress("a"), Ok(Vec::new()));
     assert_eq!(others.get(&machine("mine").record().id), Err(RepositoryError::RecordNotFound));
 }
@@ -138,8 +140,8 @@ fn an_unreadable_record_is_reported_beside_the_readable_ones() {
         let record = machine(&format!("move-{number}")).record();
         let version = records.save(&record, None).unwrap();
         match number {
-            3 | 4 | 11..16 => damage(records.store_mut(), &record.id),
-            7 => make_newer(records.store_mut(), &record, version),
+            3 | 4 | 11..16 => damage(&mut records.store, &record.id),
+            7 => make_newer(&mut records.store, &record, version),
             _ => {
                 good.insert(record.id.as_str().to_owned());
                 continue;
@@ -162,7 +164,7 @@ fn a_page_reports_at_most_unreadable_max_records() {
     for number in 0..=UNREADABLE_MAX {
         let record = machine(&format!("move-{number}")).record();
         records.save(&record, None).unwrap();
-        damage(records.store_mut(), &record.id);
+        damage(&mut records.store, &record.id);
     }
     for page in [records.in_progress_page("a", None, 5), records.page(None, 5)] {
         let page = page.unwrap();

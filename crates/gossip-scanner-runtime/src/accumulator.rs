@@ -20,7 +20,7 @@ use gossip_contracts::identity::{CanonicalHasher, Domain};
 use thiserror::Error;
 
 /// Bytes of an accumulator: the count, then the lanes, all little-endian.
-pub const ACCUMULATOR_LEN: usize = 8 + 8 * LANES;
+pub(crate) const ACCUMULATOR_LEN: usize = 8 + 8 * LANES;
 
 /// Numbers in a digest of BLAKE3.
 const LANES: usize = 4;
@@ -76,7 +76,7 @@ impl Accumulator {
 
     /// Returns the hash without the count, as a certificate writes it.
     #[must_use]
-    pub fn sum_bytes(&self) -> [u8; 8 * LANES] {
+    pub(crate) fn sum_bytes(&self) -> [u8; 8 * LANES] {
         let mut bytes = [0; 8 * LANES];
         for (chunk, lane) in bytes.chunks_exact_mut(8).zip(self.sum) {
             chunk.copy_from_slice(&lane.to_le_bytes());
@@ -86,7 +86,7 @@ impl Accumulator {
 
     /// Returns the encoding in its fixed width.
     #[must_use]
-    pub fn to_bytes(&self) -> [u8; ACCUMULATOR_LEN] {
+    pub(crate) fn to_bytes(self) -> [u8; ACCUMULATOR_LEN] {
         let mut bytes = [0; ACCUMULATOR_LEN];
         bytes[..8].copy_from_slice(&self.count.to_le_bytes());
         bytes[8..].copy_from_slice(&self.sum_bytes());
@@ -98,7 +98,7 @@ impl Accumulator {
     /// # Errors
     ///
     /// Returns an error for another length, and for a non-zero hash with a count of zero.
-    pub fn try_from_bytes(bytes: &[u8]) -> Result<Self, AccumulatorError> {
+    pub(crate) fn try_from_bytes(bytes: &[u8]) -> Result<Self, AccumulatorError> {
         let len = bytes.len();
         let wrong_length = AccumulatorError::Length { len, expected: ACCUMULATOR_LEN };
         let bytes: &[u8; ACCUMULATOR_LEN] = bytes.try_into().map_err(|_| wrong_length)?;
@@ -112,7 +112,10 @@ impl Accumulator {
     /// # Errors
     ///
     /// Returns an error for a non-zero hash with a count of zero.
-    pub fn try_from_parts(count: u64, sum: &[u8; 8 * LANES]) -> Result<Self, AccumulatorError> {
+    pub(crate) fn try_from_parts(
+        count: u64,
+        sum: &[u8; 8 * LANES],
+    ) -> Result<Self, AccumulatorError> {
         let accumulator = Self { count, sum: lanes_of(sum) };
         // No sequence of additions produces it, so it is damage or forgery.
         if count == 0 && accumulator != Self::EMPTY {
@@ -144,7 +147,7 @@ pub enum AccumulatorError {
     Length {
         /// Bytes presented.
         len: usize,
-        /// [`ACCUMULATOR_LEN`].
+        /// The length of an encoding.
         expected: usize,
     },
     /// The count is zero and the hash is not.

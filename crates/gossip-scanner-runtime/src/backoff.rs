@@ -6,7 +6,7 @@
 
 /// A sequence of waits, in ticks.
 #[derive(Clone, Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     first: u64,
     longest: u64,
     /// The number of waits since the last success.
@@ -18,12 +18,12 @@ pub struct Backoff {
 impl Backoff {
     /// Returns a backoff of about `first` ticks at first and `longest` at most.
     #[must_use]
-    pub const fn new(first: u64, longest: u64, seed: u64) -> Self {
+    pub(crate) const fn new(first: u64, longest: u64, seed: u64) -> Self {
         Self { first, longest, failures: 0, dice: seed }
     }
 
     /// Returns the next wait.
-    pub fn wait(&mut self) -> u64 {
+    pub(crate) fn wait(&mut self) -> u64 {
         let doubled = self.first.checked_shl(self.failures).unwrap_or(u64::MAX);
         // A shift may lose bits without overflowing its width.
         let grown = if self.failures >= self.first.leading_zeros() { u64::MAX } else { doubled };
@@ -32,20 +32,14 @@ impl Backoff {
     }
 
     /// Returns a random duration between half of `span` and `span`.
-    pub fn jitter(&mut self, span: u64) -> u64 {
+    pub(crate) fn jitter(&mut self, span: u64) -> u64 {
         let half = span / 2;
         span - half + self.roll() % half.saturating_add(1)
     }
 
     /// Starts again at the first wait, because the last try succeeded.
-    pub const fn reset(&mut self) {
+    pub(crate) const fn reset(&mut self) {
         self.failures = 0;
-    }
-
-    /// Returns the number of waits since the last success.
-    #[must_use]
-    pub const fn failures(&self) -> u32 {
-        self.failures
     }
 
     /// SplitMix64: enough to spread waits.

@@ -63,13 +63,13 @@ impl Density {
 
     /// Returns the number of all keys of the source, if it is known exactly.
     #[must_use]
-    pub const fn total(&self) -> Option<u64> {
+    pub(crate) const fn total(&self) -> Option<u64> {
         self.total
     }
 
     /// Returns the measure of everything: the number of sampled keys.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.keys.len()
     }
 
@@ -81,7 +81,7 @@ impl Density {
 
     /// Returns the measure of `[start, end)`; an empty end means no end.
     #[must_use]
-    pub fn between(&self, start: &[u8], end: &[u8]) -> usize {
+    pub(crate) fn between(&self, start: &[u8], end: &[u8]) -> usize {
         // Measured in sampled keys and not in bytes, because keys are not spread evenly over bytes.
         let end = if end.is_empty() { self.keys.len() } else { self.below(end) };
         end.saturating_sub(self.below(start))
@@ -89,7 +89,7 @@ impl Density {
 
     /// Returns the measure of `[start, last]`, including the last key.
     #[must_use]
-    pub fn through(&self, start: &[u8], last: &[u8]) -> usize {
+    pub(crate) fn through(&self, start: &[u8], last: &[u8]) -> usize {
         let end = self.keys.partition_point(|key| **key <= *last);
         end.saturating_sub(self.below(start))
     }

@@ -32,7 +32,7 @@ pub const DEFAULT_SHARDS_MAX: usize = 256;
 
 /// A source of fewer keys than this for each shard gets fewer shards: claiming, renewing and
 /// completing one costs about as much as a few trivial keys.
-pub const INITIAL_KEYS_MIN: usize = 4;
+pub(crate) const INITIAL_KEYS_MIN: usize = 4;
 
 /// Keys to sample per shard. A cut falls on a sampled key, so the size of a part is wrong by about
 /// one in so many.

@@ -78,7 +78,7 @@ impl Job {
     /// # Errors
     ///
     /// Returns [`JobError::TooLong`] if hint and job do not fit together.
-    pub fn metadata(&self, hint: ShardHint<'_>) -> Result<Vec<u8>, JobError> {
+    pub(crate) fn metadata(&self, hint: ShardHint<'_>) -> Result<Vec<u8>, JobError> {
         let job = self.encode()?;
         let mut buf = MetadataBuf::new();
         let encoded = ShardMetadata::new(hint, &job).encode_into(&mut buf).map(<[u8]>::to_vec);
@@ -90,7 +90,7 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// Returns [`JobError::Unreadable`] if [`Self::metadata`] did not write it.
+    /// Returns [`JobError::Unreadable`] if it is not the metadata of a job.
     pub fn of_shard(metadata: &[u8]) -> Result<Self, JobError> {
         let unreadable = JobError::Unreadable { size: metadata.len() };
         let envelope = ShardMetadata::decode(metadata).map_err(|_| unreadable)?;

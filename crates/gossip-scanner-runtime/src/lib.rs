@@ -139,6 +139,7 @@ pub mod stepping;
 mod task;
 mod throttle;
 mod token;
+mod wall_time;
 mod watermark;
 mod worker;
 
@@ -151,6 +152,8 @@ mod initial_tests;
 #[cfg(test)]
 mod observed_tests;
 #[cfg(test)]
+mod processor_tests;
+#[cfg(test)]
 mod run_plan_tests;
 #[cfg(test)]
 mod test_support;
@@ -159,33 +162,29 @@ mod token_tests;
 #[cfg(test)]
 mod watermark_tests;
 
-pub use self::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
-pub use self::backoff::Backoff;
-pub use self::clock::{Clock, SystemClock, TICKS_PER_SECOND};
+pub use self::accumulator::{Accumulator, AccumulatorError};
+pub use self::clock::{Clock, ClockOffset, SystemClock, monotonic_ticks};
 pub use self::density::Density;
 pub use self::host::{Host, Presence, SystemHost};
 pub use self::initial::{
-    DEFAULT_SHARDS_MAX, INITIAL_KEYS_MIN, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards,
+    DEFAULT_SHARDS_MAX, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards,
 };
 pub use self::job::{Job, JobError, MAX_JOB_SIZE};
 pub use self::observed::Observed;
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;
 pub use self::processor::{Broken, Inline, ItemResult, Processor, Report, Silence, Work};
-pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Tally};
-pub use self::run_plan::{
-    MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, REGISTRATION_PATIENCE, RunPlan, open_run,
-};
-pub use self::split_policy::SPLITS_PER_LEASE;
+pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook};
+pub use self::run_plan::{OpenRunError, OpenedRun, OpenedState, RunPlan, open_run};
 pub use self::split_specs::PartError;
 pub use self::start::{
     LEASE_SHORTEST, ReadJobError, RunRequest, SHARDS_PER_THREAD, Setting, StartError,
     collect_abandoned, job_of,
 };
-pub use self::task::{Cut, ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
-pub use self::throttle::{Limits, Throttle};
-pub use self::token::{RUNTIME_TOKEN_LEN, RuntimeToken, TokenError};
-pub use self::watermark::{ItemWatermark, Settled};
+pub use self::task::{Cut, TaskConfig, TaskOutcome};
+pub use self::throttle::Limits;
+pub use self::token::{RuntimeToken, TokenError};
+pub use self::watermark::ItemWatermark;
 pub use self::worker::{
     Drain, Finish, MAX_THREADS, Parts, RunWorkerError, STORE_PATIENCE, WorkerConfig, work,
     worker_of,

@@ -23,7 +23,7 @@ const _: () = assert!(crate::MAX_THREADS <= EVENTS_PER_OPERATION_MAX);
 ///
 /// A handle serves one tenant: its collector panics on events of a second one.
 pub struct Observed<'o, B> {
-    inner: B,
+    pub(crate) inner: B,
     observer: &'o dyn Observer,
 }
 
@@ -36,11 +36,6 @@ impl<'o, B: CollectEvents> Observed<'o, B> {
             handle.collect_events(Some(events));
         }
         Self { inner: handle, observer }
-    }
-
-    /// Returns the handle, with its collector if it has one.
-    pub fn into_inner(self) -> B {
-        self.inner
     }
 
     /// Passes the collected events to the observer.

@@ -66,8 +66,8 @@ fn observer_without_interest_attaches_no_collector() {
     let world = World::new();
     let mut handle = Observed::new(world.handle(), &());
     handle.pause_run(at(2), TENANT, RUN, OpId::from_raw(5)).unwrap();
-    assert!(handle.into_inner().collect_events(None).is_none());
+    assert!(handle.inner.collect_events(None).is_none());
     let seen = Seen::default();
-    let handle = Observed::new(world.handle(), &seen);
-    assert!(handle.into_inner().collect_events(None).is_some());
+    let mut handle = Observed::new(world.handle(), &seen);
+    assert!(handle.inner.collect_events(None).is_some());
 }

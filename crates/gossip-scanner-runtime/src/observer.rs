@@ -130,7 +130,7 @@ pub enum Event<'a> {
     Waiting {
         /// The lease holder.
         worker: WorkerId,
-        /// Until its lease ends.
+        /// Until its lease ends, at the latest.
         left: Duration,
         /// Since its last heartbeat; unknown if it was never registered.
         last_seen: Option<Duration>,

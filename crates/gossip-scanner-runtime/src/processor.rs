@@ -11,7 +11,7 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gossip_contracts::connector::{Connector, ItemBody, OpenError, PageItem};
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
@@ -136,6 +136,12 @@ pub trait Processor {
     /// reported, so items that were delayed to fill a batch must be processed now.
     fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken>;
 
+    /// Returns whether it opens every item, so that it notices one that is gone or unreadable. An
+    /// item that another processor fails on is opened by its caller, which then knows the cause.
+    fn opens_items(&self) -> bool {
+        true
+    }
+
     /// Returns that the processor has been silent for so long that the user should see it; once for
     /// each silence.
     fn silence(&mut self) -> Option<Silence> {
@@ -149,10 +155,20 @@ pub trait Processor {
 /// A closure as a processor: one item at a time, on the thread of the shard.
 pub struct Inline<F> {
     process: F,
-    /// The report of the last item, until it is collected.
-    report: Option<Report>,
+    /// How many items are processed before their reports are collected; at least one.
+    batch: usize,
+    /// The reports of the items since the last collection.
+    reports: Vec<Report>,
+    /// When the first of them was started.
+    begun: Option<Instant>,
+    /// Whether the batch has taken its time, so that no item is added to it.
+    is_over: bool,
     scratch: Vec<u8>,
 }
+
+/// How long items are added to a batch of a closure: requests and the lease are looked at between
+/// two batches. A batch of slow items is one item.
+pub(crate) const INLINE_BATCH_TIME: Duration = Duration::from_millis(1);
 
 impl<F> Inline<F>
 where
@@ -162,7 +178,21 @@ where
     ///
     /// A panic in it is caught and fails that item for good.
     pub const fn new(process: F) -> Self {
-        Self { process, report: None, scratch: Vec::new() }
+        Self {
+            process,
+            batch: 1,
+            reports: Vec::new(),
+            begun: None,
+            is_over: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Returns the processor with batches of at most `batch` items, if they take no longer than a
+    /// millisecond: what a worker does between two batches costs more than a trivial item.
+    #[must_use]
+    pub fn with_batch(self, batch: usize) -> Self {
+        Self { batch: batch.max(1), ..self }
     }
 }
 
@@ -171,31 +201,35 @@ where
     F: FnMut(Work<'_>, &mut Vec<u8>) -> ItemResult,
 {
     fn capacity(&self) -> usize {
-        1
+        if self.is_over { self.reports.len().max(1) } else { self.batch }
     }
 
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         let ticket = work.ticket;
         let (process, scratch) = (&mut self.process, &mut self.scratch);
+        let begun = (self.batch > 1).then(|| *self.begun.get_or_insert_with(Instant::now));
         // State that the closure left inconsistent belongs to the failed item.
         let result = catch_unwind(AssertUnwindSafe(|| process(work, scratch)))
             .unwrap_or_else(|_| ItemResult::Hopeless("the processor panicked".into()));
-        self.report = Some(Report { ticket, result });
+        self.reports.push(Report { ticket, result });
+        self.is_over = begun.is_some_and(|begun| begun.elapsed() >= INLINE_BATCH_TIME);
         Ok(())
     }
 
     fn collect(&mut self, _patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
-        reports.extend(self.report.take());
+        reports.append(&mut self.reports);
+        (self.begun, self.is_over) = (None, false);
         Ok(())
     }
 
     fn abandon(&mut self) {
-        self.report = None;
+        self.reports.clear();
+        (self.begun, self.is_over) = (None, false);
     }
 }
 
 impl<F> fmt::Debug for Inline<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inline").field("report", &self.report).finish_non_exhaustive()
+        f.debug_struct("Inline").field("reports", &self.reports.len()).finish_non_exhaustive()
     }
 }

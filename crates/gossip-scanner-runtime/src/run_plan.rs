@@ -29,13 +29,13 @@ use crate::op_ids;
 
 /// How long to wait for a registration by another process. It takes a fraction of a second, unless
 /// that process was killed.
-pub const REGISTRATION_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const REGISTRATION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The polling interval during that wait.
 const REGISTRATION_LOOK: Duration = Duration::from_millis(100);
 
 /// Maximum number of generations of one run; each earlier one was cancelled, deleted or restarted.
-pub const MAX_GENERATIONS: u32 = 10_000;
+pub(crate) const MAX_GENERATIONS: u32 = 10_000;
 
 /// The description from which a run's id is derived.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ pub enum OpenRunError {
 impl RunPlan<'_> {
     /// Returns the id of a generation.
     #[must_use]
-    pub fn run_id(&self, generation: u32) -> RunId {
+    pub(crate) fn run_id(&self, generation: u32) -> RunId {
         let mut hasher = CanonicalHasher::for_domain(Domain::RUN_ID_V1);
         hasher.write_raw(b"run");
         self.tenant.write_canonical(&mut hasher);
@@ -115,13 +115,13 @@ impl RunPlan<'_> {
 
     /// Returns whether a run belongs to this plan, in any generation.
     #[must_use]
-    pub fn is_generation(&self, run: RunId) -> bool {
+    pub(crate) fn is_generation(&self, run: RunId) -> bool {
         (0..MAX_GENERATIONS).any(|generation| self.run_id(generation) == run)
     }
 
     /// Returns the id before the first one that a run of this source can have, and a check for such
     /// ids.
-    pub fn ids_of_source(&self) -> (Option<RunId>, impl Fn(RunId) -> bool + use<>) {
+    pub(crate) fn ids_of_source(&self) -> (Option<RunId>, impl Fn(RunId) -> bool + use<>) {
         let half = self.source_half();
         // Listings start after a given id.
         let before = half.checked_sub(1).map(RunId::from_raw);
@@ -187,7 +187,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
     }
 
     fn create(&mut self, run: RunId) -> Result<Option<OpenedState>, OpenRunError> {
-        let (now, plan) = (self.clock.now(), self.plan);
+        let (now, plan) = (self.clock.wall(), self.plan);
         match self.coordinator.create_run(now, plan.tenant, run, plan.config) {
             Ok(()) => self.register(run, OpenedState::New),
             // Another process created it concurrently, or a deleted run has used the id.
@@ -208,7 +208,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
     ) -> Result<Option<OpenedState>, OpenRunError> {
         // Only now: examining the source is expensive, and an active run does not need it.
         let shards = (self.cut)()?;
-        let (now, op_id) = (self.clock.now(), op_ids::of_run(b"register_shards", run));
+        let (now, op_id) = (self.clock.wall(), op_ids::of_run(b"register_shards", run));
         let registered = with_staged(&shards, |inputs| {
             self.coordinator.register_shards(now, self.plan.tenant, run, inputs, op_id)
         })?;
@@ -241,7 +241,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
 
     /// Cancels an abandoned registration: its shards are those of a source that has changed.
     fn cancel(&mut self, run: RunId) -> Result<Option<OpenedState>, OpenRunError> {
-        let (now, op_id) = (self.clock.now(), op_ids::of_run(b"cancel_run", run));
+        let (now, op_id) = (self.clock.wall(), op_ids::of_run(b"cancel_run", run));
         match self.coordinator.cancel_run(now, self.plan.tenant, run, op_id) {
             // Another process may have cancelled it first; both take the next generation.
             Ok(_) | Err(RunTransitionError::RunTerminal { .. }) => Ok(None),

@@ -30,7 +30,7 @@ pub(crate) const SPLIT_KEYS_MIN: usize = 2;
 
 /// Splits of a run per held shard: halving that often divides any shard down to single keys, so
 /// more would be a bug.
-pub const SPLITS_PER_LEASE: usize = 64;
+pub(crate) const SPLITS_PER_LEASE: usize = 64;
 
 /// Work shorter than this is not split within a process: a claim takes a few ticks.
 const WORTH_NEAR: f64 = 100.0;
@@ -56,17 +56,17 @@ const STILL_FROM: u64 = 4_000;
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
     /// The current time.
-    pub now: LogicalTime,
+    pub(crate) now: LogicalTime,
     /// When this worker started: the run may have been idle for weeks before.
-    pub begun: LogicalTime,
+    pub(crate) begun: LogicalTime,
     /// How many shards the run was created with.
-    pub roots: usize,
+    pub(crate) roots: usize,
     /// All of its shards.
-    pub shards: &'a [ShardSummary],
+    pub(crate) shards: &'a [ShardSummary],
     /// Ticks per key of this worker, if it has finished any.
-    pub ticks_per_key: Option<f64>,
+    pub(crate) ticks_per_key: Option<f64>,
     /// For a shard of the same process: whether it has progressed.
-    pub near: &'a dyn Fn(ShardId) -> Option<bool>,
+    pub(crate) near: &'a dyn Fn(ShardId) -> Option<bool>,
 }
 
 /// Chooses shards by their observed progress.

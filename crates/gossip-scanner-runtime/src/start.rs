@@ -114,18 +114,18 @@ impl RunRequest<'_> {
         if !self.allow_parallel {
             // Before a run is created: the ids of the two would differ, and both would process
             // every item.
-            self.refuse_other_settings(coordinator, clock.now(), &plan)?;
+            self.refuse_other_settings(coordinator, clock.wall(), &plan)?;
         }
         let opened =
             self.find_or_create(coordinator, clock, observer, &plan, root.as_spec_ref())?;
         if opened.state == OpenedState::New {
             // After the run exists, so that garbage collection delays only its creator.
-            collect_abandoned(coordinator, clock.now(), self.tenant, observer);
+            collect_abandoned(coordinator, clock.wall(), self.tenant, observer);
             return Ok(opened);
         }
         // Keys of an existing run may be positions in a file, which mean other rows if it has
         // changed.
-        let stored = job_of(coordinator, clock.now(), self.tenant, opened.run)
+        let stored = job_of(coordinator, clock.wall(), self.tenant, opened.run)
             .map_err(|error| StartError::Stored { run: opened.run, error })?;
         match self.source.check_stamp(stored.stamp) {
             Ok(()) => Ok(opened),
@@ -158,7 +158,7 @@ impl RunRequest<'_> {
             // Shards of an interrupted deletion count against the quota until they are purged.
             Err(error)
                 if is_full(&error)
-                    && collect_abandoned(coordinator, clock.now(), self.tenant, observer) =>
+                    && collect_abandoned(coordinator, clock.wall(), self.tenant, observer) =>
             {
                 open(coordinator)
             }

@@ -27,9 +27,9 @@
 //!     SessionState,
 //! };
 //! use gossip_scanner_runtime::stepping::{
-//!     ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep, Throttle,
+//!     ShardTask, StoreAccess, TaskContext, TaskStep, Throttle,
 //! };
-//! use gossip_scanner_runtime::{Inline, ItemResult};
+//! use gossip_scanner_runtime::{Inline, ItemResult, TaskConfig, TaskOutcome};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut coordinator = InMemoryCoordinator::default();
@@ -95,15 +95,11 @@
 //!
 //! A process that dies is simulated by dropping its parts between two steps.
 //!
-//! [`work`](crate::work) wraps every coordinator handle in an [`Observed`]; a scheduler that wants
-//! the kernel's events does the same.
+//! [`work`](crate::work) wraps every coordinator handle in an [`Observed`](crate::Observed); a
+//! scheduler that wants the kernel's events does the same.
 
-pub use crate::observed::Observed;
-pub use crate::task::{
-    COLLECT_PATIENCE, Cut, SPLIT_SAMPLE_KEYS, ShardTask, StoreAccess, TaskConfig, TaskContext,
-    TaskOutcome, TaskStep,
-};
-pub use crate::throttle::{Limits, Throttle};
+pub use crate::task::{COLLECT_PATIENCE, ShardTask, StoreAccess, TaskContext, TaskStep};
+pub use crate::throttle::Throttle;
 pub use crate::worker::{
     HANDOFF_WAIT_MAX, HandoffThread, RUNNER_WAIT_MAX, Renewer, Rest, ShardRunner, WorkerShared,
 };

@@ -53,7 +53,7 @@ impl Throttle {
     ///
     /// An item larger than a second's worth is admitted when the bucket is full and paid for
     /// afterwards; otherwise it would never start.
-    pub fn take(&self, now: LogicalTime, bytes: u64) -> Option<LogicalTime> {
+    pub(crate) fn take(&self, now: LogicalTime, bytes: u64) -> Option<LogicalTime> {
         // The usual case, without the lock that all threads share.
         if self.limits == Limits::default() {
             return None;

@@ -24,7 +24,7 @@ use thiserror::Error;
 use crate::accumulator::{ACCUMULATOR_LEN, Accumulator, AccumulatorError};
 
 /// Bytes of the runtime's part, before the connector's token, if there are no findings.
-pub const RUNTIME_TOKEN_LEN: usize = 1 + ACCUMULATOR_LEN + 8;
+pub(crate) const RUNTIME_TOKEN_LEN: usize = 1 + ACCUMULATOR_LEN + 8;
 
 /// Bytes of the number of findings.
 const FOUND_LEN: usize = 8;
@@ -151,7 +151,7 @@ pub enum TokenError {
     TooShort {
         /// Bytes presented.
         len: usize,
-        /// [`RUNTIME_TOKEN_LEN`].
+        /// The length of a token without a connector's part.
         min: usize,
     },
     /// Written by another version of the runtime.

@@ -18,8 +18,7 @@ use std::ops::Range;
 
 /// The final state of an item, as far as the cursor is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "covered, passed over, or not there: no other")]
-pub enum Settled {
+pub(crate) enum Settled {
     /// It was processed, and its results are durable.
     Done,
     /// It was processed, its results are durable, and this many findings are among them.
@@ -40,7 +39,7 @@ pub struct ItemWatermark {
     /// The first index that was not started.
     started: usize,
     /// How many items are started and not settled.
-    in_flight: usize,
+    pub(crate) in_flight: usize,
 }
 
 impl ItemWatermark {
@@ -50,7 +49,7 @@ impl ItemWatermark {
     ///
     /// Panics if items of the previous page are in flight: their reports would be credited to items
     /// of the new one.
-    pub fn begin(&mut self, len: usize) {
+    pub(crate) fn begin(&mut self, len: usize) {
         assert!(self.in_flight == 0, "a page ends before the next begins");
         self.items.clear();
         self.items.resize(len, None);
@@ -58,19 +57,19 @@ impl ItemWatermark {
     }
 
     /// Drops the page and its in-flight items.
-    pub fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         // Before `begin`, which asserts that no item is in flight.
         self.in_flight = 0;
         self.begin(0);
     }
 
     /// Ends the page after the last started item. In-flight items stay in flight.
-    pub fn cut_short(&mut self) {
+    pub(crate) fn cut_short(&mut self) {
         self.items.truncate(self.started);
     }
 
     /// Starts the next item. Returns its index, or `None` if all items were started.
-    pub fn start(&mut self) -> Option<usize> {
+    pub(crate) fn start(&mut self) -> Option<usize> {
         let index = self.next()?;
         self.started += 1;
         self.in_flight += 1;
@@ -79,20 +78,20 @@ impl ItemWatermark {
 
     /// Returns the index that [`Self::start`] would return.
     #[must_use]
-    pub fn next(&self) -> Option<usize> {
+    pub(crate) fn next(&self) -> Option<usize> {
         (self.started < self.items.len()).then_some(self.started)
     }
 
     /// Returns the last started index.
     #[must_use]
-    pub const fn last_started(&self) -> Option<usize> {
+    pub(crate) const fn last_started(&self) -> Option<usize> {
         self.started.checked_sub(1)
     }
 
     /// Settles the item at `index`. Returns `false` if it was not in flight.
     ///
     /// A handler may report an item that was never submitted, so this does not panic.
-    pub fn settle(&mut self, index: usize, settled: Settled) -> bool {
+    pub(crate) fn settle(&mut self, index: usize, settled: Settled) -> bool {
         // A second report of an item must not count it as finished twice.
         if index >= self.started || self.items[index].is_some() {
             return false;
@@ -103,7 +102,7 @@ impl ItemWatermark {
     }
 
     /// Moves the mark to the end of the finished prefix. Returns the items that it passed.
-    pub fn advance(&mut self) -> Range<usize> {
+    pub(crate) fn advance(&mut self) -> Range<usize> {
         let from = self.mark;
         // Items that finished behind the first unfinished one wait: a cursor past it would cover
         // it.
@@ -114,37 +113,31 @@ impl ItemWatermark {
 
     /// Returns the state of the item at `index`, if it is settled.
     #[must_use]
-    pub fn settled(&self, index: usize) -> Option<Settled> {
+    pub(crate) fn settled(&self, index: usize) -> Option<Settled> {
         self.items.get(index).copied().flatten()
     }
 
     /// Returns the first index that is not settled; the length of the page if all are.
     #[must_use]
-    pub const fn mark(&self) -> usize {
+    pub(crate) const fn mark(&self) -> usize {
         self.mark
     }
 
     /// Returns how many items from the mark on were started, settled or not.
     #[must_use]
-    pub const fn ahead(&self) -> usize {
+    pub(crate) const fn ahead(&self) -> usize {
         self.started - self.mark
-    }
-
-    /// Returns how many items are in flight.
-    #[must_use]
-    pub const fn in_flight(&self) -> usize {
-        self.in_flight
     }
 
     /// Returns whether the item at `index` is in flight.
     #[must_use]
-    pub fn is_in_flight(&self, index: usize) -> bool {
+    pub(crate) fn is_in_flight(&self, index: usize) -> bool {
         index < self.started && self.settled(index).is_none()
     }
 
     /// Returns whether every item is settled and the mark has passed it.
     #[must_use]
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.mark == self.items.len()
     }
 }

@@ -21,9 +21,9 @@ fn the_mark_waits_for_the_slowest() {
     let mut mark = of(3);
     assert_eq!((mark.start(), mark.start(), mark.start()), (Some(0), Some(1), Some(2)));
     assert!(mark.settle(2, Settled::Done) && mark.settle(1, Settled::Gone));
-    assert_eq!((mark.advance(), mark.in_flight()), (0..0, 1));
+    assert_eq!((mark.advance(), mark.in_flight), (0..0, 1));
     assert!(mark.settle(0, Settled::Unread));
-    assert_eq!((mark.advance(), mark.in_flight()), (0..3, 0));
+    assert_eq!((mark.advance(), mark.in_flight), (0..3, 0));
     assert_eq!(mark.settled(1), Some(Settled::Gone));
     assert!(mark.is_finished());
 }
@@ -36,7 +36,7 @@ fn what_was_not_started_or_is_settled_cannot_be_settled() {
     assert!(mark.settle(0, Settled::Done));
     assert!(!mark.settle(0, Settled::Done), "settled before");
     assert!(!mark.settle(1, Settled::Done) && !mark.settle(9, Settled::Done));
-    assert_eq!(mark.in_flight(), 0);
+    assert_eq!(mark.in_flight, 0);
 }
 
 #[test]
@@ -83,7 +83,7 @@ proptest! {
                     prop_assert_eq!(moved.end, passed);
                 }
             }
-            prop_assert_eq!(mark.in_flight(), started - settled.len());
+            prop_assert_eq!(mark.in_flight, started - settled.len());
         }
     }
 }

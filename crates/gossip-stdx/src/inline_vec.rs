@@ -48,7 +48,7 @@ enum Storage<T, const N: usize> {
 
 impl<T, const N: usize> InlineVec<T, N> {
     /// Number of items stored inline. Naming the constant checks `N` at compile time.
-    pub const INLINE_CAPACITY: usize = {
+    pub(crate) const INLINE_CAPACITY: usize = {
         assert!(N > 0, "N must be 1 or more; use a Vec to store no item inline");
         // Inline lengths are u32, and a spill doubles the capacity.
         assert!(N <= (u32::MAX / 2) as usize, "N must leave room to double in a u32");

@@ -49,6 +49,6 @@ mod ring_buffer_tests;
 mod test_support;
 
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
-pub use prefetch::{CACHE_LINE, prefetch, prefetch_whole};
+pub use prefetch::{prefetch, prefetch_whole};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
 pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge, SlotSpacing};

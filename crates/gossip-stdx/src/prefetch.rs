@@ -5,7 +5,7 @@
 //! changes the result of a program; on architectures without support it does nothing.
 
 /// Cache line size in bytes of every processor this is measured on.
-pub const CACHE_LINE: usize = 64;
+pub(crate) const CACHE_LINE: usize = 64;
 
 /// Prefetches the cache line that holds the first byte of `value`, for reading or writing.
 #[inline(always)]

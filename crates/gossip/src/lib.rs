@@ -42,7 +42,7 @@
 //! They are re-exported whole: [`coordination`] (leases, cursors, runs without a worker; see
 //! `examples/coordinator_only.rs`), [`connector`] (the contract of sources), [`identity`],
 //! [`model`] (cursors, shard specifications), [`frontier`] (keys as ordered bytes), [`handoff`],
-//! [`etcd`] (settings of the etcd store), [`runtime`], [`certificate`].
+//! [`etcd`] and [`postgres`] (settings of the stores on servers), [`runtime`], [`certificate`].
 #![forbid(unsafe_code)]
 
 mod scan;
@@ -58,6 +58,7 @@ pub use gossip_contracts::coordination as model;
 pub use gossip_contracts::{connector, identity};
 pub use gossip_coordination as coordination;
 pub use gossip_coordination_etcd as etcd;
+pub use gossip_coordination_postgres as postgres;
 pub use gossip_frontier as frontier;
 pub use gossip_handoff as handoff;
 pub use gossip_scanner_runtime as runtime;

@@ -83,7 +83,10 @@ fn store_by_url_names_the_kinds_it_has_and_shows_no_password() {
     let (code, said, _) = run("store_by_url", &["memory:"]);
     assert_eq!(code, Some(0));
     assert!(said.ends_with("Complete, 1000 items\n"), "{said}");
-    let (code, _, said) = run("store_by_url", &["postgres://user:secret@host/db"]);
+    let (code, _, said) = run("store_by_url", &["mysql://user:secret@host/db"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("sqlite:PATH") && !said.contains("secret"), "{said}");
+    let (code, _, said) = run("store_by_url", &["postgres://user:secret@host/db"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("password_file") && !said.contains("secret"), "{said}");
 }

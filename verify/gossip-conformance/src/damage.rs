@@ -1,8 +1,8 @@
 //! Shards with a damaged record, on any store: the run's other shards are not affected.
 //!
 //! The checks read and write the store directly, so they are not part of
-//! [`run_all`](crate::run_all): a store's crate calls [`check_damaged_shards`] and
-//! [`check_repairs`] with handles of its store.
+//! [`run_all`](crate::run_all): a store's crate calls [`check_damaged_shards`],
+//! [`check_repairs`] and [`check_concurrent_repairs`](crate::concurrent_repairs) with its store.
 
 use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef, SplitChild, plan_split_replace,
@@ -42,31 +42,31 @@ pub fn in_newer_format(key: &Key, value: &[u8], version: u8) -> Vec<u8> {
     newer
 }
 
-const TENANT: TenantId = TenantId::from_bytes([0x5d; 32]);
-const RUN: RunId = RunId::from_raw(0x11);
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([0x5d; 32]);
+pub(crate) const RUN: RunId = RunId::from_raw(0x11);
 const WORKER: WorkerId = WorkerId::from_raw(1);
 /// The bounds of the roots.
-const BOUNDS: [&[u8]; 5] = [b"a", b"f", b"m", b"s", b"z"];
+pub(crate) const BOUNDS: [&[u8]; 5] = [b"a", b"f", b"m", b"s", b"z"];
 /// The shard whose record is damaged.
-const VICTIM: u64 = 1;
+pub(crate) const VICTIM: u64 = 1;
 
 /// The parts of a record that a case damages.
 const PARTS: [ShardDamage; 3] = [ShardDamage::Hot, ShardDamage::Cold, ShardDamage::Both];
 
 /// How a value is damaged.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+pub(crate) enum Change {
     /// One bit differs.
     FlipBit(usize),
     /// The key has no value.
     Remove,
 }
 
-const fn at(ticks: u64) -> LogicalTime {
+pub(crate) const fn at(ticks: u64) -> LogicalTime {
     LogicalTime::from_raw(ticks)
 }
 
-const fn key(shard: u64) -> ShardKey {
+pub(crate) const fn key(shard: u64) -> ShardKey {
     ShardKey::new(RUN, ShardId::from_raw(shard))
 }
 
@@ -224,7 +224,7 @@ fn renewals_of_other_leases_succeed<S: Store>(handle: &mut StoreCoordinator<S>, 
 }
 
 /// The fence of all repairs.
-const AT: FenceEpoch = fence_floor_at(1_700_000_000);
+pub(crate) const AT: FenceEpoch = fence_floor_at(1_700_000_000);
 
 fn repair<S: Store>(
     handle: &mut StoreCoordinator<S>,
@@ -402,7 +402,7 @@ fn terminal_run_gets_no_work<S: Store>(handle: &mut StoreCoordinator<S>) {
     assert_eq!(refused, Err(RepairShardError::RunTerminal { status }));
 }
 
-fn checkpoint<S: Store>(
+pub(crate) fn checkpoint<S: Store>(
     handle: &mut StoreCoordinator<S>,
     lease: &Lease,
     reached: &[u8],
@@ -413,7 +413,7 @@ fn checkpoint<S: Store>(
     saved.expect("a live lease");
 }
 
-fn row<S: Store>(handle: &mut StoreCoordinator<S>, shard: ShardId) -> ShardSummary {
+pub(crate) fn row<S: Store>(handle: &mut StoreCoordinator<S>, shard: ShardId) -> ShardSummary {
     list(handle, ShardFilter::one(shard)).pop().expect("the shard exists")
 }
 
@@ -424,7 +424,7 @@ fn count<S: Store>(handle: &mut StoreCoordinator<S>, range: KeyRange) -> u64 {
     }
 }
 
-fn make_run<S: Store>(handle: &mut StoreCoordinator<S>) {
+pub(crate) fn make_run<S: Store>(handle: &mut StoreCoordinator<S>) {
     let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).expect("a lease");
     handle.create_run(at(1), TENANT, RUN, config).expect("a new run");
     let shards: Vec<_> = BOUNDS
@@ -440,7 +440,7 @@ fn make_run<S: Store>(handle: &mut StoreCoordinator<S>) {
     handle.register_shards(at(2), TENANT, RUN, &shards, op_id).expect("room for the shards");
 }
 
-fn acquire<S: Store>(handle: &mut StoreCoordinator<S>, shard: u64) -> Lease {
+pub(crate) fn acquire<S: Store>(handle: &mut StoreCoordinator<S>, shard: u64) -> Lease {
     let mut scratch = Box::new(AcquireScratch::new());
     let acquired = handle.acquire_and_restore_into(at(5), TENANT, key(shard), WORKER, &mut scratch);
     acquired.expect("a free shard").lease
@@ -468,7 +468,7 @@ fn read<S: Store>(handle: &mut StoreCoordinator<S>, what: Read) -> Answer {
 }
 
 /// Damages a part of a shard's record behind the back of the coordinators.
-fn damage<S: Store>(
+pub(crate) fn damage<S: Store>(
     handle: &mut StoreCoordinator<S>,
     shard: u64,
     part: ShardDamage,

@@ -12,6 +12,8 @@
 //! | [`differential`] | random operations against the in-memory coordinator |
 //! | [`testscript`] | golden scripts in `testscripts/` |
 //! | [`damage`] | shards with a damaged record |
+//! | [`watches`] | leases whose deadline lies hours ahead |
+//! | [`concurrent_repairs`] | repairs whose reply is lost, or that race with a lease holder |
 //!
 //! # Running it
 //!
@@ -64,6 +66,7 @@ pub mod attempts;
 pub mod blocking;
 pub mod claims;
 pub mod clocks;
+pub mod concurrent_repairs;
 pub mod cursors;
 pub mod damage;
 pub mod differential;
@@ -84,6 +87,7 @@ pub mod tenants;
 pub mod testscript;
 pub mod unknown;
 pub mod upkeep;
+pub mod watches;
 pub mod workers;
 
 mod model;

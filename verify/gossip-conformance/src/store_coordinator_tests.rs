@@ -8,6 +8,7 @@ use gossip_coordination::{CollectEvents, EventCollector, InfraError, StateTransi
 
 use crate::blocking::Blocking;
 use crate::testscript::{ScriptBackend, WorldSettings, check_scripts, is_for_memory_only};
+use crate::watches::check_void_deadlines;
 use crate::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 
 type Coordinator = StoreCoordinator<MapStore>;
@@ -284,5 +285,20 @@ fn damage_to_one_shard_leaves_the_others_alone() {
             || StoreCoordinator::new(store(small), config(Settings::default(), next_nonce()));
         crate::damage::check_damaged_shards(fresh);
         crate::damage::check_repairs(fresh);
+        crate::concurrent_repairs::check_concurrent_repairs(|| {
+            let store = store(small);
+            [store.another_handle(), store]
+        });
+    }
+}
+
+#[test]
+fn far_deadlines_become_void_with_and_without_owner_keys() {
+    for binds in [false, true] {
+        let store = map_store(binds);
+        check_void_deadlines(|process| {
+            let config = StoreConfig { max_clock_skew: 20, ..StoreConfig::new(next_nonce()) };
+            StoreCoordinator::sharing(store.another_handle(), config, process)
+        });
     }
 }

@@ -170,6 +170,7 @@ const fn what(bug: sim::Bug) -> &'static str {
         Bug::AppliedTakenForConflict => "The store reports a conflict for an applied commit.",
         Bug::ConflictTakenForApplied => "The store reports a refused commit as applied.",
         Bug::SinkIgnoresFence => "The sink accepts every write.",
+        Bug::FloorsNotRaised => "No fence floor is raised after a restore.",
     }
 }
 
@@ -185,6 +186,7 @@ const fn story(bug: sim::Bug) -> &'static str {
         }
         Bug::ConflictTakenForApplied => "a proxy or driver that loses the outcome of a write",
         Bug::SinkIgnoresFence => "fences that are counted and passed on, but never checked",
+        Bug::FloorsNotRaised => "a restored backup that issues the numbers of its lost days again",
         Bug::FenceIgnored
         | Bug::ExpiryInclusive
         | Bug::CheckpointLost

@@ -24,9 +24,22 @@ const CALL: &str = "gossip_mutants::";
 ///
 /// Every edit that does not fit its file, one per line, or the first failure to read or write.
 pub fn make(root: &Path, destination: &Path, catalog: &Catalog) -> Result<(), String> {
-    let files = tracked(root)?;
-    let edited = edited(root, catalog)?;
-    for file in &files {
+    write(root, destination, &tracked(root)?, &edited(root, catalog)?)
+}
+
+/// Writes the files of the workspace at `root` to `destination`, with the texts of `edited` instead
+/// of their own.
+///
+/// # Errors
+///
+/// The first failure to read or write.
+pub fn write(
+    root: &Path,
+    destination: &Path,
+    files: &[String],
+    edited: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    for file in files {
         let result = match edited.get(file.as_str()) {
             Some(text) => write_if_changed(&destination.join(file), text.as_bytes()),
             None => fs::read(root.join(file))
@@ -79,7 +92,11 @@ fn read(root: &Path, file: &str) -> Result<String, String> {
 }
 
 /// Returns the files of the workspace that git tracks, and new ones that it does not ignore.
-fn tracked(root: &Path) -> Result<Vec<String>, String> {
+///
+/// # Errors
+///
+/// If git cannot list them.
+pub fn tracked(root: &Path) -> Result<Vec<String>, String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
     let output = git.output().map_err(|error| format!("git ls-files: {error}"))?;

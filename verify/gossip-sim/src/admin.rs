@@ -48,10 +48,6 @@ const STALE_AFTER: u64 = 400;
 /// Maximum attempts of an operation whose outcome is unknown.
 const TRIES_MAX: u32 = 3;
 
-/// A lease that ends more than this many lease durations from now was granted under a clock that
-/// was ahead.
-const FAR_LEASES: u64 = 2;
-
 /// The smallest quota that an operator sets, below the number of shards that a tenant often has.
 const ALLOTMENT_LEAST: u32 = SHARDS_PER_TENANT / 2;
 
@@ -149,17 +145,13 @@ impl Admin {
         }
     }
 
-    /// Unparks the shards that are listed as parked, and revokes leases that a wrong clock made too
-    /// long.
+    /// Unparks the shards that are listed as parked.
     async fn clear(&mut self, run: u32) {
-        let far = self.cx.now().as_raw() + FAR_LEASES * self.facts(run, |facts| facts.lease);
         for row in self.list(run).await {
             let Some(shard) = self.cx.find(self.cx.key_of_run(run, row.shard)) else { continue };
             let target = self.cx.target(shard);
             if row.status == ShardStatus::Parked {
                 self.unpark_shard(target).await;
-            } else if row.lease_deadline.is_some_and(|deadline| deadline.as_raw() > far) {
-                self.revoke_lease(target, None).await;
             }
         }
     }
@@ -225,6 +217,8 @@ impl Admin {
                 status: None,
                 deleted: false,
                 paused: false,
+                floor: 0,
+                unprotected: false,
                 lease,
                 retries,
                 semantics,
@@ -537,6 +531,9 @@ impl Admin {
         }
         let op = self.cx.begin(self.about(Verb::Progress, run));
         let result = self.handle.get_run_progress(op.now, self.cx.tenant_id, id).await;
+        if let Ok(progress) = &result {
+            self.cx.judge(|oracle| oracle.check_damaged_count(&op, progress));
+        }
         if result.as_ref().is_ok_and(|progress| progress.damaged > 0) {
             self.cx.end_damaged(&op);
             return;

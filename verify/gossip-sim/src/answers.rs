@@ -1,11 +1,12 @@
 //! Oracle rules for results: whether the result that a caller received agrees with the effects of
 //! its operation.
 
+use gossip_coordination::store::Key;
 use gossip_coordination::{OP_LOG_CAP, PendingRequest, RUN_OP_LOG_CAP, ShardStatus};
 
 use super::admin_requests::NOT_SHOWN;
 use super::effects::{answer_of, has_op_id};
-use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Verb};
+use super::op::{Ending, Granted, Label, LeaseRef, Member, Op, Verb, shard_of};
 use super::oracle::{Holder, Log, Oracle, Remembered, Rule, Violation};
 use super::processes::CLOCK_SKEW_HONOURED;
 
@@ -44,10 +45,13 @@ impl Oracle {
         // A flipped bit can look like a newer format version, so every failure counts as detection.
         // A batch has a result for each lease, which `batch_ended` checks.
         let failed = matches!(result.ending, Ending::Failed { .. });
-        // A claim skips a damaged candidate; the grant of another one is judged like any grant. A
-        // listing of roots does not show a damaged shard that is none; its rows are judged.
-        let skips = matches!(op.verb, Verb::RenewMany | Verb::Claim | Verb::ListShards);
-        let noticed = !op.damaged.get() || failed || skips;
+        let skips = match op.verb {
+            Verb::RenewMany => true,
+            // A claim skips a damaged candidate, and a repair reads its intact parts.
+            Verb::Claim | Verb::RepairShard => skips_damage(op),
+            _ => false,
+        };
+        let noticed = !op.relies_on_damage() || failed || skips;
         self.require(noticed, Rule::Undetected, "an operation was decided on damaged bytes")?;
         match result.ending {
             Ending::Executed => self.judge_success(op, op.applied.get() > 0, result),
@@ -156,7 +160,7 @@ impl Oracle {
         // A lease that shares a read with damaged bytes need not decode them; the lease they belong
         // to must fail.
         let failed = |answer: &Renewal| matches!(answer, Renewal::Not(Ending::Failed { .. }, _));
-        let noticed = !op.damaged.get() || answers.iter().any(failed);
+        let noticed = !op.relies_on_damage() || answers.iter().any(failed);
         self.require(noticed, Rule::Undetected, "a batch was decided on damaged bytes")?;
         for (member, answer) in batch.iter_mut().zip(answers) {
             match answer {
@@ -381,6 +385,14 @@ impl Oracle {
 /// Returns whether a rejection of that name means that its caller has no live lease.
 fn shuts_out(name: &str) -> bool {
     matches!(name, "StaleFence" | "LeaseExpired" | "ShardTerminal")
+}
+
+/// Returns whether all damage that `op` has read concerns shards that it was not granted.
+fn skips_damage(op: &Op) -> bool {
+    let granted = op.granted.get().map(|granted| granted.key);
+    let suspects = op.suspects.borrow();
+    let skipped = |key: &Key| shard_of(key).is_some_and(|shard| Some(shard) != granted);
+    suspects.iter().filter(|(_, must)| *must).all(|(key, _)| skipped(key))
 }
 
 const fn changes_something(verb: Verb) -> bool {

@@ -196,7 +196,7 @@ impl<'w> Audit<'w> {
 
     /// The log holds the latest operations with an id and no others.
     fn log(&self, number: u32, shard: &ShardFacts, hot: &HotPart<'_>) -> Result<(), Violation> {
-        let all = hot.op_log.len() == (shard.logged as usize).min(OP_LOG_CAP);
+        let all = hot.op_log.len() == ((shard.logged - shard.forgotten) as usize).min(OP_LOG_CAP);
         self.require(all, Rule::Replay, "an operation was forgotten, or made up")?;
         let known = |op_id| self.is_logged(Log::Shard(number), op_id, OP_LOG_CAP);
         let known = hot.op_log.iter().all(|entry| known(entry.op_id()));
@@ -303,7 +303,8 @@ impl<'w> Audit<'w> {
         let collected = |op_id| op_id == COLLECTION_CANCELS;
         let by_collection = record.op_log().filter(|entry| collected(entry.op_id())).count();
         // The registration is recorded outside the log.
-        let logged = run.logged as usize - usize::from(run.is_whole()) + by_collection;
+        let logged = run.logged as usize + by_collection;
+        let logged = logged.saturating_sub(usize::from(run.is_whole()));
         let all = record.op_log().len() == logged.min(RUN_OP_LOG_CAP);
         self.require(all, Rule::Replay, "an operation on a run was forgotten, or made up")?;
         // One more, because the oracle counts the registration with the others.

@@ -21,7 +21,9 @@ use gossip_coordination::store::{
 use gossip_coordination::{GrantToken, LeaseHolder, RecordPool, ShardStatus, ShardView};
 
 use super::disk::Disk;
+use super::faults::FaultKind;
 use super::op::{LeaseRef, Op, Verb};
+use super::plan::Plan;
 
 /// Bytes for one record and its changes.
 const POOL_BYTES: usize = 1 << 16;
@@ -58,11 +60,13 @@ pub enum Bug {
     ConflictTakenForApplied,
     /// The sink accepts every write.
     SinkIgnoresFence,
+    /// No fence floor is raised after a restore.
+    FloorsNotRaised,
 }
 
 impl Bug {
     /// Every mutant.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::FenceIgnored,
         Self::ExpiryInclusive,
         Self::EarlyTakeover,
@@ -77,7 +81,18 @@ impl Bug {
         Self::AppliedTakenForConflict,
         Self::ConflictTakenForApplied,
         Self::SinkIgnoresFence,
+        Self::FloorsNotRaised,
     ];
+
+    /// Returns `plan` with this mutant, and with the fault without which it has no effect.
+    #[must_use]
+    pub fn in_plan(self, plan: Plan) -> Plan {
+        let faults = match self {
+            Self::FloorsNotRaised => plan.faults.with(FaultKind::Restore),
+            _ => plan.faults,
+        };
+        Plan { bug: Some(self), faults, ..plan }
+    }
 
     /// Returns whether the mutant changes reads, so that handles must not cache records.
     pub(super) const fn shows(self) -> bool {

@@ -280,7 +280,7 @@ fn hunt(
     for bug in Bug::ALL {
         let (started, mut operations) = (elapsed(), 0);
         let found = (1..=BUG_SEEDS_MAX).find_map(|seed| {
-            let plan = Plan { bug: Some(bug), ..options.plan(seed) };
+            let plan = bug.in_plan(options.plan(seed));
             match simulator.run(&plan) {
                 Ok(report) => {
                     operations += report.operations;

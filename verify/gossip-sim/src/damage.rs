@@ -7,32 +7,67 @@
 //! `damaged_bytes_end_an_operation_or_change_nothing` checks this by running each simulation with
 //! and without the fault.
 
-use gossip_contracts::identity::{RunId, TenantId};
-use gossip_coordination::ShardStatus;
-use gossip_coordination::store::{Answer, Key, Read, Txn, Versioned, Write, decode_run_head};
+use std::rc::Rc;
+
+use gossip_contracts::identity::{RunId, ShardKey, TenantId};
+use gossip_coordination::store::{
+    Answer, Key, Read, Txn, Versioned, Write, decode_cold, decode_hot, decode_run_head,
+};
+use gossip_coordination::{ShardDamage, ShardStatus};
 
 use super::audit::Torn;
 use super::disk::looks_at;
 use super::faults::FaultKind;
-use super::op::Verb;
+use super::op::{Op, Verb, shard_of};
 use super::world::{Sender, World};
+
+/// A shard of which the store has lost one of two parts that were written together.
+#[derive(Debug)]
+pub(super) struct Halves {
+    tenant: TenantId,
+    shard: ShardKey,
+    /// The revisions of the parts since then.
+    revisions: [Option<u64>; 2],
+}
+
+/// What a reply shows about damage. An operation learns it when the reply is delivered: a request
+/// that was duplicated is served twice, and the second reply is dropped.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    pub(super) reads: Vec<Read>,
+    /// Damaged keys, and whether the operation must decode them.
+    pub(super) damaged: Vec<(Key, bool)>,
+    /// Whether it must decode one of them, and no older value explains the result.
+    pub(super) must: bool,
+}
+
+impl Evidence {
+    /// Notes the shards and run heads that `op` has read as damaged, and those that it has read
+    /// again.
+    pub(super) fn note(self, op: &Op) {
+        let mut suspects = op.suspects.borrow_mut();
+        suspects.retain(|(key, _)| !self.reads.iter().any(|read| looks_at(read, key)));
+        suspects.extend(self.damaged);
+        op.damaged.set(op.damaged.get() || self.must);
+    }
+}
 
 /// Maximum number of commits that a store loses at a time: the contents of an unsynced log.
 const LOST_COMMITS_MAX: u64 = 4;
 
 impl World {
-    /// Damages one of `answers` and counts the fault if a value changed. Returns whether a checksum
-    /// must detect it.
+    /// Damages one of `answers` and counts the fault if a value changed. Returns its key, and
+    /// whether a checksum must detect it.
     pub(super) fn damage(
         &mut self,
         kind: FaultKind,
         process: u32,
         reads: &[Read],
         answers: &mut [Answer],
-    ) -> bool {
+    ) -> Option<(Key, bool)> {
         if kind == FaultKind::OldVersionRead {
             self.show_older(process, reads, answers);
-            return false;
+            return None;
         }
         let mut found: Vec<(Key, bool, &mut Versioned)> = Vec::new();
         for (read, answer) in reads.iter().zip(answers.iter_mut()) {
@@ -45,7 +80,7 @@ impl World {
             }
         }
         if found.is_empty() {
-            return false;
+            return None;
         }
         let place = self.luck(process, found.len() as u64) as usize;
         let (key, alone, value) = &mut found[place];
@@ -71,12 +106,13 @@ impl World {
             }
             other => unreachable!("{} does not damage a read", other.name()),
         };
+        let key = *key;
         if damaged {
             let (key, shared) = (key.kind(), &mut *self.shared.borrow_mut());
             shared.add_trace(|| format!("p{process} reads a damaged {key:?}"));
         }
         self.count_fault_if(damaged, Some(kind));
-        damaged && looked_at
+        damaged.then_some((key, looked_at))
     }
 
     /// Returns an older version of one value, or of all `answers`, as a lagging server does.
@@ -129,17 +165,17 @@ impl World {
         op.applied.get() > 0 || acquires && is_parked()
     }
 
-    /// Returns whether `answers` contain a torn value that must be detected. A torn value is
-    /// counted when it is first returned. An answer may contain an older value instead, which is
-    /// intact.
+    /// Adds the torn values in `answers` to `damaged`, and whether they must be detected. A torn
+    /// value is counted when it is first returned. An answer may contain an older value instead,
+    /// which is intact.
     pub(super) fn shows_torn(
         &mut self,
         asked_by: Sender,
         reads: &[Read],
         answers: &[Answer],
-    ) -> bool {
+        damaged: &mut Vec<(Key, bool)>,
+    ) {
         let waiting = self.awaits_reply(asked_by);
-        let mut must_notice = false;
         for place in 0..self.torn.len() {
             let Torn { key, revision, shown, .. } = self.torn[place];
             let (mut alone, mut in_page) = (false, false);
@@ -157,13 +193,73 @@ impl World {
                     Answer::Value(None) | Answer::Count(_) => {}
                 }
             }
-            must_notice |= alone && self.is_looked_at(asked_by.process, &key);
+            if alone || in_page {
+                damaged.push((key, alone && self.is_looked_at(asked_by.process, &key)));
+            }
             if (alone || in_page) && waiting && !shown {
                 self.torn[place].shown = true;
                 self.count_fault(FaultKind::TornWrite);
             }
         }
-        must_notice
+    }
+
+    /// Adds the shards of which `reads` return two parts that do not belong together to `damaged`,
+    /// and whether they must be detected.
+    pub(super) fn shows_halves(
+        &self,
+        asked_by: Sender,
+        reads: &[Read],
+        damaged: &mut Vec<(Key, bool)>,
+    ) {
+        for Halves { tenant, shard, revisions } in &self.halves {
+            let (tenant, shard) = (*tenant, *shard);
+            let keys = [Key::ShardHot { tenant, shard }, Key::ShardCold { tenant, shard }];
+            let is_read = |key: &Key| reads.iter().any(|read| looks_at(read, key));
+            // A write of one part from a cache may make them fit, and then nothing is to be seen.
+            if self.revisions_of(tenant, shard) == *revisions && keys.iter().all(is_read) {
+                let alone = keys.iter().all(|key| reads.contains(&Read::Get(*key)));
+                damaged.push((keys[0], alone && self.is_looked_at(asked_by.process, &keys[1])));
+            }
+        }
+    }
+
+    fn revisions_of(&self, tenant: TenantId, shard: ShardKey) -> [Option<u64>; 2] {
+        let keys = [Key::ShardHot { tenant, shard }, Key::ShardCold { tenant, shard }];
+        keys.map(|key| self.disk.get(&key).map(|value| value.revision))
+    }
+
+    /// Returns what an operation of the process learns from a reply to `reads` in which `damaged`
+    /// keys are; `None` if it changes nothing.
+    pub(super) fn evidence(
+        &self,
+        process: u32,
+        reads: &[Read],
+        mut damaged: Vec<(Key, bool)>,
+        is_older: bool,
+    ) -> Option<Box<Evidence>> {
+        let must = damaged.iter().any(|(_, must)| *must) && !is_older;
+        let is_listed = |key: &Key| shard_of(key).is_some() && self.is_decided_about(key);
+        damaged.retain(|(key, must)| *must || is_listed(key));
+        let shared = self.shared.borrow();
+        let has_suspects =
+            |op: &Option<Rc<Op>>| op.as_ref().is_some_and(|op| !op.suspects.borrow().is_empty());
+        let matters = !damaged.is_empty() || has_suspects(&shared.current[process as usize]);
+        matters.then(|| Box::new(Evidence { reads: reads.to_vec(), damaged, must }))
+    }
+
+    /// Returns the part of a shard's stored record that cannot be decoded.
+    pub(super) fn damage_of(&self, tenant: TenantId, shard: ShardKey) -> Option<ShardDamage> {
+        let bytes = |key: Key| self.disk.get(&key).map(|value| &*value.bytes);
+        let hot = bytes(Key::ShardHot { tenant, shard });
+        let cold = bytes(Key::ShardCold { tenant, shard });
+        let hot = hot.is_some_and(|it| decode_hot(tenant, shard, it).is_ok());
+        let cold = cold.is_some_and(|it| decode_cold(tenant, shard, it).is_ok());
+        match (hot, cold) {
+            (true, true) => None,
+            (false, true) => Some(ShardDamage::Hot),
+            (true, false) => Some(ShardDamage::Cold),
+            (false, false) => Some(ShardDamage::Both),
+        }
     }
 
     /// Tears one of the values that were just written.
@@ -189,21 +285,26 @@ impl World {
 
     /// Loses one write of the last commit, or the last commits, as a store does that acknowledges
     /// before it syncs its log.
-    pub(super) fn forget_write(&mut self, process: u32, txn: &Txn) {
+    pub(super) fn forget_write(&mut self, process: u32, op: &Op, txn: &Txn) {
         if self.luck(process, 2) > 0 {
-            return self.forget_one(process, txn);
+            return self.forget_one(process, op, txn);
         }
         let count = 1 + self.luck(process, LOST_COMMITS_MAX);
         let from = self.disk.lose_last_commits(count);
-        // Repairs find a value by its revision, and the lost revisions are assigned again.
-        self.torn.retain(|torn| torn.revision < from);
+        self.drop_damage_from(from);
         let mut shared = self.shared.borrow_mut();
         shared.add_trace(|| format!("the store loses everything from revision {from} on"));
         drop(shared);
         self.count_fault(FaultKind::LostWrite);
     }
 
-    fn forget_one(&mut self, process: u32, txn: &Txn) {
+    /// Drops the damage of lost revisions, which are assigned again to other values.
+    pub(super) fn drop_damage_from(&mut self, from: u64) {
+        self.torn.retain(|torn| torn.revision < from);
+        self.halves.retain(|it| it.revisions.iter().flatten().all(|revision| *revision < from));
+    }
+
+    fn forget_one(&mut self, process: u32, op: &Op, txn: &Txn) {
         let writes = txn.writes();
         let Some(write) = writes.get(self.luck(process, writes.len() as u64) as usize) else {
             return;
@@ -218,6 +319,14 @@ impl World {
         let is_put = |write: &Write| !matches!(write, Write::Delete(_));
         let half = is_put(write)
             && writes.iter().any(|write| Some(*write.key()) == other && is_put(write));
+        // A repair keeps the intact part, so each of its parts fits the old other one.
+        let half = half && op.verb != Verb::RepairShard;
+        if let Key::ShardHot { tenant, shard } | Key::ShardCold { tenant, shard } = key
+            && half
+        {
+            let revisions = self.revisions_of(tenant, shard);
+            self.halves.push(Halves { tenant, shard, revisions });
+        }
         self.shared.borrow_mut().add_trace(|| {
             let what = if half { "half of a shard" } else { "a value" };
             format!("the store loses {what}: {lost}")

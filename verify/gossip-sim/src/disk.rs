@@ -245,6 +245,13 @@ impl Disk {
         self.revision + 1
     }
 
+    /// As [`lose_last_commits`](Self::lose_last_commits), and no transaction in part: the oldest
+    /// kept one may have lost some of its writes.
+    pub(super) fn restore_before(&mut self, count: u64) -> u64 {
+        let oldest = self.past.front().map_or(self.revision, |past| past.revision);
+        self.lose_last_commits(count.min(self.revision - oldest))
+    }
+
     /// Deletes the values bound to `process`. Returns whether there were any.
     pub(super) fn vanish(&mut self, process: u32) -> bool {
         self.revision += 1;

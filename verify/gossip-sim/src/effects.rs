@@ -33,6 +33,7 @@ impl Oracle {
     ) -> Result<(), Violation> {
         self.commits += 1;
         op.begun.set(true);
+        op.note_overwritten(txn);
         self.purged(op, txn)?;
         // A batch of renewals or a garbage collection is applied in parts; its overall result does
         // not deny any part.
@@ -90,7 +91,7 @@ impl Oracle {
             self.unleased_change(op, number, txn)?;
         }
         let shard = &mut self.shards[number as usize];
-        shard.changed_at = self.commits;
+        (shard.changed_at, shard.written_true) = (self.commits, self.now);
         shard.note_end_of_request(self.commits);
         shard.foreign |= op.said.foreign;
         self.runs[shard.run as usize].touched_at = self.commits;
@@ -130,7 +131,8 @@ impl Oracle {
         lease: LeaseRef,
         txn: &Txn,
     ) -> Result<(), Violation> {
-        let held = self.is_held_by(lease);
+        let run = &self.runs[self.shards[lease.shard as usize].run as usize];
+        let held = self.is_held_by(lease) || run.unprotected;
         let excused = self.is_suspended(Rule::StaleFence);
         self.stale.operations_accepted += u64::from(!held && !excused);
         self.stale.operations_excused += u64::from(!held && excused);
@@ -215,13 +217,7 @@ impl Oracle {
                     shard.received = shard.received.saturating_sub(1);
                 }
             }
-            Verb::Offer => {
-                if op.said.to.is_some() {
-                    self.advance(number, op.said.to)?;
-                }
-                self.check_offer(op, number, holder)?;
-                self.shards[number as usize].offer = op.said.terms;
-            }
+            Verb::Offer => self.offer(op, number, holder)?,
             Verb::Withdraw => self.withdraw(op, number)?,
             Verb::SplitReplace => {
                 self.add_children(op, tenant, number, txn)?;
@@ -251,7 +247,8 @@ impl Oracle {
             | Verb::RegisterWorker
             | Verb::Heartbeat
             | Verb::ListWorkers
-            | Verb::SetAllotment => unreachable!("the operation has no lease"),
+            | Verb::SetAllotment
+            | Verb::RepairShard => unreachable!("the operation has no lease"),
         }
         Ok(())
     }
@@ -301,6 +298,16 @@ impl Oracle {
         let mut batch = op.batch.borrow_mut();
         let members = batch.iter_mut().filter(|member| member.lease.grant == holder.grant);
         members.for_each(|member| member.until = Some(deadline));
+    }
+
+    /// Opens an offer, which may advance the cursor.
+    fn offer(&mut self, op: &Op, number: u32, holder: Holder) -> Result<(), Violation> {
+        if op.said.to.is_some() {
+            self.advance(number, op.said.to)?;
+        }
+        self.check_offer(op, number, holder)?;
+        self.shards[number as usize].offer = op.said.terms;
+        Ok(())
     }
 
     /// An offer must be to another worker, and may be open for four lease durations at most.
@@ -384,6 +391,7 @@ impl Oracle {
                 Ok(())
             }
             Verb::RequestAction => self.requested(op, number, txn),
+            Verb::RepairShard => self.repaired(op, number, txn),
             verb => self.require(
                 false,
                 Rule::StaleFence,
@@ -665,6 +673,7 @@ pub(super) const fn has_op_id(verb: Verb) -> bool {
             | Verb::Renew
             | Verb::RenewMany
             | Verb::RequestAction
+            | Verb::RepairShard
     )
 }
 
@@ -693,6 +702,7 @@ pub(super) fn new_shard_facts(
         offer: None,
         sequence: 0,
         logged: 0,
+        forgotten: 0,
         withdrawn: Vec::new(),
         request: None,
         asked: Vec::new(),
@@ -705,6 +715,7 @@ pub(super) fn new_shard_facts(
         foreign: false,
         swept: false,
         changed_at: 0,
+        written_true: 0,
     }
 }
 

@@ -109,6 +109,7 @@ pub(super) const fn usual(verb: Verb) -> &'static str {
         // It lists runs by their keys, including those that cannot be read.
         Verb::ListRuns => "Executed Transient",
         Verb::SetAllotment => "Executed Transient Unresolved",
+        Verb::RepairShard => "BackendError Executed NotDamaged",
         Verb::GetRun => "BackendError Executed",
         Verb::Progress | Verb::ListShards => "BackendError Damaged Executed",
         Verb::Heartbeat => "BackendError Executed NotRegistered",
@@ -131,6 +132,7 @@ pub(super) const fn rare(verb: Verb) -> &'static str {
         }
         Verb::DeleteRun | Verb::GetRun | Verb::Progress | Verb::ListShards => "RunNotFound",
         Verb::CollectRuns | Verb::ActiveRuns => "Refused",
+        Verb::RepairShard => "RangeUnknown",
         Verb::Claim
         | Verb::Acquire
         | Verb::Renew

@@ -65,7 +65,7 @@ impl FaultKind {
     /// Returns whether its damage stays: nothing but a write of the same value ends it.
     #[must_use]
     pub const fn lasts(self) -> bool {
-        matches!(self, Self::TornWrite | Self::LostWrite)
+        matches!(self, Self::TornWrite | Self::LostWrite | Self::Restore)
     }
 
     /// Returns whether it misleads a single operation, whose result may be outdated and is not
@@ -178,6 +178,13 @@ fault_kinds! {
         "a read fails because its revision was compacted";
     TxnTooLarge, "too-large", Commit, 100, Tolerated, [],
         "the server rejects a transaction within its stated limit";
+    Restore, "restore", Commit, 1200,
+        Detected("leases of before it, by the fence floors that an operator raises; the work since \
+                  the backup is repeated"),
+        [TwoOwners, Handoff, FrozenSource, MoveRedoesNothing, Replay, OpIdReused, Tiling,
+         ProgressFell, Acknowledged, RefusedHappened, OwnerShutOut, FreeShardWithheld, Attempts,
+         RunOver, RunUnsettled, RunReborn, NeverFinishes, Limit, Unfounded],
+        "the store is set back to a backup while its processes run";
 }
 
 /// A set of kinds.

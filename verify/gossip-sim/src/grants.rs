@@ -8,7 +8,7 @@ use gossip_coordination::store::{Key, Txn, Write};
 use gossip_coordination::{ParkReason, ShardStatus};
 
 use super::op::{Granted, Op, Terms, Verb};
-use super::oracle::{Holder, Oracle, Rule, Violation};
+use super::oracle::{Holder, Oracle, Rule, RunFacts, Violation};
 use super::processes::CLOCK_SKEW_HONOURED;
 
 impl Oracle {
@@ -44,11 +44,25 @@ impl Oracle {
         self.require(runs, Rule::RunOver, "a shard of a finished or paused run was granted")
     }
 
+    /// Returns whether a grant may end the lease although it is live: its deadline lies too far
+    /// ahead of the caller's clock, and nothing was written for a lease and the skew of true time.
+    fn is_void(&self, op: &Op, number: u32) -> bool {
+        let shard = &self.shards[number as usize];
+        let Some(holder) = shard.holder else { return false };
+        let window = self.runs[shard.run as usize].lease + CLOCK_SKEW_HONOURED;
+        let is_far = holder.deadline > op.now.as_raw() + window;
+        is_far && self.now - shard.written_true >= window
+    }
+
     /// Returns whether the lease of a shard had ended in true time. A clock that is ahead of the
     /// holder's takes over so much earlier, unless the owner key shows that the holder lives: then
     /// the skew that is honoured comes on top.
     fn is_free(&mut self, op: &Op, number: u32) -> bool {
         let Some(holder) = self.shards[number as usize].holder else { return true };
+        if self.is_void(op, number) {
+            self.true_time.void_grants += 1;
+            return true;
+        }
         let alive = op.owner_key.get() && holder.worker != op.worker;
         let skew = if alive { CLOCK_SKEW_HONOURED } else { 0 };
         let early = holder.true_end.saturating_sub(self.now);
@@ -131,11 +145,16 @@ impl Oracle {
         let carried = self.carried(&self.shards[number as usize]);
         let shard = &mut self.shards[number as usize];
         self.worked.push(shard.done);
-        let lease = self.runs[shard.run as usize].lease;
+        let RunFacts { lease, floor, tenant, unprotected, .. } = self.runs[shard.run as usize];
         let (deadline, true_end) = (op.now.as_raw() + lease, op.begun_true + lease);
         let (grant, worker, clock_error) = (self.grants, op.worker, op.clock_error);
         shard.holder = Some(Holder { grant, worker, deadline, true_end, clock_error });
-        shard.fence += 1;
+        shard.fence = (shard.fence + 1).max(floor);
+        let (fence, key) = (shard.fence, shard.key);
+        let before = self.issued.insert((tenant, key), fence);
+        let risen = unprotected || before.is_none_or(|before| fence > before);
+        self.require(risen, Rule::FenceFell, "a fence was issued a second time")?;
+        let shard = &mut self.shards[number as usize];
         shard.granted += 1;
         (shard.offer, shard.request, shard.sequence) = (None, None, 0);
         let moves = op.verb == Verb::Accept;

@@ -8,6 +8,11 @@ use super::oracle::Rule;
 use super::oracle_tests::{History, LEASE, NOW, OTHER, TENANT, at, change, key, rule};
 use super::processes::CLOCK_SKEW_HONOURED;
 
+/// The latest presented time at which a deadline of `NOW + LEASE` is too far ahead.
+const FAR: u64 = NOW - CLOCK_SKEW_HONOURED - 1;
+/// How long nothing must have been written.
+const UNWRITTEN: u64 = LEASE + CLOCK_SKEW_HONOURED;
+
 /// The previous lease ends at `NOW + LEASE` in true time, by a clock that is right.
 #[rstest]
 #[case::presented_time_does_not_count(LEASE - 1, 0, false, Some(Rule::TwoOwners))]
@@ -25,6 +30,24 @@ fn grants_are_judged_by_true_time(
     let presented = at(NOW + 10 * LEASE, Verb::Claim);
     let claim = Op { begun_true: NOW + after, clock_error, worker: OTHER, ..presented };
     claim.owner_key.set(owner_key);
+    assert_eq!(rule(history.applied(&claim, 0)), expected);
+}
+
+/// A live lease is taken over if its deadline lies too far ahead of the caller's clock, and nothing
+/// was written for a lease and the skew of true time, whatever the caller has measured.
+#[rstest]
+#[case::far_and_unwritten(FAR, UNWRITTEN, None)]
+#[case::written_since(FAR, UNWRITTEN - 1, Some(Rule::TwoOwners))]
+#[case::not_far_enough(FAR + 1, 10 * UNWRITTEN, Some(Rule::TwoOwners))]
+fn void_deadlines_are_judged_by_true_time(
+    #[case] presented: u64,
+    #[case] unwritten_for: u64,
+    #[case] expected: Option<Rule>,
+) {
+    let mut history = History::new();
+    history.oracle.now = 100 * LEASE;
+    history.oracle.shards[0].written_true = history.oracle.now - unwritten_for;
+    let claim = Op { begun_true: NOW, worker: OTHER, ..at(presented, Verb::Claim) };
     assert_eq!(rule(history.applied(&claim, 0)), expected);
 }
 

@@ -101,7 +101,9 @@ mod progress;
 mod queries;
 mod random;
 mod refusals;
+mod repairs;
 mod report;
+mod restores;
 mod shrink;
 mod sink;
 mod splits;
@@ -158,6 +160,8 @@ mod progress_tests;
 mod queries_tests;
 #[cfg(test)]
 mod renew_many_tests;
+#[cfg(test)]
+mod repairs_tests;
 #[cfg(test)]
 mod sim_tests;
 #[cfg(test)]

@@ -99,9 +99,13 @@ impl Admin {
         let (tenant, mut rows) = (self.cx.tenant_id, Vec::new());
         let result = self.handle.list_shards_into(op.now, tenant, id, filter, &mut rows).await;
         self.cx.trace_answer(&op, &rows);
-        // A row that is marked as damaged reports the damage; the administrator tries again later.
+        if result.is_ok() {
+            self.cx.judge(|oracle| oracle.check_marks(&op, filter, &rows));
+        }
+        // A row that is marked as damaged reports the damage.
         if rows.iter().any(|row| row.damage.is_some()) {
             self.cx.end_damaged(&op);
+            self.repair_marked(run, &rows).await;
             return Vec::new();
         }
         self.cx.end_plain(&op, &result);

@@ -4,10 +4,14 @@
 //! every message of it on the wire, which may arrive long after the process is dead.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt::{self, Debug, Write as _};
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardId, ShardKey};
-use gossip_coordination::{InfraError, ParkReason, PendingRequest, ShardAction, WorkerState};
+use gossip_coordination::store::{Key, Txn};
+use gossip_coordination::{
+    InfraError, ParkReason, PendingRequest, ShardAction, ShardDamage, WorkerState,
+};
 
 /// Defines [`Verb`] from rows of a name and a [`Subject`].
 macro_rules! verbs {
@@ -71,6 +75,7 @@ verbs! {
     ListWorkers: Other,
     ListRuns: Other,
     SetAllotment: Other,
+    RepairShard: Other,
 }
 
 /// The record that an operation is about.
@@ -298,6 +303,13 @@ pub(super) struct Op {
     pub(super) stale: Cell<bool>,
     /// Whether a read returned damaged bytes.
     pub(super) damaged: Cell<bool>,
+    /// The keys of shards and run heads whose last read returned damaged bytes, and whether the
+    /// operation must have decoded them.
+    pub(super) suspects: RefCell<Vec<(Key, bool)>>,
+    /// Whether it replaced damaged bytes that it must have decoded.
+    pub(super) overwrote: Cell<bool>,
+    /// The part of its shard that was damaged in the store when it was repaired.
+    pub(super) found: Cell<Option<ShardDamage>>,
     /// Its grant.
     pub(super) granted: Cell<Option<Granted>>,
     /// The deadline after its renewal.
@@ -308,6 +320,37 @@ pub(super) struct Op {
     pub(super) born: RefCell<Vec<ShardId>>,
     /// Of a batch of renewals, in the caller's order.
     pub(super) batch: RefCell<Vec<Member>>,
+}
+
+impl Op {
+    /// Returns whether it has decided on damaged bytes. An operation reads damaged bytes again, and
+    /// a repair or a lease holder that writes from its cache may have replaced them meanwhile.
+    pub(super) fn relies_on_damage(&self) -> bool {
+        let is_last = self.suspects.borrow().iter().any(|(_, must)| *must);
+        self.damaged.get() && (is_last || self.overwrote.get())
+    }
+
+    /// Notes a commit of it that replaces damaged bytes: they decided the written value, and it
+    /// reads its own bytes from now on.
+    pub(super) fn note_overwritten(&self, txn: &Txn) {
+        let writes = |key: &Key| txn.writes().iter().any(|write| write.key() == key);
+        let overwrites = self.suspects.borrow().iter().any(|(key, must)| *must && writes(key));
+        self.overwrote.set(self.overwrote.get() || overwrites);
+    }
+
+    /// Returns the shards of its run whose record its last reads returned damaged.
+    pub(super) fn damaged_shards(&self) -> BTreeSet<ShardId> {
+        let suspects = self.suspects.borrow();
+        suspects.iter().filter_map(|(key, _)| Some(shard_of(key)?.shard())).collect()
+    }
+}
+
+/// Returns the shard whose record has this key.
+pub(super) const fn shard_of(key: &Key) -> Option<ShardKey> {
+    match key {
+        Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. } => Some(*shard),
+        _ => None,
+    }
 }
 
 /// The name of an outcome: the first word of what `Debug` writes.
@@ -409,6 +452,7 @@ may_be_infra!(
     RevokeLeaseError,
     DeleteRunError,
     WorkerError,
+    RepairShardError,
 );
 
 /// How an error ends an operation.

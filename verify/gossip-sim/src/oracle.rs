@@ -99,6 +99,8 @@ pub(super) struct ShardFacts {
     pub(super) sequence: u64,
     /// Logged operations that took effect.
     pub(super) logged: u32,
+    /// Of them, those that a repair has dropped from the log.
+    pub(super) forgotten: u32,
     /// The handoffs that were withdrawn.
     pub(super) withdrawn: Vec<u64>,
     /// The pending request.
@@ -122,6 +124,8 @@ pub(super) struct ShardFacts {
     pub(super) swept: bool,
     /// Commit number of its last change.
     pub(super) changed_at: u64,
+    /// The true time of its last change.
+    pub(super) written_true: u64,
 }
 
 /// A request that was stored.
@@ -144,6 +148,12 @@ pub(super) struct RunFacts {
     pub(super) status: Option<RunStatus>,
     pub(super) deleted: bool,
     pub(super) paused: bool,
+    /// The fence that every later grant reaches, since the store was restored.
+    pub(super) floor: u64,
+    /// Whether a restore has left it without a floor (docs/limitations.md): it was lost whole, and
+    /// if it is created again, its fences begin again; or a value of it is damaged, and the
+    /// operator's command reported that. The rules about fences do not apply to it.
+    pub(super) unprotected: bool,
     pub(super) lease: u64,
     pub(super) retries: Option<u32>,
     /// The cursor semantics of its shards; a label that the product only stores.
@@ -248,6 +258,8 @@ pub(super) struct Oracle {
     pub(super) grants: u32,
     /// For each grant, the first key whose result is not known to be accepted by the sink.
     pub(super) worked: Vec<u32>,
+    /// The highest fence that each shard was granted under. A restore does not lower it.
+    pub(super) issued: HashMap<(u32, ShardKey), u64, FixedState>,
     /// The runs and the shards of each tenant, in the order of creation.
     pub(super) runs_of: Vec<Vec<u32>>,
     pub(super) shards_of: Vec<Vec<u32>>,
@@ -272,6 +284,8 @@ pub(super) struct Oracle {
 pub struct TrueTimeTally {
     /// Grants before the true end of the previous lease.
     pub early_grants: u64,
+    /// Grants of a shard whose deadline was void.
+    pub void_grants: u64,
     /// The most ticks by which one of them was early.
     pub earliest: u64,
     /// Effects of the last grant that arrived after the true end of its lease.
@@ -281,6 +295,7 @@ pub struct TrueTimeTally {
 impl TrueTimeTally {
     pub(super) fn add(&mut self, other: &Self) {
         self.early_grants += other.early_grants;
+        self.void_grants += other.void_grants;
         self.earliest = self.earliest.max(other.earliest);
         self.late_effects += other.late_effects;
     }
@@ -359,6 +374,7 @@ impl Oracle {
             live_shards: vec![0; tenants as usize],
             grants: 0,
             worked: vec![0],
+            issued: HashMap::default(),
             runs_of: vec![Vec::new(); tenants as usize],
             shards_of: vec![Vec::new(); tenants as usize],
             registries: (0..tenants).map(|_| Registry::default()).collect(),
@@ -476,11 +492,14 @@ impl Oracle {
 
     /// Returns whether `entry` is among the last `capacity` operations of its log.
     pub(super) fn is_fresh(&self, log: Log, entry: Remembered, capacity: usize) -> bool {
-        let logged = match log {
-            Log::Shard(shard) => self.shards[shard as usize].logged,
-            Log::Run(run) => self.runs[run as usize].logged,
+        let (logged, forgotten) = match log {
+            Log::Shard(shard) => {
+                let shard = &self.shards[shard as usize];
+                (shard.logged, shard.forgotten)
+            }
+            Log::Run(run) => (self.runs[run as usize].logged, 0),
         };
-        (logged - entry.place) as usize <= capacity
+        entry.place >= forgotten && (logged - entry.place) as usize <= capacity
     }
 
     /// Records an operation that took effect. A logged operation must not take effect twice.

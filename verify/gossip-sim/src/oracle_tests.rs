@@ -81,6 +81,8 @@ pub(super) fn run() -> RunFacts {
         status: Some(RunStatus::Active),
         deleted: false,
         paused: false,
+        floor: 0,
+        unprotected: false,
         lease: LEASE,
         retries: Some(2),
         semantics: CursorSemantics::Completed,
@@ -128,6 +130,9 @@ pub(super) fn at(now: u64, verb: Verb) -> Op {
         owner_key: Cell::new(false),
         stale: Cell::new(false),
         damaged: Cell::new(false),
+        suspects: RefCell::default(),
+        overwrote: Cell::new(false),
+        found: Cell::new(None),
         granted: Cell::new(None),
         renewed: Cell::new(None),
         shown: RefCell::default(),
@@ -600,6 +605,7 @@ fn damaged_bytes_cannot_be_decided_about() {
     let mut history = History::new();
     let renew = history.under(Verb::Renew, |_| ());
     renew.damaged.set(true);
+    renew.suspects.borrow_mut().push((Key::ShardHot { tenant: TENANT, shard: key(0) }, true));
     let result = history.ended(&renew, Ending::Refused, "LeaseExpired");
     assert_eq!(rule(result), Some(Rule::Undetected));
 }

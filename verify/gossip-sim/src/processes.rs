@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gossip_contracts::identity::WorkerId;
-use gossip_coordination::store::StoreConfig;
+use gossip_coordination::store::{ProcessState, StoreConfig};
 
 use super::admin::Admin;
 use super::context::{Clock, Cx};
@@ -118,9 +120,12 @@ impl World {
         let nonce = mix(self.plan.seed ^ mix(u64::from(number) << 32 | life));
         let config = StoreConfig { max_clock_skew: CLOCK_SKEW_HONOURED, ..StoreConfig::new(nonce) };
         let ours = store.clone();
+        let ticks = Arc::clone(&self.ticks);
+        // A restarted process has watched nothing.
+        let state = ProcessState::default().watching(move || ticks.load(Ordering::Relaxed));
         let make_handle = |unused: Option<Handle>| match unused {
-            Some(handle) => handle.anew(ours, config),
-            None => Handle::new(ours, config),
+            Some(handle) => handle.anew(ours, config, &state),
+            None => Handle::sharing(ours, config, &state),
         };
         let cx = Cx {
             shared: Rc::clone(&self.shared),

@@ -21,7 +21,7 @@ const FINGERPRINT_OPERATIONS: u64 = 2_000;
 
 /// The value of [`fingerprint`] in debug and in optimized builds. A change of the workload, of a
 /// fault or of the trace changes it and must update this constant; other changes must not.
-pub const FINGERPRINT: u64 = 0x7b8d_9877_2bd4_bf83;
+pub const FINGERPRINT: u64 = 0x5970_AF23_570B_FEBA;
 
 /// Returns the trace hash of one small simulation, the same for all builds with the same behaviour.
 ///
@@ -106,6 +106,7 @@ impl Report {
             self.true_time.early_grants,
             self.true_time.earliest,
             self.true_time.late_effects,
+            self.true_time.void_grants,
         ]
     }
 
@@ -114,7 +115,7 @@ impl Report {
         let [damaged_reads, corruption_reported, older_reported, rest @ ..] = rest;
         let [runs_finished, calm_ticks_max, trace_hash, stale @ ..] = rest;
         let [sent, unjudged, accepted, excused, keys, keys_accepted, keys_early, rest @ ..] = stale;
-        let [misled, refusals, queries, early_grants, earliest, late_effects] = rest;
+        let [misled, refusals, queries, early_grants, earliest, late_effects, void_grants] = rest;
         Self {
             worlds,
             operations,
@@ -137,7 +138,7 @@ impl Report {
                 keys_early,
             },
             unjudged: UnjudgedTally { misled, refusals, queries },
-            true_time: TrueTimeTally { early_grants, earliest, late_effects },
+            true_time: TrueTimeTally { early_grants, void_grants, earliest, late_effects },
             faults: FaultTally::default(),
             coverage: Coverage::default(),
             tenant_hashes: Vec::new(),
@@ -147,4 +148,4 @@ impl Report {
 }
 
 /// Count of numbers before the faults.
-const NUMBERS: usize = 24;
+const NUMBERS: usize = 25;

@@ -70,7 +70,7 @@ fn a_page_lists_the_existing_runs(
 
 /// Returns the rows of a run with two roots, of which the first is held, and of a completed child
 /// of it.
-fn rows_of_three(history: &mut History) -> Vec<ShardSummary> {
+pub(super) fn rows_of_three(history: &mut History) -> Vec<ShardSummary> {
     let child = ShardId::from_raw(1 << 63 | 7);
     let mut born = history.oracle.shards[1].clone();
     (born.key, born.range) = (ShardKey::new(run().id, child), (7, 10));

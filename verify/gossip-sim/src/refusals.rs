@@ -111,6 +111,9 @@ impl Oracle {
             "InvalidOfferDeadline" => terms.is_some_and(|terms| {
                 terms.until <= now || terms.until > now + OFFER_LEASES_MAX * run.lease
             }),
+            // The last read of a repair shows both parts.
+            "NotDamaged" => !op.damaged_shards().contains(&shard.key.shard()),
+            "RangeUnknown" => !op.damaged_shards().is_empty(),
             "NotParked" => shard.status != ShardStatus::Parked,
             // A revocation ignores the deadline, a request to the holder does not.
             "NotLeased" if op.verb == Verb::RevokeLease => deadline.is_none(),

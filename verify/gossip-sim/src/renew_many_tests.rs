@@ -1,12 +1,13 @@
 //! Doctored histories of `renew_many`: the oracle checks the result of each lease of the batch.
 
 use gossip_contracts::identity::LogicalTime;
+use gossip_coordination::store::Key;
 use rstest::rstest;
 
 use super::answers::Renewal;
 use super::op::{Ending, Label, Member, Op, Verb};
 use super::oracle::Rule;
-use super::oracle_tests::{History, LEASE, NOW, at, rule};
+use super::oracle_tests::{History, LEASE, NOW, TENANT, at, key, rule};
 
 /// Returns a batch that renews the lease of `history` only.
 fn batch(history: &History) -> Op {
@@ -72,6 +73,7 @@ fn a_batch_cannot_be_decided_about_damaged_bytes() {
     let op = batch(&history);
     history.applied(&op, 0).expect("the holder renews");
     op.damaged.set(true);
+    op.suspects.borrow_mut().push((Key::ShardHot { tenant: TENANT, shard: key(0) }, true));
     let renewed = Renewal::Until(NOW + 1 + LEASE, None);
     assert_eq!(rule(history.oracle.batch_ended(&op, &[renewed])), Some(Rule::Undetected));
     assert_eq!(rule(history.oracle.batch_ended(&op, &[failed(true)])), None);

@@ -244,9 +244,10 @@ impl fmt::Display for Figures<'_> {
         writeln!(f, "| keys of older grants at the simulated sink, accepted | {sent} |")?;
         let early = grouped(stale.keys_early);
         writeln!(f, "| keys of lost leases written before a later grant | {early} |")?;
-        let TrueTimeTally { early_grants, earliest, late_effects } = report.true_time;
+        let TrueTimeTally { early_grants, void_grants, earliest, late_effects } = report.true_time;
         let early = pair(early_grants, earliest);
         writeln!(f, "| grants before the true end of a lease, most ticks early | {early} |")?;
+        writeln!(f, "| grants of a shard whose deadline was void | {} |", grouped(void_grants))?;
         let late = grouped(late_effects);
         writeln!(f, "| effects of the last grant after the true end of its lease | {late} |")?;
         let shown = pair(report.damaged_reads, report.corruption_reported);

@@ -17,17 +17,20 @@ use super::{
 };
 
 /// Simulations of the short form.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 44;
 
 /// Operations of each before faults end.
 const OPERATIONS: u64 = 2_500;
 
 /// Simulations in which writes are lost one by one.
-const LOST_SEEDS: u64 = 4;
+const LOST_SEEDS: u64 = 200;
 
-/// Maximum number of simulations, if the first had not every kind of outcome.
-/// After the first ones, only writes of splits are lost, which change both parts of a shard.
-const LOST_SEEDS_MAX: u64 = 60;
+/// Of those, the ones in which every write is lost. In the others only writes of splits are, which
+/// change both parts of a shard.
+const ALL_LOST_SEEDS: u64 = 4;
+
+/// Simulations in which the store is restored.
+const RESTORED_SEEDS: u64 = 20;
 
 /// Simulations in which a mutant must be found.
 const BUG_SEEDS: u64 = 30;
@@ -56,7 +59,8 @@ fn campaign(seeds: std::ops::Range<u64>) {
     assert!(excused * EXCUSED_ONE_IN <= sum.operations, "{excused} of {}", sum.operations);
     assert!(sum.stale.operations * 100 > sum.operations, "{:?}", sum.stale);
     assert!(sum.stale.keys > 200, "{:?}", sum.stale);
-    let rare = [FaultKind::LostWrite];
+    assert!(sum.true_time.void_grants > 0, "{:?}", sum.true_time);
+    let rare = [FaultKind::LostWrite, FaultKind::Restore];
     let missing: Vec<_> =
         sum.below_floor(3).into_iter().filter(|kind| !rare.contains(kind)).collect();
     assert!(missing.is_empty(), "too few of {missing:?}");
@@ -98,17 +102,16 @@ fn an_old_version_excuses_only_the_operation_that_read_it() {
     assert_eq!(failure.violation.rule, Rule::Acknowledged);
 }
 
-/// Each lost write has a simulation of its own, compared with one without the loss. A store that
-/// returns half of an old state is detected or harmless; one that returns all of it is detected by
-/// handles with a cached revision, and undetectable by the others.
+/// Each lost write has a simulation of its own. A store that returns half of an old state is
+/// detected by every operation that reads both halves: the oracle requires that the operation fails
+/// or, as a claim, grants another shard. A store that returns all of an old state is detected by
+/// handles with a cached revision, and undetectable by the others; such a simulation is compared
+/// with one without the loss.
 #[test]
-fn half_of_a_lost_write_is_detected_or_harmless() {
+fn half_of_a_lost_write_is_detected() {
     let faults = FaultSet::NONE.with(FaultKind::LostWrite);
-    let (mut noticed, mut harmless, mut silent, mut fell) = (0, 0, 0, 0);
-    for seed in 1..=LOST_SEEDS_MAX {
-        if seed > LOST_SEEDS && noticed > fell && fell > 0 && silent > 0 {
-            break;
-        }
+    let (mut halves, mut met, mut harmless, mut silent, mut fell) = (0, 0, 0, 0, 0);
+    for seed in 1..=LOST_SEEDS {
         let usual = Plan { only: Some(Vec::new()), ..Plan::of_seed(seed, 800, Some(faults)) };
         let whole = Plan { roughness: 4, ..usual };
         let spared = traced(&whole);
@@ -124,7 +127,7 @@ fn half_of_a_lost_write_is_detected_or_harmless() {
             let Some((_, number)) = line.split_once("(number ") else { continue };
             // The fault is injected only in the last quarter.
             let too_early = ended < whole.operations / 4 * 3;
-            if too_early || seed > LOST_SEEDS && !splitting.contains(process) {
+            if too_early || seed > ALL_LOST_SEEDS && !splitting.contains(process) {
                 continue;
             }
             let number = u64::from_str_radix(number.trim_end_matches(')'), 16).expect("a number");
@@ -134,21 +137,38 @@ fn half_of_a_lost_write_is_detected_or_harmless() {
                 continue;
             }
             fell += u64::from(report.older_reported > 0);
-            let half = trace.iter().any(|line| line.contains("loses half of a shard: true"));
-            match (report.corruption_reported > 0, result.starts_with(&answers(&trace))) {
-                (true, _) => noticed += 1,
-                (false, true) => harmless += 1,
-                (false, false) => {
-                    silent += 1;
-                    // Progress is counted from one half of each shard; nothing is decided by it.
-                    let same = decisions(&spared).starts_with(&decisions(&trace));
-                    assert!(!half || same, "seed {seed} number {number:x}");
-                }
+            if trace.iter().any(|line| line.contains("loses half of a shard: true")) {
+                halves += 1;
+                met += u64::from(report.damaged_reads > 0);
+            } else if result.starts_with(&answers(&trace)) {
+                harmless += 1;
+            } else {
+                silent += u64::from(report.corruption_reported == 0);
             }
         }
     }
-    println!("{noticed} noticed ({fell} by a revision), {harmless} harmless, {silent} silent");
-    assert!(noticed > fell && fell > 0 && silent > 0, "{noticed} {fell} {harmless} {silent}");
+    println!("{halves} halves, {met} met; {fell} by a revision, {harmless} harmless, {silent} not");
+    assert!(met > 3 && fell > 0 && silent > 0, "{halves} {met} {fell} {harmless} {silent}");
+}
+
+/// Processes that were not stopped have leases and caches of a state that the restored store does
+/// not have. The mutant `FloorsNotRaised` shows that the rules find a fence that is accepted or
+/// issued twice.
+#[test]
+fn a_restored_store_accepts_no_lease_of_before() {
+    let mut sum = Report::default();
+    for seed in 1..=RESTORED_SEEDS {
+        let faults = match seed % 2 {
+            0 => FaultSet::usual(),
+            _ => FaultSet::NONE,
+        };
+        let usual = Plan::of_seed(seed, OPERATIONS, Some(faults.with(FaultKind::Restore)));
+        sum.add(&run(&Plan { roughness: 4, ..usual }));
+    }
+    let restores = sum.faults.of(FaultKind::Restore);
+    println!("{restores} restores, {:?}", sum.stale);
+    assert!(restores > 100, "{restores}");
+    assert!(sum.stale.operations > 100 && sum.stale.operations_accepted == 0, "{:?}", sum.stale);
 }
 
 #[test]
@@ -219,16 +239,6 @@ fn answers(trace: &[String]) -> Vec<String> {
     let is_answer = |line: &&String| line.contains(" op ") && line.contains(" returned ");
     let is_digest = |line: &&String| line.contains(" answer ");
     trace.iter().filter(|line| is_answer(line) || is_digest(line)).cloned().collect()
-}
-
-/// Returns the results of all operations but queries of progress.
-fn decisions(trace: &[String]) -> Vec<String> {
-    let number = |line: &String| line.split(" op ").nth(1)?.split(' ').next()?.parse::<u64>().ok();
-    let counts = trace.iter().filter(|line| line.contains(" Progress shard "));
-    let counts: BTreeSet<u64> = counts.filter_map(number).collect();
-    let mut answers = answers(trace);
-    answers.retain(|line| number(line).is_none_or(|number| !counts.contains(&number)));
-    answers
 }
 
 /// Returns the result lines of the first operation of `process` that ends after line `from`.
@@ -339,7 +349,7 @@ fn a_tenant_gets_the_same_results_with_and_without_another() {
     assert_eq!(sum.pairs, 6);
     let idle = FaultKind::ALL.iter().filter(|kind| sum.faults.of(**kind) == 0);
     let idle: Vec<_> = idle.map(|kind| kind.name()).collect();
-    assert_eq!(idle, ["lost-write", "wrong-key"], "kinds that no pair has");
+    assert_eq!(idle, ["lost-write", "wrong-key", "restore"], "kinds that no pair has");
 }
 
 /// Without the rule about listings, only the results can differ. The mutant `WorkersOfAllTenants`
@@ -362,8 +372,8 @@ fn lists_are_answered_the_same_with_and_without_another_tenant() {
 fn every_mutant_of_the_store_is_found() {
     let simulator = Simulator::new();
     for bug in Bug::ALL {
-        let mut plans = (1..=BUG_SEEDS)
-            .map(|seed| Plan { bug: Some(bug), ..Plan::of_seed(seed, OPERATIONS, None) });
+        let mut plans =
+            (1..=BUG_SEEDS).map(|seed| bug.in_plan(Plan::of_seed(seed, OPERATIONS, None)));
         let found = plans.find_map(|plan| simulator.run(&plan).err());
         let found = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
         println!("{bug:?}: {:?}", found.violation);

@@ -8,8 +8,9 @@ use gossip_coordination::{InfraError, StoreRefusal};
 
 use super::bugs::Mutated;
 use super::context::Clock;
+use super::damage::Evidence;
 use super::faults::FaultKind;
-use super::op::Op;
+use super::op::{Op, Verb};
 use super::oracle::Rule;
 use super::pairs;
 use super::port::{Ask, Reply, SinkWrite};
@@ -170,7 +171,7 @@ impl World {
         let from = self.sender(process);
         match ask {
             Ask::Wait(ticks) => {
-                let tell = EventKind::Reply { to: from, reply: Reply::Waited, damaged: false };
+                let tell = EventKind::Reply { to: from, reply: Reply::Waited, evidence: None };
                 self.schedule(ticks.max(1), process, tell);
             }
             Ask::Write(write) => self.send_results(from, write),
@@ -304,13 +305,13 @@ impl World {
                 Reply::Committed(txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect())
             }
         };
-        self.schedule(TIMEOUT_TICKS, to.process, EventKind::Reply { to, reply, damaged: false });
+        self.schedule(TIMEOUT_TICKS, to.process, EventKind::Reply { to, reply, evidence: None });
     }
 
     fn send_results(&mut self, from: Sender, write: SinkWrite) {
         let process = from.process;
         let latency = self.latency(process).max(1);
-        let lost = EventKind::Reply { to: from, reply: Reply::Written(None), damaged: false };
+        let lost = EventKind::Reply { to: from, reply: Reply::Written(None), evidence: None };
         let fault = self.roll(process, Roll::Message);
         if self.cuts_request(process) {
             return self.schedule(TIMEOUT_TICKS, process, lost);
@@ -377,7 +378,8 @@ impl World {
                 crossed |= fate == Taken::Crossed || stale && fate == Taken::Accepted;
             }
             let why = "the sink received fences that do not follow the order of grants";
-            let verdict = oracle.require(!crossed, Rule::SinkOrder, why);
+            let ordered = !crossed || oracle.runs[run as usize].unprotected;
+            let verdict = oracle.require(ordered, Rule::SinkOrder, why);
             shared.note(u64::from(keys.0) << 32 | u64::from(keys.1), fence << 1 | u64::from(taken));
             shared.add_trace(|| {
                 let process = from.process;
@@ -390,7 +392,7 @@ impl World {
         let cut = self.cuts_reply(from);
         let (after, taken) = if cut { (TIMEOUT_TICKS, None) } else { (after, Some(taken)) };
         let reply = Reply::Written(taken);
-        self.schedule(after, from.process, EventKind::Reply { to: from, reply, damaged: false });
+        self.schedule(after, from.process, EventKind::Reply { to: from, reply, evidence: None });
     }
 
     /// Delivers a request to the store.
@@ -404,7 +406,7 @@ impl World {
         }
     }
 
-    fn reply(&mut self, to: Sender, reply: Reply, damaged: bool) {
+    fn reply(&mut self, to: Sender, reply: Reply, evidence: Option<Box<Evidence>>) {
         if self.cuts_reply(to) {
             let request = match &reply {
                 Reply::Committed(outcomes) => {
@@ -418,21 +420,21 @@ impl World {
         let waits = &self.processes[to.process as usize];
         let is_paused = waits.paused_until > self.now;
         let is_current = (waits.life, waits.exchange) == (to.life, to.exchange);
-        if after == 0 && is_current && !is_paused && !damaged {
+        if after == 0 && is_current && !is_paused && evidence.is_none() {
             self.at_once = Some(reply);
         } else {
-            self.schedule(after, to.process, EventKind::Reply { to, reply, damaged });
+            self.schedule(after, to.process, EventKind::Reply { to, reply, evidence });
         }
     }
 
     fn read(&mut self, from: Sender, reads: &[Read]) {
         if self.is_leaderless(from) {
             let failed = Reply::Read(Err(transient("there is no leader")));
-            return self.reply(from, failed, false);
+            return self.reply(from, failed, None);
         }
         if self.is_throttled(from) {
             let failed = Reply::Read(Err(transient("too many requests")));
-            return self.reply(from, failed, false);
+            return self.reply(from, failed, None);
         }
         // A fault without an observer is not counted.
         let fault = self.roll(from.process, Roll::Read).filter(|_| self.awaits_reply(from));
@@ -444,30 +446,33 @@ impl World {
         if fault == Some(FaultKind::Compaction) {
             self.count_fault(FaultKind::Compaction);
             let failed = Reply::Read(Err(transient("the revision was compacted")));
-            return self.reply(from, failed, false);
+            return self.reply(from, failed, None);
         }
         let mut answers = self.disk.read(reads, self.plan.store_limits().page);
-        let damaged = match fault {
-            Some(kind) => self.damage(kind, from.process, reads, &mut answers),
-            None => false,
-        } | self.shows_torn(from, reads, &answers);
+        let mut shown: Vec<(Key, bool)> = Vec::new();
+        if let Some(kind) = fault {
+            shown.extend(self.damage(kind, from.process, reads, &mut answers));
+        }
+        self.shows_torn(from, reads, &answers, &mut shown);
+        self.shows_halves(from, reads, &mut shown);
         // An older run head may have no shards yet; then the torn shard is not read.
-        let damaged = damaged && fault != Some(FaultKind::OldVersionRead);
-        self.damaged_reads += u64::from(damaged);
+        let is_older = fault == Some(FaultKind::OldVersionRead);
+        let evidence = self.evidence(from.process, reads, shown, is_older);
+        self.damaged_reads += u64::from(evidence.as_ref().is_some_and(|it| it.must));
         if let Some(bug) = self.plan.bug {
             let op = self.shared.borrow().current[from.process as usize].clone();
             if let Some(op) = op {
                 Mutated::show(bug, &op, reads, &mut answers, &self.disk);
             }
         }
-        self.reply(from, Reply::Read(Ok(answers)), damaged);
+        self.reply(from, Reply::Read(Ok(answers)), evidence);
     }
 
     fn commit(&mut self, from: Sender, op: Option<Rc<Op>>, txns: Vec<Txn>) {
         let process = from.process;
         if self.is_throttled(from) {
             let failed = txns.iter().map(|_| Err(transient("too many requests"))).collect();
-            return self.reply(from, Reply::Committed(failed), false);
+            return self.reply(from, Reply::Committed(failed), None);
         }
         let fault = self.roll(process, Roll::Commit);
         let (leaderless, waiting) = (self.is_leaderless(from), self.awaits_reply(from));
@@ -508,9 +513,9 @@ impl World {
             }
             Some(FaultKind::FsyncError) => {
                 self.count_fault_if(waiting && !leaderless, fault);
-                self.reply(from, Reply::Committed(outcomes), false);
+                self.reply(from, Reply::Committed(outcomes), None);
             }
-            Some(_) | None => self.reply(from, Reply::Committed(outcomes), false),
+            Some(_) | None => self.reply(from, Reply::Committed(outcomes), None),
         }
     }
 
@@ -546,6 +551,9 @@ impl World {
             let owner = Key::Owner { tenant: *tenant, shard: *shard };
             op.owner_key.set(self.disk.get(&owner).is_some());
         }
+        if let Some(target) = op.target.filter(|_| op.verb == Verb::RepairShard) {
+            op.found.set(self.damage_of(tenant, target.key));
+        }
         let revision = self.disk.apply(&txn, bound_number(from.process, from.life));
         {
             let shared = &mut *self.shared.borrow_mut();
@@ -560,7 +568,8 @@ impl World {
         }
         match fault {
             Some(FaultKind::TornWrite) => self.tear(from.process, &txn, revision),
-            Some(FaultKind::LostWrite) => self.forget_write(from.process, &txn),
+            Some(FaultKind::LostWrite) => self.forget_write(from.process, op, &txn),
+            Some(FaultKind::Restore) => self.restore(from.process),
             Some(_) | None => {}
         }
         Some(Ok(result.unwrap_or(CommitOutcome::Applied { revision })))

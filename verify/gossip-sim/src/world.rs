@@ -12,6 +12,8 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use gossip_contracts::identity::TenantId;
@@ -20,6 +22,7 @@ use gossip_coordination::store::{Allotment, Key, Read, Txn, encode_allotment, ma
 
 use super::audit::Torn;
 use super::context::{Phase, Shared};
+use super::damage::{Evidence, Halves};
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultTally, Place};
 use super::keyspace::Keyspace;
@@ -123,8 +126,8 @@ pub(super) enum EventKind {
     Arrive { from: Sender, op: Option<Rc<Op>>, request: Request },
     /// Results reach the sink.
     Sink { from: Sender, write: SinkWrite },
-    /// A reply reaches its process; `damaged` if it contains a value that was never stored.
-    Reply { to: Sender, reply: Reply, damaged: bool },
+    /// A reply reaches its process, with what it shows about damaged values.
+    Reply { to: Sender, reply: Reply, evidence: Option<Box<Evidence>> },
     /// A process is restarted.
     Start(u32),
     /// A twin stops.
@@ -197,10 +200,13 @@ pub(super) struct World {
     pub(super) at_once: Option<Reply>,
     pub(super) damaged_reads: u64,
     pub(super) torn: Vec<Torn>,
+    pub(super) halves: Vec<Halves>,
     /// A panic while the shared state was borrowed, so that it could not be recorded there.
     panic: Option<Violation>,
     agenda: Agenda,
     pub(super) now: u64,
+    /// The true time, as the monotonic clock of every process.
+    pub(super) ticks: Arc<AtomicU64>,
     calm_since: Option<u64>,
     /// The difference between clocks when faults stopped.
     clock_spread: u64,
@@ -258,9 +264,11 @@ impl World {
             at_once: None,
             damaged_reads: 0,
             torn: Vec::new(),
+            halves: Vec::new(),
             panic: None,
             agenda: Agenda::default(),
             now: 0,
+            ticks: Arc::default(),
             calm_since: None,
             clock_spread: 0,
             user_sink: trial.as_ref().and_then(Trial::sink),
@@ -310,6 +318,7 @@ impl World {
             }
             self.now = at;
             self.shared.borrow_mut().now = at;
+            self.ticks.store(at, Ordering::Relaxed);
             self.apply_event(process, what);
             if self.is_over() || stop(self) {
                 break;
@@ -403,7 +412,7 @@ impl World {
 
     fn apply_event(&mut self, process: u32, what: EventKind) {
         match what {
-            EventKind::Reply { to, reply, damaged } => self.receive_reply(to, reply, damaged),
+            EventKind::Reply { to, reply, evidence } => self.receive_reply(to, reply, evidence),
             EventKind::Arrive { from, op, request } => self.arrive(from, op, request),
             EventKind::Sink { from, write } => self.sink(from, write),
             EventKind::Start(process) => self.start(process),
@@ -415,7 +424,7 @@ impl World {
         self.shared.borrow_mut().note(u64::from(process), self.now);
     }
 
-    fn receive_reply(&mut self, to: Sender, reply: Reply, damaged: bool) {
+    fn receive_reply(&mut self, to: Sender, reply: Reply, evidence: Option<Box<Evidence>>) {
         let now = self.now;
         let process = &mut self.processes[to.process as usize];
         // The transport delivers a reply only to the incarnation that sent the request.
@@ -427,9 +436,9 @@ impl World {
             if let Some(kind) = process.pause.take() {
                 self.count_fault(kind);
             }
-            return self.schedule(after, to.process, EventKind::Reply { to, reply, damaged });
+            return self.schedule(after, to.process, EventKind::Reply { to, reply, evidence });
         }
-        self.deliver(to.process, reply, damaged);
+        self.deliver(to.process, reply, evidence);
         self.poll(to.process);
     }
 
@@ -454,7 +463,7 @@ impl World {
                 Err(panic) => return self.panicked(&crate::model::panic_message(&*panic)),
             }
             let Some(reply) = self.at_once.take() else { return };
-            self.deliver(number, reply, false);
+            self.deliver(number, reply, None);
         }
     }
 
@@ -475,14 +484,16 @@ impl World {
     }
 
     /// Delivers a reply to its process.
-    fn deliver(&mut self, number: u32, reply: Reply, damaged: bool) {
+    fn deliver(&mut self, number: u32, reply: Reply, evidence: Option<Box<Evidence>>) {
         let process = &mut self.processes[number as usize];
         // A second reply to the same request is dropped.
         process.exchange += 1;
         let mut shared = self.shared.borrow_mut();
         shared.add_trace(|| format!("p{number} receives {}", reply.summary()));
         if let Some(op) = &shared.current[number as usize] {
-            op.damaged.set(op.damaged.get() || damaged);
+            if let Some(evidence) = evidence {
+                evidence.note(op);
+            }
             op.unsure.set(op.unsure.get() || reply.is_unsure());
         }
         process.store.reply(reply);

@@ -16,6 +16,7 @@
 //! | `fleet` | `fleet` | kills, a suspended worker and a drain on etcd |
 //! | `handoff-trials` | `handoff` | kills and restarts during handoffs |
 //! | `etcd-faults`, `lose-leader` | `etcd-faults` | leader losses, stopped workers |
+//! | `etcd-network` | `etcd-network` | cut, flapping and slow links, stopped workers, wrong clocks |
 //! | `soak` | `soak` | none: growth over hours |
 //! | `terminal` | none: run the program | Ctrl-C and Ctrl-Z while children are spawned |
 //! | `runtime-figures` | `bench runtime` | none: overhead and memory |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod etcd_faults;
+pub mod etcd_network;
 pub mod fleet;
 pub mod handoff;
 pub mod kill_worker;

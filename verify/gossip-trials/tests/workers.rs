@@ -1,5 +1,6 @@
 //! The short forms of the trials with many processes; `docs/reliability.md` has the long ones.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use gossip_testkit::test_support::TestDirectory;
@@ -31,6 +32,22 @@ fn keys_that_kill_their_worker_are_set_aside_alone() {
 fn keys_that_kill_a_worker_of_four_threads_are_set_aside_alone() {
     let output = trial(env!("CARGO_BIN_EXE_poison"), &["2000", "3", "1", "4"]);
     assert!(output.contains("exactly those parked, everything else done"), "{output}");
+}
+
+/// Set in continuous integration: a test that cannot run there fails instead of being skipped.
+const CHECKS: &str = "CI";
+
+/// The short form of `cargo xtask etcd-network`.
+#[test]
+fn histories_on_a_faulty_network_are_linearizable() {
+    if let Some(why) = gossip_trials::etcd_network::obstacle() {
+        assert!(std::env::var_os(CHECKS).is_none(), "the network had no faults: {why}");
+        // Not by `println!`, which the harness hides when a test passes.
+        return writeln!(std::io::stderr(), "NOT RUN: the network had no faults: {why}").unwrap();
+    }
+    let output = trial(env!("CARGO_BIN_EXE_etcd-network"), &["short", "4", "3", "7"]);
+    assert!(output.contains("| worlds, partitions, pauses | 1, 4, 3 |"), "{output}");
+    assert!(output.contains("| histories of shards, all linearizable | 10 |"), "{output}");
 }
 
 /// A few seconds show no growth; they show that nothing is lost or repeated.

@@ -7,6 +7,7 @@
 //!         └─ gossip-coordination
 //!              ├─ gossip-coordination-*     one crate per store engine
 //!              └─ gossip-handoff
+//!  gossip-scan                              detection over bytes; knows no coordination
 //!  gossip-scanner-runtime                   generic over the store
 //!  gossip-engine                            the crate for users; selects a store
 //!  gossip-cli                               a client of it
@@ -39,7 +40,7 @@ struct Edges {
 }
 
 /// One row per crate, from the bottom of the picture to its top.
-const EDGES: [Edges; 12] = [
+const EDGES: [Edges; 13] = [
     Edges {
         package: "gossip-stdx",
         internal: &[],
@@ -70,12 +71,30 @@ const EDGES: [Edges; 12] = [
         external: Some(&["blake3", "thiserror"]),
     },
     Edges {
+        package: "gossip-scan",
+        internal: &["gossip-contracts"],
+        external: Some(&[
+            "aho-corasick",
+            "crc32fast",
+            "flate2",
+            "memchr",
+            "regex-automata",
+            "regex-syntax",
+            "ruzstd",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "toml",
+        ]),
+    },
+    Edges {
         package: "gossip-scanner-runtime",
         internal: &[
             "gossip-contracts",
             "gossip-coordination",
             "gossip-frontier",
             "gossip-handoff",
+            "gossip-scan",
             "gossip-stdx",
         ],
         external: None,
@@ -90,6 +109,7 @@ const EDGES: [Edges; 12] = [
             "gossip-coordination-sqlite",
             "gossip-frontier",
             "gossip-handoff",
+            "gossip-scan",
             "gossip-scanner-runtime",
         ],
         external: Some(&["thiserror"]),

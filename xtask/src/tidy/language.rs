@@ -2,19 +2,12 @@
 //!
 //! The words show prose that avoids the usual technical term: "nobody", "told", "goes on". They are
 //! counted in comments, string literals and documents, never in identifiers. The list
-//! `xtask/marker_words.txt` holds the present count of each area:
-//!
-//! ```text
-//! crates/gossip-cli 12
-//! docs 40
-//! ```
-//!
-//! The list is a ratchet: a count above its entry fails, and so does an entry above its count.
-//! `cargo xtask tidy --lower` rewrites entries that are too high, and never raises one.
+//! `xtask/marker_words.txt` is a ratchet.
 
 use std::collections::BTreeMap;
 
 use super::Finding;
+use super::ratchet::Ratchet;
 use crate::workspace::File;
 
 /// The words, in lower case. A phrase matches across one space.
@@ -44,54 +37,21 @@ const MARKERS: [&str; 20] = [
 /// This page and its list name the words; the commands in `xtask/names` are the specification's.
 const EXEMPT: [&str; 3] = [LIST, "xtask/src/tidy/language.rs", "Cargo.lock"];
 
-/// The ratchet's entries, one `AREA COUNT` per line.
+/// The ratchet's entries.
 pub(super) const LIST: &str = "xtask/marker_words.txt";
 
 /// Compares the count of every area with its entry.
 pub(super) fn check(files: &[File], list: &str) -> Vec<Finding> {
-    let mut counts = counts(files);
-    let mut findings = Vec::new();
-    for (line, number) in list.lines().zip(1..) {
-        let Some((area, allowed)) = entry(line) else {
-            findings.push(Finding::at(LIST, number, "expected `AREA COUNT`"));
-            continue;
-        };
-        let count = counts.remove(area).unwrap_or(0);
-        let what = match count {
-            _ if count > allowed => format!(
-                "`{area}` has {count} marker words, {allowed} allowed; use the technical term \
-                 (LANGUAGE section 2)"
-            ),
-            _ if count < allowed || count == 0 => {
-                format!("`{area}` has {count} marker words; run `cargo xtask tidy --lower`")
-            }
-            _ => continue,
-        };
-        findings.push(Finding::at(LIST, number, what));
-    }
-    let unlisted = counts.into_iter().filter(|(_, count)| *count > 0);
-    findings.extend(unlisted.map(|(area, count)| {
-        let what = format!("{count} marker words; use the technical term (LANGUAGE section 2)");
-        Finding::new(area, what)
-    }));
-    findings
-}
-
-/// The list with every entry lowered to its count, and without entries of zero.
-pub(super) fn lowered(files: &[File], list: &str) -> String {
-    let counts = counts(files);
-    let mut out = String::new();
-    for (area, allowed) in list.lines().filter_map(entry) {
-        let count = counts.get(area).copied().unwrap_or(0).min(allowed);
-        if count > 0 {
-            out.push_str(&format!("{area} {count}\n"));
-        }
-    }
-    out
+    let ratchet = Ratchet {
+        list: LIST,
+        counted: "marker words",
+        advice: "use the technical term (LANGUAGE section 2)",
+    };
+    ratchet.check(counts(files), list)
 }
 
 /// Marker words by area.
-fn counts(files: &[File]) -> BTreeMap<String, usize> {
+pub(super) fn counts(files: &[File]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for file in files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str())) {
         *counts.entry(area(&file.path)).or_insert(0) += markers(&prose(file));
@@ -131,12 +91,6 @@ fn markers(prose: &str) -> usize {
     (0..words.len()).filter(|start| at(*start)).count()
 }
 
-/// One line of the list.
-fn entry(line: &str) -> Option<(&str, usize)> {
-    let (area, count) = line.trim().split_once(' ')?;
-    Some((area, count.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,18 +124,5 @@ mod tests {
     fn a_count_above_its_entry_fails() {
         let found = complaints("crates/a/b.md", "nobody, whoever", "crates/a 1");
         assert!(found[0].contains("2 marker words, 1 allowed"), "{found:?}");
-    }
-
-    #[test]
-    fn an_entry_above_its_count_fails_and_is_lowered() {
-        let files = [File::new("docs/a.md", "nobody")];
-        assert!(check(&files, "docs 2\n")[0].what.contains("--lower"));
-        assert_eq!(lowered(&files, "docs 2\ncrates/a 3\n"), "docs 1\n");
-        assert_eq!(lowered(&files, "docs 0\n"), "");
-    }
-
-    #[test]
-    fn a_line_that_is_no_entry_is_found() {
-        assert_eq!(complaints("a.md", "", "docs"), [format!("{LIST}:1: expected `AREA COUNT`")]);
     }
 }

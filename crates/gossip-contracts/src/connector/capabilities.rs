@@ -13,21 +13,21 @@ pub struct Capabilities {
     ///
     /// Decides whether a split weighs remaining work in bytes or in items, and whether a limit in
     /// bytes per second can charge an item before it is opened.
-    pub sizes: bool,
+    pub(crate) sizes: bool,
     /// [`Connector::count_keys`](super::Connector::count_keys) returns an exact count for every
     /// range.
     ///
     /// Decides whether progress is labelled exact or estimated.
-    pub counts: bool,
+    pub(crate) counts: bool,
     /// [`Connector::sample_keys`](super::Connector::sample_keys) fills a sample.
     ///
     /// Decides whether initial shards are split by the density of keys or evenly by bytes.
-    pub samples: bool,
+    pub(crate) samples: bool,
     /// The cost of starting at a key without a token.
     ///
     /// Decides how many initial shards are worth their first seek, and from which remaining size on
     /// a split pays off: each new shard starts at a key without a token.
-    pub seek: SeekCost,
+    pub(crate) seek: SeekCost,
 }
 
 impl Capabilities {

@@ -130,11 +130,6 @@ impl OpenError {
             Self::Source(error) => error.reaction(),
         }
     }
-
-    /// Returns whether the same call may succeed later.
-    pub const fn is_retryable(&self) -> bool {
-        matches!(self.reaction(), Reaction::Retry)
-    }
 }
 
 /// The runtime's reaction to an error.

@@ -36,8 +36,8 @@ fn reactions_match_the_table() {
     table.extend(pages.map(|e| format!("page: {e}: {:?}\n", e.reaction())));
     println!("{table}");
     assert_eq!(table, REACTIONS);
-    assert!(unavailable.is_retryable() && OpenError::from(unavailable).is_retryable());
-    assert!(!ConnectorError::NotFound.is_retryable() && !OpenError::Changed.is_retryable());
+    assert_eq!(OpenError::from(unavailable).reaction(), unavailable.reaction());
+    assert!(unavailable.is_retryable() && !ConnectorError::NotFound.is_retryable());
 }
 
 const REACTIONS: &str = "\

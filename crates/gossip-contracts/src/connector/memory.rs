@@ -71,7 +71,7 @@ impl MemoryConnector {
     }
 
     /// Returns the number of items.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
@@ -242,10 +242,10 @@ pub enum Spoil {
 
 impl Spoil {
     /// Every variant, for tests that iterate over them.
-    pub const ALL: [Self; 3] = [Self::Vanish, Self::Change, Self::Deny];
+    pub(crate) const ALL: [Self; 3] = [Self::Vanish, Self::Change, Self::Deny];
 
     /// Returns the error that opening the item must return.
-    pub const fn expected_error(self) -> OpenError {
+    pub(crate) const fn expected_error(self) -> OpenError {
         match self {
             Self::Vanish => OpenError::Vanished,
             Self::Change => OpenError::Changed,

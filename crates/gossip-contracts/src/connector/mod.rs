@@ -97,9 +97,8 @@ pub use self::capabilities::{Capabilities, SeekCost};
 pub use self::error::{ConnectorError, OpenError, ParkCause, Reaction};
 pub use self::memory::{MemoryConnector, MemoryConnectorError, Spoil};
 pub use self::page::{
-    DEFAULT_PAGE_BYTES, DEFAULT_PAGE_ITEMS, MAX_CONNECTOR_TOKEN_SIZE, MAX_PAGE_BYTES,
-    MAX_PAGE_ITEMS, MIN_PAGE_BYTES, Page, PageItem, PageItems, PageLimits, PageLimitsError,
-    PushError, RUNTIME_TOKEN_RESERVE,
+    DEFAULT_PAGE_ITEMS, MAX_CONNECTOR_TOKEN_SIZE, MAX_PAGE_BYTES, MAX_PAGE_ITEMS, MIN_PAGE_BYTES,
+    Page, PageItem, PageItems, PageLimits, PageLimitsError, PushError, RUNTIME_TOKEN_RESERVE,
 };
 pub use self::source::{Connector, Enumeration, ItemBody, MAX_INLINE_BODY_BYTES};
 pub use self::validator::{CheckedEnumeration, PageError, PageValidator};

@@ -44,7 +44,7 @@ pub const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 /// Default number of key and token bytes of a page: 128 for each item, more than most paths and
 /// rows need.
-pub const DEFAULT_PAGE_BYTES: usize = 128 * DEFAULT_PAGE_ITEMS;
+pub(crate) const DEFAULT_PAGE_BYTES: usize = 128 * DEFAULT_PAGE_ITEMS;
 
 /// Minimum number of bytes of a page: an empty page then accepts any one valid item, so a listing
 /// can always advance.
@@ -263,7 +263,7 @@ impl Page {
     }
 
     /// Returns the last item, if there is one.
-    pub fn last(&self) -> Option<PageItem<'_>> {
+    pub(crate) fn last(&self) -> Option<PageItem<'_>> {
         self.item(self.len().checked_sub(1)?)
     }
 

@@ -52,6 +52,27 @@ pub trait Connector: Send + Sync {
         scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError>;
 
+    /// Checks an item that is not opened here: its name is given to a program, which opens it.
+    ///
+    /// `beside` is an item that was checked right before for the same program, if there is one. It
+    /// has the checks in common with this one that concern both, such as those of a directory.
+    ///
+    /// Opens the item, unless a connector has a cheaper check. A cheaper one may miss that the item
+    /// itself is gone or unreadable: the caller opens an item that the program failed on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    fn check(
+        &self,
+        item: PageItem<'_>,
+        beside: Option<PageItem<'_>>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), OpenError> {
+        let _ = beside;
+        self.open(item, scratch).map(drop)
+    }
+
     /// Returns the exact number of keys in `range` without listing them, or `None` if the connector
     /// cannot count.
     ///

@@ -61,7 +61,7 @@ impl PageValidator {
     }
 
     /// Returns whether the last page was marked as the end of the range.
-    pub const fn is_exhausted(&self) -> bool {
+    pub(crate) const fn is_exhausted(&self) -> bool {
         self.exhausted
     }
 

@@ -220,7 +220,7 @@ impl Cursor {
 
     /// Returns the connector's resume state, if any.
     #[must_use]
-    pub fn token(&self) -> Option<&[u8]> {
+    pub(crate) fn token(&self) -> Option<&[u8]> {
         self.token.as_deref()
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use gossip_conformance::blocking::Blocking;
+use gossip_conformance::concurrent_repairs::check_concurrent_repairs;
 use gossip_conformance::damage::{check_damaged_shards, check_repairs};
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
 use gossip_conformance::{
@@ -207,6 +208,10 @@ fn damage_to_one_shard_on_a_server_leaves_the_others_alone() {
     let target = OnBlocking(Servers::Single);
     check_damaged_shards(|| target.fresh(Settings::default()));
     check_repairs(|| target.fresh(Settings::default()));
+    check_concurrent_repairs(|| {
+        let store = target.fresh(Settings::default()).store().clone();
+        [store.clone(), store]
+    });
 }
 
 #[test]

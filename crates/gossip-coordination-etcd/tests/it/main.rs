@@ -21,6 +21,7 @@ mod process_tests;
 mod race_tests;
 mod real_servers;
 mod refusal_tests;
+mod restore_tests;
 mod sim_coordinator_tests;
 mod space_tests;
 mod store_tests;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gossip_conformance::blocking::Blocking;
+use gossip_conformance::concurrent_repairs::check_concurrent_repairs;
 use gossip_conformance::damage::{check_damaged_shards, check_repairs};
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
@@ -106,6 +107,10 @@ fn damage_to_one_shard_in_the_model_leaves_the_others_alone() {
     let target = OnModel::new(FaultRates::default());
     check_damaged_shards(|| target.fresh(Settings::default()));
     check_repairs(|| target.fresh(Settings::default()));
+    check_concurrent_repairs(|| {
+        let store = target.fresh(Settings::default()).store().clone();
+        [store.clone(), store]
+    });
 }
 
 #[test]

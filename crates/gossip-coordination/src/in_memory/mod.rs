@@ -38,7 +38,7 @@ use crate::lease::{GrantToken, Lease};
 use crate::outcome::{CAPACITY_COUNT_MAX, CapacityHint, IdempotentOutcome};
 use crate::pool::RecordPool;
 use crate::protocol::{
-    Decision, OwnerEvidence, RaiseFenceFloor, RunChange, RunInputs, RunTransitionRules,
+    Decision, LeaseWatch, OwnerEvidence, RaiseFenceFloor, RunChange, RunInputs, RunTransitionRules,
     ShardChange, ShardInputs, ShardTransition, Tombstone, evolve, evolve_run,
 };
 use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
@@ -187,6 +187,7 @@ impl InMemoryCoordinator {
             run: found.map(|place| self.run(place).record.head()),
             quota: if T::MAKES_SHARDS { self.quota(tenant) } else { ShardQuota::UNLIMITED },
             owner: OwnerEvidence::Gone,
+            watch: LeaseWatch::NONE,
             split_hash_of: &split_hash_of,
         };
         // `&mut self` excludes concurrent changes, so nothing is compared at the commit.

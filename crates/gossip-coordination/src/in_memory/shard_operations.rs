@@ -12,8 +12,9 @@ use crate::lease::PlaceHint;
 use crate::operations::*;
 use crate::outcome::CapacityHint;
 use crate::protocol::{
-    Accept, Acquire, Checkpoint, Complete, Grant, OfferShard, OwnerEvidence, Park, Release, Renew,
-    ReplyPath, ShardInputs, ShardTransition, SplitReplace, SplitResidual, Verdict, Withdraw,
+    Accept, Acquire, Checkpoint, Complete, Grant, LeaseWatch, OfferShard, OwnerEvidence, Park,
+    Release, Renew, ReplyPath, ShardInputs, ShardTransition, SplitReplace, SplitResidual, Verdict,
+    Withdraw,
 };
 use crate::shard_limits::ShardQuota;
 use crate::traits::CoordinationBackend;
@@ -93,6 +94,7 @@ impl CoordinationBackend for InMemoryCoordinator {
             run: Some(run),
             quota: ShardQuota::UNLIMITED,
             owner: OwnerEvidence::Gone,
+            watch: LeaseWatch::NONE,
             split_hash_of: &|_| None,
         };
         // Parking an exhausted shard is rare, so it takes the general path.

@@ -171,6 +171,7 @@ where
             run: Some(coordinator.run(place).record.head()),
             quota: ShardQuota::UNLIMITED,
             owner: OwnerEvidence::Gone,
+            watch: LeaseWatch::NONE,
             split_hash_of: &|_| None,
         };
         let decided = operation.decide(at(5), &seen).unwrap();

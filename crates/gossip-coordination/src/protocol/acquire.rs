@@ -1,4 +1,5 @@
-//! `acquire_and_restore_into`: a worker acquires a shard without a live lease.
+//! `acquire_and_restore_into`: a worker acquires a shard without a live lease: it has none, its
+//! deadline has passed, or its deadline is void ([`LeaseWatch`](super::LeaseWatch)).
 //!
 //! Every grant increments the fence. The fence, not the clock, excludes the previous lease holder.
 //!
@@ -72,7 +73,7 @@ pub struct Grant {
     /// not.
     pub attempts: u32,
     /// Whether the attempt counts only once [`ConfirmGrant`](super::ConfirmGrant) is committed.
-    pub needs_confirmation: bool,
+    pub(crate) needs_confirmation: bool,
 }
 
 /// The outcome of an acquire that is not refused.
@@ -104,7 +105,13 @@ impl ShardTransition for Acquire {
         }
         let (shard, run) = seen.shard_and_run(self.key)?;
         let grant = self.grant(now, shard.record(), &run);
-        assert!(!shard.record().is_leased_at(now), "a grant never replaces a live lease");
+        // Stated without the rule itself: the lease had its time, on the wall clock or unrenewed.
+        let had_its_time = |holder: LeaseHolder| {
+            let lease = run.config.lease_duration().saturating_add(seen.watch.max_clock_skew);
+            now >= holder.deadline() || seen.watch.unchanged_for >= lease
+        };
+        let previous = shard.record().lease();
+        assert!(previous.is_none_or(had_its_time), "a grant never replaces a live lease");
         Ok(Decision::commit(grant.change(None), grant))
     }
 }
@@ -137,7 +144,7 @@ impl Acquire {
         if record.status().is_terminal() {
             return Err(terminal(self.key, record.status()));
         }
-        self.check_not_leased(now, record, seen)?;
+        self.check_not_leased(now, record, &run, seen)?;
         // Attempts are counted at a grant and checked at the next one: a shard that crashes its
         // lease holders reports nothing, so only the next acquire can detect it.
         if run.config.max_shard_retries().is_some_and(|max| record.attempts() > max) {
@@ -174,6 +181,7 @@ impl Acquire {
         &self,
         now: LogicalTime,
         record: &ShardRecord,
+        run: &RunHead,
         seen: &ShardInputs<'_>,
     ) -> Result<(), AcquireError> {
         let Some(holder) = record.lease() else {
@@ -182,7 +190,7 @@ impl Acquire {
         // Clocks differ: while the holder's process is alive, its lease is honoured for the skew.
         let lease_deadline = seen.owner.effective_deadline(holder, self.worker);
         assert!(lease_deadline >= holder.deadline(), "evidence only delays a takeover");
-        if now < lease_deadline {
+        if now < lease_deadline && !is_void(now, holder, run, seen) {
             let current_owner = Redacted::new(holder.owner());
             return Err(AcquireError::AlreadyLeased { current_owner, lease_deadline });
         }
@@ -201,6 +209,12 @@ impl Acquire {
             answer: Err(terminal(self.key, ShardStatus::Parked)),
         }
     }
+}
+
+/// Returns whether the deadline of `holder` is void. Evidence of its owner does not count then: the
+/// owner's process may live, but it has not renewed for a lease and the skew.
+fn is_void(now: LogicalTime, holder: LeaseHolder, run: &RunHead, seen: &ShardInputs<'_>) -> bool {
+    seen.watch.voids(now, holder.deadline(), run.config.lease_duration())
 }
 
 const fn terminal(shard: ShardKey, status: ShardStatus) -> AcquireError {

@@ -21,7 +21,7 @@ pub type ClaimCandidates = InlineVec<ShardId, CLAIM_CANDIDATES_MAX>;
 
 /// An in-flight claim.
 #[derive(Debug)]
-pub struct Claim {
+pub(crate) struct Claim {
     candidates: ClaimCandidates,
     /// Number of `candidates` that were taken or skipped.
     passed: usize,
@@ -32,14 +32,14 @@ pub struct Claim {
     /// Whether a shard was refused because its grant would be its last attempt.
     spared_last: bool,
     /// Shards among `tried` whose record is damaged.
-    damaged: ClaimCandidates,
+    pub(super) damaged: ClaimCandidates,
     /// Earliest time until which an expired lease is honoured because its holder is alive.
     honoured_until: Option<LogicalTime>,
     per_scan: usize,
     /// Start time of the claim.
     now: LogicalTime,
     /// Result of the last scan, set by the driver.
-    pub outlook: Option<ClaimOutlook>,
+    pub(crate) outlook: Option<ClaimOutlook>,
 }
 
 /// The shards that a claim may acquire.
@@ -55,8 +55,7 @@ pub enum ClaimScope {
 
 /// The next step of a claim.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "a driver must handle every step")]
-pub enum ClaimStep<'c> {
+pub(crate) enum ClaimStep<'c> {
     /// Find up to `limit` candidates, put them into `found`, and set the claim's outlook.
     Scan {
         /// Maximum number of candidates.
@@ -76,7 +75,7 @@ pub enum ClaimStep<'c> {
 impl Claim {
     /// Creates a claim that requests `per_scan` candidates per scan.
     #[must_use]
-    pub fn new(per_scan: usize, now: LogicalTime) -> Self {
+    pub(crate) fn new(per_scan: usize, now: LogicalTime) -> Self {
         assert!(per_scan > 0, "a claim requests at least one candidate");
         Self {
             candidates: ClaimCandidates::new(),
@@ -93,7 +92,7 @@ impl Claim {
     }
 
     /// Returns the next step.
-    pub fn step(&mut self) -> ClaimStep<'_> {
+    pub(crate) fn step(&mut self) -> ClaimStep<'_> {
         // Candidates of the last scan first: another scan costs a round trip.
         if let Some(shard) = self.next_candidate() {
             return self.run_refusal().map_or(ClaimStep::Try(shard), ClaimStep::End);
@@ -122,7 +121,7 @@ impl Claim {
     /// # Errors
     ///
     /// Returns [`ClaimError`] if no other candidate can succeed.
-    pub fn refused(&mut self, refusal: AcquireError) -> Result<(), ClaimError> {
+    pub(crate) fn refused(&mut self, refusal: AcquireError) -> Result<(), ClaimError> {
         match refusal {
             // One damaged shard must not keep its run from the others. After a lost reply the
             // worker may hold the shard, which "none available" would deny.
@@ -156,12 +155,6 @@ impl Claim {
             self.damaged.push(*shard);
         }
         assert!(self.damaged.len() <= self.tried.len(), "a damaged shard was tried");
-    }
-
-    /// Returns the candidates that were skipped because their record is damaged.
-    #[must_use]
-    pub fn damaged(&self) -> &[ShardId] {
-        &self.damaged
     }
 
     /// Returns the next candidate that was not tried before.

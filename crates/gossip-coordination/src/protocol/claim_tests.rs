@@ -71,7 +71,7 @@ fn damaged_candidate_is_skipped_and_reported() {
     assert_eq!(next(&mut claim), Ok(4));
     claim.refused(damaged()).unwrap();
     assert_eq!(next(&mut claim), Ok(5));
-    assert_eq!(claim.damaged(), [ShardId::from_raw(4)]);
+    assert_eq!(claim.damaged.as_slice(), [ShardId::from_raw(4)]);
 }
 
 #[test]

@@ -15,13 +15,13 @@ use crate::validation::check_lease;
 
 /// Counts the attempt of a grant.
 #[derive(Clone, Copy, Debug)]
-pub struct ConfirmGrant<'a> {
+pub(crate) struct ConfirmGrant<'a> {
     /// The caller's tenant.
     pub tenant: TenantId,
     /// The granted lease.
     pub lease: &'a Lease,
     /// The attempts of the shard with this grant. Absolute, so that a repetition counts once.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
 }
 
 impl ShardTransition for ConfirmGrant<'_> {

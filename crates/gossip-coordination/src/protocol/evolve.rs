@@ -1,4 +1,8 @@
-//! Applies a change; the only code that mutates a record.
+//! Applies a change that `decide` returned; no other code of the kernel mutates a record.
+//!
+//! Outside of the kernel three places do: `store/run_flight.rs` notes an unfinished registration in
+//! a run, `store/shard_repair.rs` rebuilds a damaged record, and `in_memory/undo.rs` restores one
+//! after a panic.
 //!
 //! `decide` has accepted the change, so it fails here only if the slab is full, and then leaves the
 //! record unchanged. Steps that allocate therefore come before steps that cannot fail. `guard.rs`

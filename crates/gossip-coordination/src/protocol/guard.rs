@@ -268,7 +268,7 @@ fn before_cursor(record: &ShardRecord, pool: &RecordPool, cursor: CursorUpdate<'
 }
 
 /// The lease holder parks its shard, or an acquire parks a shard without a live lease. The latter
-/// has no operation id; a remaining lease has expired.
+/// has no operation id; a remaining lease has expired or is void.
 fn before_park(record: &ShardRecord, entry: Option<&OpLogEntry>) {
     assert!(record.status() == ShardStatus::Active, "only an active shard can be parked");
     if let Some(entry) = entry {

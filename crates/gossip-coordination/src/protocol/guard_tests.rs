@@ -1,6 +1,7 @@
 //! Each guard rejects a change that does not fit its record. The changes are built by hand, because
 //! no decision produces them.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -8,12 +9,14 @@ use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, ShardSpecRef
 use gossip_contracts::identity::{FenceEpoch, ShardId, WorkerId};
 use rstest::rstest;
 
+use super::guard::{Before, assert_after};
 use super::{ShardChange, evolve};
 use crate::handoff::{HandoffId, Offer};
 use crate::lease::{GrantToken, LeaseHolder, OpKind, OpLogEntry, OpSequence};
 use crate::park_context::ParkContext;
 use crate::pool::RecordPool;
 use crate::record::{Lineage, NewShard, ParkReason, ShardRecord};
+use crate::request::ShardAction;
 use crate::test_fixtures::{RUN, TENANT, at, fence, op};
 
 const OWNER: WorkerId = WorkerId::from_raw(1);
@@ -175,6 +178,28 @@ fn withdrawn(handoff: u64) -> ShardChange<'static> {
     ShardChange::Withdraw { handoff, drop_request: false, sequence: OpSequence::NONE, entry }
 }
 
+fn completed(key: &'static [u8]) -> ShardChange<'static> {
+    let (cursor, entry) = (CursorUpdate::with_last_key(key), entry(OpKind::Complete));
+    ShardChange::Complete { cursor, sequence: OpSequence::NONE, entry }
+}
+
+fn parked(entry: Option<OpLogEntry>) -> ShardChange<'static> {
+    let (reason, context) = (ParkReason::Other, ParkContext::NONE);
+    ShardChange::Park { reason, context, sequence: OpSequence::NONE, entry }
+}
+
+fn offered_at(key: &'static [u8]) -> ShardChange<'static> {
+    let (offer, entry) = (offer(OTHER), entry(OpKind::Offer));
+    let cursor = Some(CursorUpdate::with_last_key(key));
+    let sequence = OpSequence::NONE;
+    ShardChange::Offer { offer, cursor, attempts: 0, drop_request: false, sequence, entry }
+}
+
+fn requested() -> ShardChange<'static> {
+    let (action, expires_at) = (&ShardAction::Release, at(20));
+    ShardChange::Request { op_id: op(7), payload_hash: 77, action, expires_at }
+}
+
 #[rstest]
 #[case::stale_grant(Start::Held, grant(2), "a grant raises the fence")]
 #[case::grant_of_what_ended(Start::Parked, grant(3), "only an active shard can be granted")]
@@ -212,6 +237,15 @@ fn withdrawn(handoff: u64) -> ShardChange<'static> {
 #[case::executed_again(Start::Held, numbered(4), "an executed sequence rises within a lease")]
 #[case::overtaken(Start::Held, numbered(3), "an executed sequence rises within a lease")]
 #[case::revoked_at_its_fence(Start::Held, revoke(2), "a fence increases by one")]
+#[case::completed_free(Start::Free, completed(b"g"), "only a lease holder can change a shard")]
+#[case::completed_before(Start::Held, completed(b"e"), "a cursor never moves backwards")]
+#[case::cut_free(Start::Free, cut_at(b"m", b"m", b"y"), "only a lease holder can change")]
+#[case::released_free(Start::Free, release(0), "only a lease holder can change a shard")]
+#[case::withdrawn_free(Start::Free, withdrawn(3), "only a lease holder can change a shard")]
+#[case::revoked_free(Start::Free, revoke(2), "only a lease holder can change a shard")]
+#[case::parked_free(Start::Free, parked(Some(entry(OpKind::Park))), "only a lease holder can")]
+#[case::parked_again(Start::Parked, parked(None), "only an active shard can be parked")]
+#[case::offered_before(Start::Held, offered_at(b"e"), "a cursor never moves backwards")]
 fn change_that_does_not_fit_its_record_panics(
     #[case] start: Start,
     #[case] change: ShardChange<'static>,
@@ -222,8 +256,66 @@ fn change_that_does_not_fit_its_record_panics(
     let stopped = catch_unwind(AssertUnwindSafe(|| evolve(&mut record, &mut pool, &change)));
     // The pool panics on drop if the rejected change leaked an allocation.
     record.free(&mut pool);
-    let panic = stopped.expect_err("the guard accepts the change");
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let words = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+    let words = words_of(&stopped.expect_err("the guard accepts the change"));
     assert!(words.contains(because), "{words}");
+}
+
+fn words_of(panic: &Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default().to_owned()
+}
+
+/// Returns the panic of the guards after `change` on a shard in the state `now` that was `before`.
+fn after(before: Start, now: Start, change: &ShardChange<'_>) -> String {
+    let mut pool = RecordPool::new(1 << 16);
+    let (old, new) = (shard(before, &mut pool), shard(now, &mut pool));
+    let stopped = catch_unwind(AssertUnwindSafe(|| {
+        assert_after(Before::of(&old), &new, &pool, change);
+    }));
+    old.free(&mut pool);
+    new.free(&mut pool);
+    words_of(&stopped.expect_err("the guard accepts the record"))
+}
+
+/// The change was not applied, or more than the change.
+#[rstest]
+#[case::grant(Start::Held, Start::Held, grant(2), "a fence increases")]
+#[case::checkpoint(Start::Free, Start::Held, work(b"g"), "a step keeps the fence")]
+#[case::confirmation(
+    Start::Free,
+    Start::Held,
+    ShardChange::Confirm { attempts: 0 },
+    "a step keeps the fence"
+)]
+#[case::withdrawal(Start::Free, Start::Held, withdrawn(3), "a step keeps the fence")]
+#[case::request(Start::Free, Start::Held, requested(), "a step keeps the fence")]
+#[case::offer(Start::Free, Start::Offered, offered_to(OTHER), "a step keeps the fence")]
+#[case::cut(Start::Held, Start::Held, cut_at(b"m", b"m", b"y"), "a split creates one residual")]
+#[case::completion(Start::Held, Start::Held, completed(b"g"), "the shard has the decided status")]
+#[case::park(Start::Held, Start::Held, parked(None), "the shard has the decided status")]
+#[case::release(Start::Held, Start::Held, release(0), "a released shard has no lease")]
+#[case::unpark(Start::Parked, Start::Parked, unpark(3), "a fence increases")]
+#[case::revocation(Start::Held, Start::Held, revoke(3), "a fence increases")]
+fn record_that_is_not_the_result_of_its_change_panics(
+    #[case] before: Start,
+    #[case] now: Start,
+    #[case] change: ShardChange<'static>,
+    #[case] because: &str,
+) {
+    assert_eq!(after(before, now, &change), because);
+}
+
+#[test]
+fn log_without_the_operation_panics() {
+    // The shard has executed sequence 4 with `first_entry`.
+    let checkpoint = |sequence, entry| {
+        let cursor = CursorUpdate::with_last_key(b"f");
+        ShardChange::Advance { cursor, attempts: 0, drop_request: false, sequence, entry }
+    };
+    let other = checkpoint(sequence(4), entry(OpKind::Checkpoint));
+    let because = "the newest log entry is this operation's";
+    assert_eq!(after(Start::Held, Start::Held, &other), because);
+    let later = checkpoint(sequence(5), first_entry());
+    let because = "the record keeps the highest executed sequence";
+    assert_eq!(after(Start::Held, Start::Held, &later), because);
 }

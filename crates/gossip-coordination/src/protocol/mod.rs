@@ -7,8 +7,9 @@
 //!
 //! Each file holds one operation: its command and its `decide`, written as a sequence of early
 //! returns. `decide` reads records and either refuses, replays an earlier result, or returns a
-//! [`ShardChange`] or a [`RunChange`]. [`evolve`] applies a change and is the only code that
+//! [`ShardChange`] or a [`RunChange`]. [`evolve`] applies a change; no other code of the kernel
 //! mutates a record.
+//!
 //! # Order of checks
 //!
 //! 1. the shard or run exists, for this tenant;
@@ -43,10 +44,13 @@ mod complete;
 mod confirm_grant;
 mod create_run;
 mod delete_run;
+#[cfg(test)]
+mod every_operation_tests;
 mod evolve;
 mod guard;
 #[cfg(test)]
 mod guard_tests;
+mod lease_watch;
 mod offer;
 mod park;
 mod raise_fence_floor;
@@ -80,24 +84,25 @@ pub use self::accept::Accept;
 pub(crate) use self::acquire::Verdict;
 pub use self::acquire::{Acquire, Grant, ReplyPath};
 pub use self::checkpoint::Checkpoint;
-pub(crate) use self::claim::claim_offset;
-pub use self::claim::{CLAIM_CANDIDATES_MAX, Claim, ClaimCandidates, ClaimScope, ClaimStep};
+pub use self::claim::{CLAIM_CANDIDATES_MAX, ClaimCandidates, ClaimScope};
+pub(crate) use self::claim::{Claim, ClaimStep, claim_offset};
 pub(crate) use self::claim_cooldown::{ClaimCooldown, ClaimTimes, Reservation};
 pub use self::collect_run::{COLLECTION_CANCELS, COLLECTION_DELETES, CollectRun, NotCollected};
 pub use self::complete::Complete;
-pub use self::confirm_grant::ConfirmGrant;
+pub(crate) use self::confirm_grant::ConfirmGrant;
 pub use self::create_run::CreateRun;
 pub use self::delete_run::{DeleteRun, Tombstone};
 pub use self::evolve::{evolve, evolve_run};
+pub use self::lease_watch::LeaseWatch;
 pub use self::offer::{OFFER_LEASES_MAX, OfferShard, OfferTerms};
 pub use self::park::Park;
-pub use self::raise_fence_floor::{
-    FENCE_FLOOR_MAX, FENCE_FLOOR_STEP, RaiseFenceFloor, fence_floor_at,
-};
+pub(crate) use self::raise_fence_floor::{FENCE_FLOOR_MAX, RaiseFenceFloor};
+pub use self::raise_fence_floor::{FENCE_FLOOR_STEP, fence_floor_at};
 pub use self::register_shards::{RegisterShards, Roots};
 pub use self::release::{Release, ReleaseMode};
 pub use self::renew::{Renew, Renewed};
-pub use self::repair_shard::{Remains, RepairShard, RepairedShard};
+pub use self::repair_shard::RepairedShard;
+pub(crate) use self::repair_shard::{Remains, RepairShard};
 pub use self::request_action::RequestAction;
 pub use self::revoke_lease::RevokeLease;
 pub use self::run_transition::{RunTransition, RunTransitionKind};
@@ -126,7 +131,8 @@ pub trait ShardTransition {
     /// Whether the operation creates shards. If so, the commit counts them against the quota.
     const MAKES_SHARDS: bool = false;
 
-    /// Whether the operation reads the store's evidence that the lease holder is alive.
+    /// Whether the operation reads evidence that the lease holder is alive: the store's and the
+    /// caller's watch.
     const CONSULTS_OWNER: bool = false;
 
     /// Returns the tenant and the key of the shard.
@@ -195,6 +201,8 @@ pub struct ShardInputs<'a> {
     pub quota: ShardQuota,
     /// The store's evidence that the lease holder is alive.
     pub owner: OwnerEvidence,
+    /// How long the caller has seen the shard unchanged.
+    pub watch: LeaseWatch,
     /// Returns the payload hash of the split that created a shard of the same run, zero for a root
     /// shard, `None` if the shard does not exist.
     pub split_hash_of: &'a dyn Fn(ShardId) -> Option<u64>,
@@ -242,7 +250,8 @@ pub struct RunInputs<'a> {
 
 /// Evidence outside the record that a shard's lease holder is alive (DESIGN Q7).
 ///
-/// Evidence can only delay a takeover: every takeover requires an expired lease.
+/// Evidence can only delay a takeover: every takeover requires an expired lease or a void deadline
+/// ([`LeaseWatch`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "an owner key exists or does not")]
 pub enum OwnerEvidence {

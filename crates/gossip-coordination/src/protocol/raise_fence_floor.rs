@@ -13,7 +13,7 @@ use crate::run_errors::GetRunError;
 pub const FENCE_FLOOR_STEP: u64 = 1 << 20;
 
 /// The highest floor. Fences stay exact in JSON, whose numbers have 53 bits.
-pub const FENCE_FLOOR_MAX: FenceEpoch = FenceEpoch::from_raw((1 << 53) - 1);
+pub(crate) const FENCE_FLOOR_MAX: FenceEpoch = FenceEpoch::from_raw((1 << 53) - 1);
 
 /// Returns the floor for a restore at this time. It lies above the floors of earlier restores, also
 /// those that the backup does not have, unless the clock was set back in between.
@@ -31,13 +31,13 @@ pub(super) fn raised(known: FenceEpoch, at_least: FenceEpoch) -> FenceEpoch {
 
 /// Raises the fence floor of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct RaiseFenceFloor {
+pub(crate) struct RaiseFenceFloor {
     /// The tenant.
     pub tenant: TenantId,
     /// The run.
-    pub run: RunId,
+    pub(crate) run: RunId,
     /// The floor to reach at least; see [`fence_floor_at`].
-    pub at_least: FenceEpoch,
+    pub(crate) at_least: FenceEpoch,
 }
 
 impl RunTransitionRules for RaiseFenceFloor {

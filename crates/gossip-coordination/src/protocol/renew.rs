@@ -32,11 +32,11 @@ pub struct Renewed {
     /// The new deadline.
     pub new_deadline: LogicalTime,
     /// The lease holder's own pending offer.
-    pub offer: Option<OfferNotice>,
+    pub(crate) offer: Option<OfferNotice>,
     /// The administrator's pending request.
     pub request: Option<PendingRequest>,
     /// Whether the run is paused.
-    pub run_paused: bool,
+    pub(crate) run_paused: bool,
 }
 
 impl ShardTransition for Renew<'_> {

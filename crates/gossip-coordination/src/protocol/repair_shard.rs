@@ -14,28 +14,28 @@ use crate::run_errors::RepairShardError;
 
 /// Repairs the record of a shard.
 #[derive(Clone, Copy, Debug)]
-pub struct RepairShard {
+pub(crate) struct RepairShard {
     /// The tenant.
     pub tenant: TenantId,
     /// The shard.
-    pub key: ShardKey,
+    pub(crate) key: ShardKey,
     /// The fence to reach at least; see [`fence_floor_at`](super::fence_floor_at).
-    pub at_least: FenceEpoch,
+    pub(crate) at_least: FenceEpoch,
 }
 
 /// The readable state of a damaged shard.
 #[derive(Clone, Copy, Debug)]
-pub struct Remains {
+pub(crate) struct Remains {
     /// Its run, if it exists.
-    pub run: Option<RunHead>,
+    pub(crate) run: Option<RunHead>,
     /// The damaged part; `None` if the shard is intact.
-    pub damage: Option<ShardDamage>,
+    pub(crate) damage: Option<ShardDamage>,
     /// Its status, if the hot part is intact.
-    pub status: Option<ShardStatus>,
+    pub(crate) status: Option<ShardStatus>,
     /// Whether shards that were cut from it cover its range.
-    pub is_covered: bool,
+    pub(crate) is_covered: bool,
     /// The highest fence that is known of it, from intact records.
-    pub fence: FenceEpoch,
+    pub(crate) fence: FenceEpoch,
 }
 
 /// What a repaired shard is.
@@ -56,7 +56,7 @@ impl RepairShard {
     /// # Errors
     ///
     /// Returns the first check that fails.
-    pub fn decide(&self, remains: &Remains) -> Result<RepairedShard, RepairShardError> {
+    pub(crate) fn decide(&self, remains: &Remains) -> Result<RepairedShard, RepairShardError> {
         let found = remains.run.filter(|run| run.status != RunStatus::Initializing);
         let run = found.ok_or(RepairShardError::ShardNotFound)?;
         let damage = remains.damage.ok_or(RepairShardError::NotDamaged)?;

@@ -9,7 +9,8 @@ use gossip_contracts::identity::ShardId;
 use rstest::rstest;
 
 use super::{
-    Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTransition, SplitReplace, SplitResidual,
+    Decision, LeaseWatch, OwnerEvidence, ShardChange, ShardInputs, ShardTransition, SplitReplace,
+    SplitResidual,
 };
 use crate::error::SplitError;
 use crate::shard_limits::ShardQuota;
@@ -30,6 +31,7 @@ fn decide<T: ShardTransition<Error = SplitError>>(
         shard: coordinator.shard(TENANT, key(0)),
         quota: ShardQuota::UNLIMITED,
         owner: OwnerEvidence::Gone,
+        watch: LeaseWatch::NONE,
         split_hash_of: &|id| taken.filter(|taken| *taken == id).map(|_| 1),
     };
     match operation.decide(at(20), &seen)? {

@@ -523,7 +523,7 @@ const fn whole_expired(now: LogicalTime) -> RangeInclusive<ClaimSpot> {
 }
 
 /// Returns the entries of a page of the claim index.
-fn entries(page: &Page) -> impl Iterator<Item = (ClaimSpot, ShardId)> + '_ {
+pub(super) fn entries(page: &Page) -> impl Iterator<Item = (ClaimSpot, ShardId)> + '_ {
     page.iter().filter_map(|(key, _)| {
         let Key::ClaimIndex { shard, at, .. } = key else { return None };
         Some((ClaimSpot::new(*at, scatter(shard.shard())), shard.shard()))

@@ -83,19 +83,22 @@ macro_rules! coordinator {
             /// As [`new`](Self::new), with the record cache and the claim cooldowns of other
             /// handles in this process. All handles that share them must use the same store.
             pub fn sharing(store: S, config: StoreConfig, process: &ProcessState) -> Self {
-                let mut handle = Self::new(store, config);
-                let ProcessState { cache, claims, format } = process.clone();
-                (handle.core.cache, handle.core.claims) = (cache, claims);
-                handle.core.format = format;
-                handle
+                Self::new(store, config).with_process(process)
+            }
+
+            fn with_process(mut self, process: &ProcessState) -> Self {
+                let ProcessState { cache, claims, watches, format } = process.clone();
+                (self.core.cache, self.core.claims) = (cache, claims);
+                (self.core.watches, self.core.format) = (watches, format);
+                self
             }
 
             /// Returns the state to be shared with other handles on the same store.
             #[must_use]
             pub fn process_state(&self) -> ProcessState {
-                let Core { cache, claims, format, .. } = &self.core;
-                let (cache, claims, format) = (cache.clone(), claims.clone(), format.clone());
-                ProcessState { cache, claims, format }
+                let Core { cache, claims, watches, format, .. } = &self.core;
+                let (cache, claims) = (cache.clone(), claims.clone());
+                ProcessState { cache, claims, watches: watches.clone(), format: format.clone() }
             }
 
             /// Returns the settings and the nonce of this handle.
@@ -140,15 +143,15 @@ coordinator!(StoreCoordinator over Store, "A coordinator over a blocking store."
 coordinator!(AsyncStoreCoordinator over AsyncStore, "A coordinator over an asynchronous store.");
 
 impl<S: AsyncStore> AsyncStoreCoordinator<S> {
-    /// Returns a new handle, as [`new`](Self::new) does, that reuses the allocations of this one.
-    /// It has no state of the old handle.
+    /// Returns a new handle, as [`sharing`](Self::sharing) does, that reuses the allocations of
+    /// this one. It has no state of the old handle.
     ///
     /// For simulators, which make many handles.
     #[must_use]
-    pub fn anew(self, store: S, config: StoreConfig) -> Self {
+    pub fn anew(self, store: S, config: StoreConfig, process: &ProcessState) -> Self {
         // Only the allocations: a cached record or a cooldown would survive a simulated restart.
         let core = Core::with_pool(config, store.limits(), self.core.pool);
-        Self { store, core }
+        Self { store, core }.with_process(process)
     }
 }
 

@@ -15,6 +15,8 @@ use super::codec::{StoreFormat, encode_cold, encode_hot};
 use super::engine::StoreLimits;
 use super::index::put_claim;
 use super::key::Key;
+use super::lease_watches::LeaseWatches;
+use super::loaded::Loaded;
 use super::retry::Tries;
 use super::scatter::mixed;
 use super::txn::Txn;
@@ -24,7 +26,7 @@ use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::facade::ClaimError;
 use crate::lease::GrantToken;
 use crate::pool::RecordPool;
-use crate::protocol::ClaimCooldown;
+use crate::protocol::{ClaimCooldown, LeaseWatch};
 use crate::record::{NewShard, ShardRecord, ShardView};
 
 /// Maximum bytes of one record in a pool.
@@ -53,8 +55,10 @@ pub struct StoreConfig {
     /// Minimum ticks between a worker's claims; zero disables it. Handles that share a
     /// [`ProcessState`] count together and must have the same interval.
     pub claim_cooldown_interval: u64,
-    /// Ticks past its deadline for which a lease is honoured while its lease holder's owner key
-    /// exists. Only effective on stores that bind keys to a process.
+    /// Maximum difference between the wall clocks of two machines, in ticks. A lease is honoured
+    /// for so long past its deadline while its lease holder's owner key exists, on stores that bind
+    /// keys to a process; and a deadline is void only if it lies further ahead than a lease and
+    /// this ([`ProcessState::watching`]).
     pub max_clock_skew: u64,
     /// A number that no other handle of the store has; the handle derives its grant tokens from it.
     /// A simulation derives it from its seed, a process draws it at random.
@@ -75,7 +79,7 @@ impl StoreConfig {
 }
 
 /// State that the coordinator handles of one process share: the record cache, the claims of its
-/// workers and the format of the store. Clones share the same state.
+/// workers, the leases it watches and the format of the store. Clones share the same state.
 ///
 /// It belongs to **one** store: cached records are compared by revision, and revisions of different
 /// stores are unrelated.
@@ -83,10 +87,23 @@ impl StoreConfig {
 pub struct ProcessState {
     pub(super) cache: RecordCache,
     pub(super) claims: ClaimClock,
+    pub(super) watches: LeaseWatches,
     pub(super) format: StoreFormat,
 }
 
 impl ProcessState {
+    /// Makes the handles watch leases whose deadline lies too far ahead, and take those shards over
+    /// that were not renewed for a lease and the clock skew
+    /// ([`LeaseWatch`](crate::protocol::LeaseWatch)). `clock` returns ticks of a clock that is
+    /// never set.
+    ///
+    /// Without it such a shard is locked until the deadline has passed.
+    #[must_use]
+    pub fn watching(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.watches = LeaseWatches::new(clock);
+        self
+    }
+
     /// Notes the format of the store, as [`load_store_format`](super::load_store_format) returned
     /// it: values are written in it. Without this call the handles learn it from what they read.
     pub fn note_format(&self, format: u8) {
@@ -105,6 +122,8 @@ pub(super) struct Core {
     pub(super) cache: RecordCache,
     /// Claims of this handle and the handles that share the cache.
     pub(super) claims: ClaimClock,
+    /// Leases watched by this handle and the handles that share the cache.
+    pub(super) watches: LeaseWatches,
     /// The format of the store, as far as this process knows it.
     pub(super) format: StoreFormat,
     /// Estimated density of the claim indexes.
@@ -130,6 +149,7 @@ impl Core {
             pool,
             cache: RecordCache::default(),
             claims: ClaimClock::default(),
+            watches: LeaseWatches::default(),
             format: StoreFormat::default(),
             claim_stats: ClaimStats::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),
@@ -203,6 +223,27 @@ impl Core {
         let message = format!("{ops} operations and {bytes} bytes exceed what the store takes");
         let (operation, why) = ("transaction.size", StoreRefusal::TooLarge);
         Err(InfraError::Refused { operation, why, message })
+    }
+
+    /// Returns for how long the record of a shard was seen unchanged, if its lease is watched.
+    pub(super) fn watch(
+        &self,
+        now: LogicalTime,
+        record: Option<&ShardRecord>,
+        loaded: &Loaded,
+    ) -> LeaseWatch {
+        let max_clock_skew = self.config.max_clock_skew;
+        let watch = LeaseWatch { unchanged_for: 0, max_clock_skew };
+        let (Some(record), Some(hot), Some(head)) = (record, &loaded.hot, &loaded.head) else {
+            return watch;
+        };
+        let Some(deadline) = record.lease_deadline() else { return watch };
+        // Only those: every acquire that loses a race would otherwise drop one from the table.
+        if !watch.is_too_far(now, deadline, head.run.config.lease_duration()) {
+            return watch;
+        }
+        let unchanged_for = self.watches.observe(record.tenant(), record.key(), hot.revision);
+        LeaseWatch { unchanged_for, max_clock_skew }
     }
 
     /// Reserves a claim of `worker`; refuses it during the worker's cooldown.

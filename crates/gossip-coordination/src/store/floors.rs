@@ -4,13 +4,13 @@
 
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, RunId, TenantId};
 
-use super::coordinator::{StoreCoordinator, fly};
-use super::engine::{Read, Store};
+use super::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
+use super::engine::{AsyncStore, Read, Store};
 use super::flight::Flight;
 use super::range::KeyRange;
 use crate::error::InfraError;
 use crate::run_errors::GetRunError;
-use crate::run_management::RunManagement as _;
+use crate::run_management::{AsyncRunManagement, RunManagement};
 
 /// Runs in one page of the list: their ids take 2 KiB.
 const RUNS_PER_PAGE: usize = 256;
@@ -21,7 +21,7 @@ const RUNS_PER_PAGE: usize = 256;
 ///
 /// Returns [`InfraError`] if the read fails.
 #[must_use]
-pub fn next_tenant(
+pub(crate) fn next_tenant(
     after: Option<TenantId>,
 ) -> Flight<'static, Result<Option<TenantId>, InfraError>> {
     Flight::new(move |io| async move {
@@ -31,54 +31,77 @@ pub fn next_tenant(
     })
 }
 
-impl<S: Store> StoreCoordinator<S> {
-    /// Raises the fence floors of all runs of `tenant`, or of all tenants, as
-    /// [`raise_fence_floor`](Self::raise_fence_floor) does, and calls `each` with every run's
-    /// result. A run that cannot be read does not keep the others from it; one that was deleted
-    /// meanwhile has no result.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`InfraError`] if tenants or runs cannot be listed.
-    pub fn raise_fence_floors(
-        &mut self,
-        now: LogicalTime,
-        tenant: Option<TenantId>,
-        at_least: FenceEpoch,
-        each: &mut dyn FnMut(TenantId, RunId, Result<FenceEpoch, GetRunError>),
-    ) -> Result<(), InfraError> {
-        if let Some(tenant) = tenant {
-            return self.raise_floors_of(now, tenant, at_least, each);
-        }
-        let mut after = None;
-        while let Some(tenant) = fly(self.store_mut(), next_tenant(after))? {
-            self.raise_floors_of(now, tenant, at_least, each)?;
-            after = Some(tenant);
-        }
-        Ok(())
-    }
+/// Defines the operation on all runs.
+macro_rules! floors {
+    (
+        $name:ident over $engine:ident as $management:ident, $each:ty;
+        $fly:ident $(.$await:tt)? $(; $async:tt)?
+    ) => {
+        impl<S: $engine> $name<S> {
+            /// Raises the fence floors of all runs of `tenant`, or of all tenants, as
+            /// [`raise_fence_floor`](Self::raise_fence_floor) does, and calls `each` with every
+            /// run's result. A run that cannot be read does not keep the others from it; one that
+            /// was deleted meanwhile has no result.
+            ///
+            /// # Errors
+            ///
+            /// Returns [`InfraError`] if tenants or runs cannot be listed.
+            pub $($async)? fn raise_fence_floors(
+                &mut self,
+                now: LogicalTime,
+                tenant: Option<TenantId>,
+                at_least: FenceEpoch,
+                each: &mut $each,
+            ) -> Result<(), InfraError> {
+                if let Some(tenant) = tenant {
+                    return self.raise_floors_of(now, tenant, at_least, each)$(.$await)?;
+                }
+                let mut after = None;
+                while let Some(tenant) = $fly(self.store_mut(), next_tenant(after))$(.$await)?? {
+                    self.raise_floors_of(now, tenant, at_least, each)$(.$await)??;
+                    after = Some(tenant);
+                }
+                Ok(())
+            }
 
-    fn raise_floors_of(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        at_least: FenceEpoch,
-        each: &mut dyn FnMut(TenantId, RunId, Result<FenceEpoch, GetRunError>),
-    ) -> Result<(), InfraError> {
-        let (mut runs, mut after) = (Vec::new(), None);
-        loop {
-            runs.clear();
-            self.list_runs_into(tenant, after, RUNS_PER_PAGE, &mut runs)?;
-            for run in &runs {
-                let raised = self.raise_fence_floor(now, tenant, *run, at_least);
-                if !matches!(raised, Err(GetRunError::RunNotFound)) {
-                    each(tenant, *run, raised);
+            $($async)? fn raise_floors_of(
+                &mut self,
+                now: LogicalTime,
+                tenant: TenantId,
+                at_least: FenceEpoch,
+                each: &mut $each,
+            ) -> Result<(), InfraError> {
+                let (mut runs, mut after) = (Vec::new(), None);
+                loop {
+                    runs.clear();
+                    let listed = $management::list_runs_into(
+                        self, tenant, after, RUNS_PER_PAGE, &mut runs,
+                    );
+                    listed$(.$await)??;
+                    for run in &runs {
+                        let raised =
+                            self.raise_fence_floor(now, tenant, *run, at_least)$(.$await)?;
+                        if !matches!(raised, Err(GetRunError::RunNotFound)) {
+                            each(tenant, *run, raised);
+                        }
+                    }
+                    if runs.len() < RUNS_PER_PAGE {
+                        return Ok(());
+                    }
+                    after = runs.last().copied();
                 }
             }
-            if runs.len() < RUNS_PER_PAGE {
-                return Ok(());
-            }
-            after = runs.last().copied();
         }
-    }
+    };
 }
+
+floors!(
+    StoreCoordinator over Store as RunManagement,
+    dyn FnMut(TenantId, RunId, Result<FenceEpoch, GetRunError>);
+    fly
+);
+floors!(
+    AsyncStoreCoordinator over AsyncStore as AsyncRunManagement,
+    (dyn FnMut(TenantId, RunId, Result<FenceEpoch, GetRunError>) + Send);
+    fly_async.await; async
+);

@@ -180,13 +180,6 @@ impl KeyKind {
         matches!(self, Self::Allotment | Self::TenantEntry | Self::SchemaVersion)
     }
 
-    /// Whether the kind only has a number and a spelling, and no values yet.
-    #[must_use]
-    pub const fn is_reserved(self) -> bool {
-        // Numbers never change, and the reserved kinds have the last ones but one.
-        self as u8 >= Self::FenceFloor as u8 && !matches!(self, Self::SchemaVersion)
-    }
-
     /// The part of a key that names its kind.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
@@ -476,7 +469,7 @@ impl Key {
 #[error("a key of {len} bytes is none of this store's keys")]
 pub struct MalformedKey {
     /// How many bytes there were.
-    pub len: usize,
+    pub(crate) len: usize,
 }
 
 /// The bytes of a key or of a bound of a range, without a heap.

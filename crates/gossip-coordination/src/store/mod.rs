@@ -19,6 +19,7 @@
 //! | `shard_repair`, `lost_range` | repair of a damaged shard; its range, from the other shards |
 //! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | the flights |
 //! | `deletion`, `gc` | deletion, also of damaged runs; garbage collection of abandoned runs |
+//! | `lease_watches` | leases whose deadline lies too far ahead, watched until it is void |
 //! | `floors` | fence floors of many runs at once; the list of tenants |
 //! | `upgrade` | the format of a store, and its upgrade |
 //! | `handoffs` | handoff records, with opaque payloads |
@@ -77,6 +78,7 @@ mod gc;
 mod handoffs;
 mod index;
 mod key;
+mod lease_watches;
 mod loaded;
 mod lost_range;
 mod map_store;
@@ -101,14 +103,14 @@ mod upgrade;
 mod worker_flight;
 
 pub use self::codec::{
-    ColdPart, DecodeShardError, FORMAT_OLDEST, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX,
-    HandoffTooLarge, HotPart, OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps,
-    decode_allotment, decode_claim_entry, decode_cold, decode_count, decode_handoff, decode_hot,
-    decode_mover_entry, decode_owner, decode_parked_entry, decode_roots, decode_run_head,
-    decode_schema, decode_shard, decode_tombstone, decode_worker, encode_allotment,
-    encode_claim_entry, encode_cold, encode_handoff, encode_hot, encode_mover_entry, encode_owner,
-    encode_parked_entry, encode_roots, encode_run_head, encode_schema, encode_tenant_count,
-    encode_tombstone, encode_worker, join_shard, make_room,
+    ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
+    OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_allotment,
+    decode_claim_entry, decode_cold, decode_count, decode_handoff, decode_hot, decode_mover_entry,
+    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_schema, decode_shard,
+    decode_tombstone, decode_worker, encode_allotment, encode_claim_entry, encode_cold,
+    encode_handoff, encode_hot, encode_mover_entry, encode_owner, encode_parked_entry,
+    encode_roots, encode_run_head, encode_schema, encode_tenant_count, encode_tombstone,
+    encode_worker, join_shard, make_room,
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::{ProcessState, StoreConfig};
@@ -116,7 +118,6 @@ pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::Flight;
 #[cfg(test)]
 pub(crate) use self::flight::{Reply, Step};
-pub use self::floors::next_tenant;
 pub use self::handoffs::{
     HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
     list_moves, load_handoff, save_handoff,
@@ -129,7 +130,7 @@ pub use self::nonce::fresh_nonce;
 pub use self::quota::{Allotment, TenantUsage, load_allotment, load_tenant_usage, set_allotment};
 pub use self::range::KeyRange;
 pub use self::scatter::ClaimSpot;
-pub use self::settings::{CLAIM_COOLDOWN_MAX, parse_duration, ticks};
+pub use self::settings::{CLAIM_COOLDOWN_MAX, DEFAULT_MAX_CLOCK_SKEW, parse_duration, ticks};
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 pub use self::upgrade::{UpgradedPage, announce_format, load_store_format, upgrade_page};
 #[cfg(test)]
@@ -150,6 +151,8 @@ mod gc_tests;
 mod handoffs_tests;
 #[cfg(test)]
 mod key_tests;
+#[cfg(test)]
+mod lease_watches_tests;
 #[cfg(test)]
 mod lost_grant_tests;
 #[cfg(test)]

@@ -9,13 +9,15 @@ use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 
-use super::claim_stats::{Probe, SCANS_MAX, ScanPlan, ScanResult};
+use super::claim_stats::{Probe, SCANS_MAX, ScanPlan, ScanResult, entries};
 use super::codec::{HotPart, decode_parked_entry, decode_run_head};
 use super::core::Core;
 use super::engine::Read;
 use super::flight::Io;
 use super::key::Key;
+use super::lease_watches::FarLook;
 use super::run_flight::load_run;
+use super::scatter::ClaimSpot;
 use super::shard_scan::{DecodedParts, ShardScan};
 use crate::error::InfraError;
 use crate::protocol::{ClaimCandidates, claim_offset};
@@ -208,7 +210,8 @@ pub(super) async fn probe(
     Ok(outlook)
 }
 
-/// Returns some free shards and, if those are few, shards with an expired lease.
+/// Returns some free shards and, if those are few, shards with an expired lease and those with a
+/// void deadline.
 pub(super) async fn candidates(
     core: &mut Core,
     io: &Io,
@@ -224,7 +227,12 @@ pub(super) async fn candidates(
         let plan = ScanPlan::new((tenant, run), now, &stats, point, true, core.limits.page);
         // The head in the same snapshot: a claim ends without a try if the run is over or paused.
         let head = Read::Get(Key::RunHead { tenant, run });
-        let mut answers = io.read(plan.reads(Some(head))).await?;
+        let mut reads = plan.reads(Some(head));
+        let skew = core.config.max_clock_skew;
+        let look = core.watches.look((tenant, run), now, skew, core.limits.page);
+        // With the scan, so that it costs no round trip.
+        reads.extend(look.as_ref().map(FarLook::read));
+        let mut answers = io.read(reads).await?;
         let head = answers.value().ok_or(GetRunError::RunNotFound)?;
         let head = decode_run_head(tenant, run, &head.bytes)?;
         let outlook = |earliest_deadline| ClaimOutlook { run: head.head(), earliest_deadline };
@@ -232,14 +240,51 @@ pub(super) async fn candidates(
             return Ok(outlook(None));
         }
         let found = plan.take(&mut answers);
+        let far = look.map(|look| (look, entries(&answers.page()).collect::<Vec<_>>()));
+        let lease_duration = head.head().config.lease_duration();
         if stats.learn(&plan, &found, (limit, None), scans) {
             core.claim_stats.remember(tenant, run, stats);
             let earliest_deadline = found.first_deadline(None);
             choose(found, point, limit, out);
+            add_void(core, io, (tenant, run), lease_duration, far, limit, out).await?;
             return Ok(outlook(earliest_deadline));
         }
     }
     unreachable!("the last scan reads everything")
+}
+
+/// Watches the leases that a search found, and appends those whose deadline may be void by now; the
+/// acquire decides.
+async fn add_void(
+    core: &Core,
+    io: &Io,
+    (tenant, run): (TenantId, RunId),
+    lease_duration: u64,
+    far: Option<(FarLook, Vec<(ClaimSpot, ShardId)>)>,
+    limit: usize,
+    out: &mut ClaimCandidates,
+) -> Result<(), InfraError> {
+    let skew = core.config.max_clock_skew;
+    let Some((look, found)) = far.filter(|_| out.len() < limit) else {
+        core.watches.looked((tenant, run), lease_duration, None, skew);
+        return Ok(());
+    };
+    let last = found.last().map(|(spot, _)| *spot).filter(|_| look.is_full(found.len()));
+    core.watches.looked((tenant, run), lease_duration, Some((look, last)), skew);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let shards = || found.iter().map(|(_, shard)| ShardKey::new(run, *shard));
+    // The hot parts, because a renewal that keeps the deadline leaves the index as it is.
+    let keys = shards().map(|shard| Key::ShardHot { tenant, shard }).collect();
+    for (shard, hot) in shards().zip(io.load(keys).await?) {
+        let Some(hot) = hot else { continue };
+        let unchanged_for = core.watches.observe(tenant, shard, hot.revision);
+        if unchanged_for >= lease_duration.saturating_add(skew) && out.len() < limit {
+            out.push(shard.shard());
+        }
+    }
+    Ok(())
 }
 
 /// Appends free shards in an order that differs per scan, then those with an expired lease.

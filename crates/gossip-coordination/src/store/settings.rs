@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The longest claim cooldown. A longer one would keep workers idle for no purpose.
 pub const CLAIM_COOLDOWN_MAX: Duration = Duration::from_secs(3_600);
 
+/// The default maximum difference between the wall clocks of two machines (DESIGN Q7).
+pub const DEFAULT_MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
+
 /// Parses a whole number with its unit: `ms`, `s` or `m`. Returns `None` for anything else.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Duration> {

@@ -648,13 +648,13 @@ fn plan_commit<T: ShardTransition>(
             None
         })
     };
+    let (found, skew) = (subject.as_ref().map(|(record, _)| record), core.config.max_clock_skew);
     let seen = ShardInputs {
-        shard: subject.as_ref().map(|(record, _)| ShardView::new(record, &core.pool)),
+        shard: found.map(|record| ShardView::new(record, &core.pool)),
         run: loaded.head.as_ref().map(|head| head.run),
         quota,
-        owner: subject.as_ref().map_or(OwnerEvidence::Gone, |(record, _)| {
-            owner_key.evidence(record, core.config.max_clock_skew)
-        }),
+        owner: found.map_or(OwnerEvidence::Gone, |record| owner_key.evidence(record, skew)),
+        watch: core.watch(now, found.filter(|_| T::CONSULTS_OWNER), loaded),
         split_hash_of: &split_hash_of,
     };
     let decision = operation.decide(now, &seen);

@@ -48,19 +48,22 @@ pub(super) async fn repair(
     // A cached record would hide the damage from this handle, and belongs to a lease that ends.
     drop(core.cache.take(tenant, key));
     let mut tries = core.tries("repair.commit");
-    let mut unresolved: Option<(Vec<u8>, RepairedShard)> = None;
+    let mut unresolved: Option<RepairedShard> = None;
     loop {
         let found = Found::confirm(io, tenant, key).await.map_err(|error| tries.ended(error))?;
-        // The record is the one that this operation wrote, so its lost commit was applied.
-        if let Some((_, repaired)) = unresolved.take_if(|(written, _)| found.has_hot(written)) {
+        // Only a repair raises a fence that far, so the lost commit was applied. A worker may have
+        // claimed the shard since, or the run may have ended.
+        if let Some(repaired) = unresolved.take_if(|it| found.fence(tenant, key) >= it.fence) {
             return Ok(repaired);
         }
         let remains = found.remains(core, io, (tenant, key), whole).await;
-        let remains = remains.map_err(|error| tries.ended(error))?;
+        let mut remains = remains.map_err(|error| tries.ended(error))?;
+        // The lost commit may have been applied and damaged since, or may still be applied.
+        let issued = unresolved.map_or(FenceEpoch::ZERO, |it| it.fence);
+        remains.facts.fence = remains.facts.fence.max(issued);
         let repaired = operation.decide(&remains.facts)?;
         let rebuilt = remains.rebuild(core, &repaired)?;
-        let txn =
-            found.txn((io, core.limits.page), (tenant, key), rebuilt.clone(), &repaired).await;
+        let txn = found.txn((io, core.limits.page), (tenant, key), rebuilt, &repaired).await;
         let txn = txn.map_err(|error| tries.ended(error))?;
         core.check_fits(&txn).map_err(|error| tries.ended(error))?;
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
@@ -68,7 +71,7 @@ pub(super) async fn repair(
             CommitOutcome::Applied { .. } => return Ok(repaired),
             CommitOutcome::Conflict(conflict) => tries.failed(Some(conflict.key()), false)?,
             CommitOutcome::Unknown => {
-                unresolved = Some((rebuilt.hot, repaired));
+                unresolved = Some(repaired);
                 tries.failed(None, false)?
             }
         };
@@ -117,8 +120,10 @@ impl Found {
         Ok(Self { parts, head: next(), owner: next() })
     }
 
-    fn has_hot(&self, written: &[u8]) -> bool {
-        self.parts.hot.as_ref().is_some_and(|hot| hot.bytes == written)
+    /// Returns the fence of the hot part, or none above zero if it cannot be decoded.
+    fn fence(&self, tenant: TenantId, key: ShardKey) -> FenceEpoch {
+        let hot = self.parts.hot.as_ref().and_then(|it| decode_hot(tenant, key, &it.bytes).ok());
+        hot.map_or(FenceEpoch::ZERO, |hot| hot.fence)
     }
 
     /// Returns the intact state of the shard, with the facts that other shards show of it.
@@ -137,8 +142,7 @@ impl Found {
         // Of an owner key that cannot be decoded nothing is known.
         let owner = self.owner.as_ref().and_then(|it| decode_owner(tenant, key, &it.bytes).ok());
         // Also of an intact hot part that does not fit its cold part.
-        let hot = self.parts.hot.as_ref().and_then(|it| decode_hot(tenant, key, &it.bytes).ok());
-        let known = [hot.map(|hot| hot.fence), owner.map(|owner| owner.fence)];
+        let known = owner.map_or(FenceEpoch::ZERO, |it| it.fence).max(self.fence(tenant, key));
         let damage = parts.damage();
         let (mut range, mut is_covered) = (None, Some(false));
         match &parts.cold {
@@ -158,7 +162,7 @@ impl Found {
             damage,
             status: parts.hot.as_ref().map(|hot| hot.status),
             is_covered: is_covered.unwrap_or(false),
-            fence: known.into_iter().flatten().max().unwrap_or(FenceEpoch::ZERO),
+            fence: known,
         };
         let (hot, cold, is_known) = (parts.hot, parts.cold, is_covered.is_some());
         Ok(Rests { tenant, key, facts, hot, cold, range, is_known })
@@ -217,7 +221,6 @@ struct Rests<'f> {
 }
 
 /// The parts of a repaired record.
-#[derive(Clone)]
 struct Rebuilt {
     hot: Vec<u8>,
     cold: Vec<u8>,

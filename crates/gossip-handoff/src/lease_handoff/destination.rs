@@ -129,7 +129,7 @@ impl HandoffDestination {
 
     /// Returns the terms of the move.
     #[must_use]
-    pub const fn terms(&self) -> &MoveTerms {
+    pub(crate) const fn terms(&self) -> &MoveTerms {
         &self.terms
     }
 

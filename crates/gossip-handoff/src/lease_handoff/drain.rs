@@ -30,11 +30,11 @@ use crate::repository::Repository;
 
 /// The most moves in flight. Most of them wait until the destination has found the record, so this
 /// many keep the drain of hundreds of shards to seconds.
-pub const DRAIN_WINDOW: usize = 32;
+pub(crate) const DRAIN_WINDOW: usize = 32;
 
 /// The most frozen shards: enough to hide a round trip, few enough that a frozen shard does not
 /// queue behind the offers of others.
-pub const DRAIN_FROZEN_MAX: usize = 4;
+pub(crate) const DRAIN_FROZEN_MAX: usize = 4;
 
 // A frozen shard is in flight.
 const _: () = assert!(DRAIN_FROZEN_MAX <= DRAIN_WINDOW);
@@ -45,7 +45,7 @@ const RELEASE_TRIES_MAX: u32 = 3;
 /// A shard to be handed over.
 #[derive(Clone, Debug)]
 pub struct HeldShard {
-    lease: Lease,
+    pub(crate) lease: Lease,
     /// Earlier moves under this lease. The ids of moves continue from this number.
     attempts: u32,
     /// Cursor and snapshot, if the caller has stopped already.
@@ -64,12 +64,6 @@ impl HeldShard {
     #[must_use]
     pub const fn frozen(lease: Lease, attempts: u32, cursor: Cursor, snapshot: Vec<u8>) -> Self {
         Self { lease, attempts, frozen_at: Some((cursor, snapshot)) }
-    }
-
-    /// Returns the lease of the shard.
-    #[must_use]
-    pub const fn lease(&self) -> &Lease {
-        &self.lease
     }
 }
 

@@ -82,7 +82,7 @@ impl<B: CoordinationBackend + RunManagement, R: Repository> Driver<'_, B, R> {
 
     /// Executes `request` and returns the reply, or `None` for a request without a reply. For
     /// drivers that act between the request and [`HandoffSource::on_reply`].
-    pub fn execute(
+    pub(crate) fn execute(
         &mut self,
         source: &HandoffSource,
         request: SourceRequest,

@@ -16,14 +16,14 @@ use gossip_coordination::{AcquireResultView, AcquireScratch, CoordinationBackend
 
 use super::destination::{DestinationEnd, DestinationRequest, HandoffDestination};
 use super::driver::{DestinationNext, Driver};
-use super::terms::{HandoffConfig, MoveTerms, worker_name};
+use super::terms::{HandoffConfig, worker_name};
 use crate::phase::Phase;
 use crate::record::RecordId;
 use crate::repository::{IN_PROGRESS_PAGE, Repository, RepositoryError, Stored};
 
 /// The most moves to one worker in flight: two pages of records, far more than a worker is offered
 /// while it accepts one.
-pub const INBOUND_MAX: usize = 2 * IN_PROGRESS_PAGE;
+pub(crate) const INBOUND_MAX: usize = 2 * IN_PROGRESS_PAGE;
 
 /// The result of one step.
 #[derive(Debug)]
@@ -41,8 +41,6 @@ pub enum InboundNext<'s> {
 /// A shard that was accepted.
 #[derive(Debug)]
 pub struct AcceptedShard<'s> {
-    /// The terms of the move.
-    pub terms: MoveTerms,
     /// The snapshot of its source.
     pub snapshot: Vec<u8>,
     /// The shard and its lease.
@@ -116,10 +114,9 @@ impl Inbound {
         };
         match driver.step_destination(&mut destination, scratch, now) {
             DestinationNext::Live(view) => {
-                let terms = destination.terms().clone();
                 let snapshot = destination.snapshot().to_vec();
                 self.expected.push_back(destination);
-                InboundNext::Live(AcceptedShard { terms, snapshot, view })
+                InboundNext::Live(AcceptedShard { snapshot, view })
             }
             DestinationNext::Again | DestinationNext::Wait(_) => {
                 self.expected.push_back(destination);

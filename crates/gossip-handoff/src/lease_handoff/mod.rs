@@ -55,24 +55,20 @@
 //!   undo a move, offer the shard back.
 
 mod destination;
-mod drain;
+pub(crate) mod drain;
 mod driver;
 mod inbound;
 mod record_tracker;
-mod recovery;
+pub(crate) mod recovery;
 mod source;
 mod terms;
 
 pub use self::destination::{
     DestinationEnd, DestinationReply, DestinationRequest, HandoffDestination,
 };
-pub use self::drain::{
-    DRAIN_FROZEN_MAX, DRAIN_WINDOW, DrainEnd, DrainNext, DrainTally, HeldShard, WorkerDrain,
-};
+pub use self::drain::{DrainEnd, DrainNext, DrainTally, HeldShard, WorkerDrain};
 pub use self::driver::{DestinationNext, Driver, SourceNext};
-pub use self::inbound::{AcceptedShard, INBOUND_MAX, Inbound, InboundNext};
-pub use self::recovery::{
-    COLLECT_MAX, Collected, ENDED_KEPT_TICKS, Recovery, RecoveryNext, collect_ended,
-};
+pub use self::inbound::{AcceptedShard, Inbound, InboundNext};
+pub use self::recovery::{Collected, Recovery, RecoveryNext, collect_ended};
 pub use self::source::{HandoffSource, NotMovedReason, SourceEnd, SourceReply, SourceRequest};
 pub use self::terms::{HandoffConfig, MoveOutcome, MoveTerms, NotAMove, worker_name};

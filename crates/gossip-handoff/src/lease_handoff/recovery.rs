@@ -3,7 +3,7 @@
 //! The fence determines the outcome of each ([`MoveOutcome`](super::MoveOutcome)). While the shard
 //! still has the fence of the move, its record must stay, so a worker searches periodically.
 //!
-//! Ended records are kept for [`ENDED_KEPT_TICKS`] for inspection; [`collect_ended`] deletes them
+//! Ended records are kept for `ENDED_KEPT_TICKS` for inspection; [`collect_ended`] deletes them
 //! after that.
 
 use gossip_contracts::identity::{LogicalTime, WorkerId};
@@ -17,11 +17,11 @@ use crate::repository::{Repository, RepositoryError};
 
 /// Milliseconds for which an ended record is kept: a day, so that an incident of the night can be
 /// investigated in the morning.
-pub const ENDED_KEPT_TICKS: u64 = 24 * 3_600 * 1_000;
+pub(crate) const ENDED_KEPT_TICKS: u64 = 24 * 3_600 * 1_000;
 
 /// The most records that one [`collect_ended`] reads, so that it delays a start-up by seconds at
 /// most. [`Collected::next`] is where a further call continues.
-pub const COLLECT_MAX: usize = 4_096;
+pub(crate) const COLLECT_MAX: usize = 4_096;
 
 /// Records read at a time.
 const PAGE: usize = 64;
@@ -88,7 +88,7 @@ impl Recovery {
     }
 }
 
-/// Deletes records that ended [`ENDED_KEPT_TICKS`] ago. Reads at most [`COLLECT_MAX`] records after
+/// Deletes records that ended `ENDED_KEPT_TICKS` ago. Reads at most `COLLECT_MAX` records after
 /// `after`. Returns the number of deleted records and where the next call must continue.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ pub fn collect_ended<R: Repository>(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
     /// The number of deleted records.
-    pub forgotten: u64,
+    pub(crate) forgotten: u64,
     /// The record after which to continue, if records are left.
-    pub next: Option<RecordId>,
+    pub(crate) next: Option<RecordId>,
 }

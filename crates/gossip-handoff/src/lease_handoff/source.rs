@@ -286,7 +286,7 @@ impl HandoffSource {
 
     /// Returns the final cursor.
     #[must_use]
-    pub const fn cursor(&self) -> &Cursor {
+    pub(crate) const fn cursor(&self) -> &Cursor {
         &self.cursor
     }
 
@@ -314,7 +314,7 @@ impl HandoffSource {
 
     /// Returns whether the shard is frozen until the next request is executed.
     #[must_use]
-    pub const fn is_urgent(&self) -> bool {
+    pub(crate) const fn is_urgent(&self) -> bool {
         matches!(self.state, State::Offering | State::Withdrawing | State::Confirming)
     }
 

@@ -3,7 +3,7 @@
 use gossip_contracts::identity::{
     CanonicalHasher, Domain, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId,
 };
-use gossip_coordination::protocol::{OFFER_LEASES_MAX, OfferTerms};
+use gossip_coordination::protocol::OfferTerms;
 use gossip_coordination::{HandoffId, Lease, ShardSummary};
 use thiserror::Error;
 
@@ -35,17 +35,6 @@ pub struct HandoffConfig {
     pub accepts_per_read: u32,
     /// Wait before an operation is retried after the store failed.
     pub retry_ticks: u64,
-}
-
-impl HandoffConfig {
-    /// Returns the defaults with `offer_ticks` limited to [`OFFER_LEASES_MAX`] leases of
-    /// `lease_ticks`. The coordinator rejects longer offers, and a drain would release every shard.
-    #[must_use]
-    pub fn for_lease(lease_ticks: u64) -> Self {
-        let config = Self::default();
-        let longest = lease_ticks.saturating_mul(OFFER_LEASES_MAX);
-        Self { offer_ticks: config.offer_ticks.min(longest), ..config }
-    }
 }
 
 impl Default for HandoffConfig {

@@ -75,6 +75,6 @@ mod verify_tests;
 pub use self::record::{LeafRecord, LeafStatus, ParkedFor, Request};
 pub use self::recount::{RECOUNT_BYTES_MAX, recount};
 pub use self::refusal::Refusal;
-pub use self::seal::{SIGNING_KEY_LEN_MAX, SIGNING_KEY_LEN_MIN, SigningKey, SigningKeyError};
+pub use self::seal::{SIGNING_KEY_LEN_MAX, SigningKey, SigningKeyError};
 pub use self::verify::{Against, Trust, Verification, verify, verify_seal};
 pub use self::write::CertificateWriter;

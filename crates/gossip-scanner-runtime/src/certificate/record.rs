@@ -31,7 +31,7 @@ pub struct Request {
     /// First key past it.
     pub end: Vec<u8>,
     /// What it means that a key is at or below a cursor.
-    pub semantics: CursorSemantics,
+    pub(crate) semantics: CursorSemantics,
 }
 
 impl Request {
@@ -106,15 +106,15 @@ pub struct LeafRecord {
     /// First key past its range.
     pub end: Vec<u8>,
     /// How it ended.
-    pub status: LeafStatus,
+    pub(crate) status: LeafStatus,
     /// Its fence at the end.
-    pub fence: FenceEpoch,
+    pub(crate) fence: FenceEpoch,
     /// The key of its last cursor.
-    pub cursor: Option<Vec<u8>>,
+    pub(crate) cursor: Option<Vec<u8>>,
     /// The keys at or below the cursor.
-    pub accumulator: Accumulator,
+    pub(crate) accumulator: Accumulator,
     /// How many of them were passed over unread.
-    pub unread: u64,
+    pub(crate) unread: u64,
 }
 
 impl LeafRecord {
@@ -187,7 +187,7 @@ pub enum ParkedFor {
 
 impl ParkedFor {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::PermissionDenied,
         Self::NotFound,
         Self::Poisoned,
@@ -198,7 +198,7 @@ impl ParkedFor {
 
     /// Returns the word that a certificate uses.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::PermissionDenied => "PermissionDenied",
             Self::NotFound => "NotFound",

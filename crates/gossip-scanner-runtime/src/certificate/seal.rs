@@ -6,7 +6,7 @@ use gossip_contracts::identity::{CanonicalHasher, Domain};
 use thiserror::Error;
 
 /// The shortest key that is accepted: a shorter one can be guessed.
-pub const SIGNING_KEY_LEN_MIN: usize = 16;
+pub(crate) const SIGNING_KEY_LEN_MIN: usize = 16;
 
 /// The longest key that is accepted: a longer one is a file given by mistake.
 pub const SIGNING_KEY_LEN_MAX: usize = 4096;
@@ -59,11 +59,11 @@ impl fmt::Debug for SigningKey {
 #[error("a signing key of {len} bytes; {min} to {max} are accepted")]
 pub struct SigningKeyError {
     /// Bytes given.
-    pub len: usize,
+    pub(crate) len: usize,
     /// [`SIGNING_KEY_LEN_MIN`].
-    pub min: usize,
+    pub(crate) min: usize,
     /// [`SIGNING_KEY_LEN_MAX`].
-    pub max: usize,
+    pub(crate) max: usize,
 }
 
 /// The hash over everything that is sealed, as it grows.

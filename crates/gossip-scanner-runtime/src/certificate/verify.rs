@@ -19,9 +19,9 @@ use crate::accumulator::Accumulator;
 #[non_exhaustive]
 pub struct Against<'a> {
     /// Its signature must be of this key.
-    pub key: Option<&'a SigningKey>,
+    pub(crate) key: Option<&'a SigningKey>,
     /// It must be for this request, and listing this source must give the stated keys.
-    pub source: Option<(&'a Request, &'a dyn Connector)>,
+    pub(crate) source: Option<(&'a Request, &'a dyn Connector)>,
 }
 
 impl<'a> Against<'a> {

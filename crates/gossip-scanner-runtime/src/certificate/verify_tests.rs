@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::test_support::*;
 use super::*;
+use crate::certificate::seal::SIGNING_KEY_LEN_MIN;
 
 fn check(certificate: &[u8]) -> Result<Verification, Refusal> {
     verify(certificate, Against::ITSELF)

@@ -31,19 +31,19 @@ impl IntegerRange {
     /// Returns the integers `first..=last`; without integers if `last` is below `first`. `None` if
     /// `last` is [`ROWS_END`], which cannot be a row.
     #[must_use]
-    pub fn inclusive(first: u64, last: u64) -> Option<Self> {
+    pub(crate) fn inclusive(first: u64, last: u64) -> Option<Self> {
         (last < ROWS_END).then(|| Self::new(first, last + 1))
     }
 
     /// Returns the first integer, if there is one; where it would be otherwise.
     #[must_use]
-    pub const fn first(&self) -> u64 {
+    pub(crate) const fn first(&self) -> u64 {
         self.first
     }
 
     /// Returns the last integer, if there is one.
     #[must_use]
-    pub const fn last(&self) -> Option<u64> {
+    pub(crate) const fn last(&self) -> Option<u64> {
         if self.end == self.first { None } else { Some(self.end - 1) }
     }
 

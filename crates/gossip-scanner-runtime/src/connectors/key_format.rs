@@ -28,6 +28,18 @@ impl KeyFormat {
         }
     }
 
+    /// Returns the text of a key for people. Text in UTF-8 is unchanged; a byte that is none is
+    /// `\xNN`.
+    #[must_use]
+    pub fn readable(self, key: &[u8]) -> String {
+        let mut readable = String::new();
+        for chunk in self.text(key).utf8_chunks() {
+            readable.push_str(chunk.valid());
+            readable.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+        }
+        readable
+    }
+
     /// Returns the text of a bound; empty if it only means that the source has no key before or
     /// after it.
     #[must_use]
@@ -66,6 +78,14 @@ mod tests {
         assert_eq!(*KeyFormat::Row.text(&row_key(7)), *b"7");
         assert_eq!(*KeyFormat::Row.text(b"no row key"), *b"no row key");
         assert_eq!(*KeyFormat::Bytes.text(b"a/\xFF"), *b"a/\xFF");
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_are_told_apart() {
+        assert_eq!(KeyFormat::Bytes.readable(b"a/\xFF.txt"), "a/\\xff.txt");
+        assert_eq!(KeyFormat::Bytes.readable(b"a/\xFE.txt"), "a/\\xfe.txt");
+        assert_eq!(KeyFormat::Bytes.readable("a\\ü".as_bytes()), "a\\ü");
+        assert_eq!(KeyFormat::Row.readable(&row_key(7)), "7");
     }
 
     #[test]

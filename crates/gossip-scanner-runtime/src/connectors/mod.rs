@@ -56,6 +56,6 @@ pub use self::manifest::{Manifest, ManifestFormat};
 pub use self::registry::{
     RegisterError, RegisteredSource, SCHEME_LEN_MAX, SourceFamily, SourceRegistry,
 };
-pub use self::row_keys::{ROW_KEY_LEN, ROWS_END, SOURCE_MANIFEST_ID, parse_row_key, row_key};
+pub use self::row_keys::{parse_row_key, row_key};
 pub use self::source::{Source, SourceError, SourceOptions, SourceStamp};
 pub use self::tree::{FileTree, TreeOptions};

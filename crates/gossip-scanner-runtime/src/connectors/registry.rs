@@ -83,13 +83,13 @@ pub struct RegisteredSource {
 impl RegisteredSource {
     /// Returns the scheme of its family.
     #[must_use]
-    pub fn scheme(&self) -> &str {
+    pub(crate) fn scheme(&self) -> &str {
         &self.scheme
     }
 
     /// Returns the text after the colon.
     #[must_use]
-    pub fn name(&self) -> &OsStr {
+    pub(crate) fn name(&self) -> &OsStr {
         &self.name
     }
 

@@ -9,14 +9,14 @@ use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_frontier::{FixedWidthKey as _, ManifestRowKey, decode_manifest_row_key};
 
 /// The manifest id of every key: a source is one file or one range of integers.
-pub const SOURCE_MANIFEST_ID: u64 = 0;
+pub(crate) const SOURCE_MANIFEST_ID: u64 = 0;
 
 /// Row keys of a source lie below this row: no shard of rows contains it, as there is no greater
 /// row that could be the end of its range.
-pub const ROWS_END: u64 = u64::MAX;
+pub(crate) const ROWS_END: u64 = u64::MAX;
 
 /// Length of every row key.
-pub const ROW_KEY_LEN: usize = ManifestRowKey::ENCODED_LEN;
+pub(crate) const ROW_KEY_LEN: usize = ManifestRowKey::ENCODED_LEN;
 
 /// Returns the key of a row.
 #[must_use]

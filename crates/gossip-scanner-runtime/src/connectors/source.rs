@@ -236,7 +236,7 @@ impl Source {
         if self.stamp()? == taken { Ok(()) } else { Err(ConnectorError::SourceChanged) }
     }
 
-    /// Returns the source as it can be typed again, with the options of [`Self::settings`].
+    /// Returns the source as it can be typed again, with its options.
     #[must_use]
     pub fn text(&self) -> OsString {
         let with_path = |scheme: &str, path: &Path| {
@@ -283,7 +283,7 @@ impl Source {
 
     /// Returns the options of the source, by their names on the command line.
     #[must_use]
-    pub fn settings(&self) -> Vec<(&'static str, bool)> {
+    pub(crate) fn settings(&self) -> Vec<(&'static str, bool)> {
         match self {
             Self::Tree { options, .. } => {
                 vec![("ignore", options.ignore), ("follow-links", options.follow_links)]
@@ -300,7 +300,7 @@ impl Source {
 
     /// Returns what lies in the source and is no item of it, in words.
     #[must_use]
-    pub fn excluded(&self) -> Vec<&'static str> {
+    pub(crate) fn excluded(&self) -> Vec<&'static str> {
         match self {
             Self::Tree { options, .. } => {
                 let mut excluded = vec!["directories, pipes, sockets, devices"];

@@ -4,8 +4,11 @@
 //! failing key is alone. The other keys are then processed more than once, as after a crash.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::io;
 use std::num::{NonZeroU8, NonZeroU32};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -43,6 +46,8 @@ pub struct BatchProcessor {
     running: Option<(Running, Vec<Item>)>,
     /// Reports of items that need no process.
     ready: Vec<Report>,
+    /// The key that was submitted last, if it is for the next process.
+    checked: Vec<u8>,
     scratch: Vec<u8>,
     /// The shard and the fence of the items.
     holder: Option<(ShardKey, FenceEpoch)>,
@@ -77,6 +82,7 @@ impl BatchProcessor {
             parts: VecDeque::new(),
             running: None,
             ready: Vec::new(),
+            checked: Vec::new(),
             scratch: Vec::new(),
             holder: None,
         }
@@ -175,10 +181,26 @@ impl BatchProcessor {
     /// Fails one key; of several it is unknown which failed.
     fn fail(&mut self, part: Vec<Item>, complaint: &str) {
         if part.len() == 1 {
-            self.report(&part, &ItemResult::Failed(complaint.into()));
-        } else {
-            self.halve(part);
+            return self.report(&part, &ItemResult::Failed(complaint.into()));
         }
+        let (present, missing) = self.separate_missing(part);
+        if missing.is_empty() {
+            return self.halve(present);
+        }
+        // Deleted files are a common cause, and the others need no search for the failing one.
+        self.report(&missing, &ItemResult::Failed(complaint.into()));
+        if !present.is_empty() {
+            self.parts.push_front(present);
+        }
+    }
+
+    /// Separates items that are paths of files from those whose file is gone.
+    fn separate_missing(&self, part: Vec<Item>) -> (Vec<Item>, Vec<Item>) {
+        let is_present = |item: &Item| {
+            let path = Path::new(OsStr::from_bytes(&item.text));
+            !matches!(&self.rendering, Rendering::Path(_)) || path.symlink_metadata().is_ok()
+        };
+        part.into_iter().partition(is_present)
     }
 
     fn halve(&mut self, mut part: Vec<Item>) {
@@ -201,7 +223,11 @@ impl Processor for BatchProcessor {
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         self.holder = Some((work.shard, work.fence));
         let mut text = Vec::new();
-        let result = match self.rendering.write(&work, &mut self.scratch, &mut text) {
+        let beside = Some(self.checked.as_slice()).filter(|key| !key.is_empty());
+        let (rendering, scratch) = (&self.rendering, &mut self.scratch);
+        let written = rendering.write_for_program(&work, beside, scratch, &mut text);
+        self.checked.clear();
+        let result = match written {
             Err(error) => Some(ItemResult::Unopened(error)),
             Ok(()) if text.contains(&0) => Some(ItemResult::Hopeless(
                 "the item contains a NUL byte, which an argument cannot".into(),
@@ -213,12 +239,20 @@ impl Processor for BatchProcessor {
         };
         match result {
             Some(result) => self.ready.push(Report { ticket: work.ticket, result }),
-            None => self.waiting.push(Item { ticket: work.ticket, text }),
+            None => {
+                self.checked.extend_from_slice(work.key());
+                self.waiting.push(Item { ticket: work.ticket, text });
+            }
         }
         Ok(())
     }
 
+    fn opens_items(&self) -> bool {
+        self.rendering.opens_items()
+    }
+
     fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        self.checked.clear();
         self.start_next()?;
         if self.ready.is_empty() {
             self.reap(patience)?;

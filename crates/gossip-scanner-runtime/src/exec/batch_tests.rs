@@ -8,6 +8,7 @@ use rstest::rstest;
 
 use super::{BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template};
 use crate::connectors::KeyFormat;
+use crate::connectors::test_support::TempDir;
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 use crate::worker::Drain;
 
@@ -153,4 +154,23 @@ fn abandoning_ends_the_program() {
     assert!(reports.is_empty() && begun.elapsed() < MAX_WAIT);
     processor.collect(Duration::ZERO, &mut reports).unwrap();
     assert!(reports.is_empty(), "no report may follow");
+}
+
+/// A batch of paths fails because files were deleted after they were listed: they are reported, and
+/// the others are processed together once more.
+#[test]
+fn deleted_files_of_a_batch_are_reported_and_the_others_done() {
+    let directory = TempDir::new();
+    ["a", "b", "d"].iter().for_each(|name| drop(directory.write(name, "")));
+    let script = "echo $# >> \"$0\"; for path; do test -e \"$path\" || exit 3; done";
+    let log = directory.path().join("log");
+    let words = ["sh", "-c", script, log.to_str().unwrap(), "{}"];
+    let rendering = Rendering::Path(directory.path().into());
+    let template = Template::parse(&command(&words)).unwrap();
+    let mut processor = BatchProcessor::new(template, rendering, config(8, None));
+    assert!(!processor.opens_items());
+    let verdicts = process(&mut processor, &[b"a", b"b", b"c", b"d", b"e"]).unwrap();
+    let failed: Vec<_> = verdicts.iter().map(|result| is_failed(result, "exit status 3")).collect();
+    assert_eq!(failed, [false, false, true, false, true]);
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "5\n3\n");
 }

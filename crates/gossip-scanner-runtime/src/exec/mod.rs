@@ -64,4 +64,4 @@ pub struct ExecConfig {
 }
 
 /// Maximum number of keys that a program has at a time. A crash repeats them all.
-pub const MAX_BATCH: usize = 4096;
+pub(crate) const MAX_BATCH: usize = 4096;

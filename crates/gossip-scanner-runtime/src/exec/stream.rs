@@ -133,6 +133,8 @@ pub struct StreamProcessor {
     is_silence_reported: bool,
     /// When the request to drain was noticed.
     drain_since: Option<Instant>,
+    /// The key that was submitted last, if no report was collected since.
+    checked: Vec<u8>,
     scratch: Vec<u8>,
     text: Vec<u8>,
 }
@@ -165,7 +167,11 @@ enum Line {
 impl StreamProcessor {
     /// Will run `command`, whose first word is the program.
     #[must_use]
-    pub fn new(command: Vec<std::ffi::OsString>, rendering: Rendering, config: ExecConfig) -> Self {
+    pub(crate) fn new(
+        command: Vec<std::ffi::OsString>,
+        rendering: Rendering,
+        config: ExecConfig,
+    ) -> Self {
         Self {
             command,
             rendering,
@@ -182,6 +188,7 @@ impl StreamProcessor {
             answered_at: None,
             is_silence_reported: false,
             drain_since: None,
+            checked: Vec::new(),
             scratch: Vec::new(),
             text: Vec::new(),
         }
@@ -358,10 +365,14 @@ impl Processor for StreamProcessor {
 
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         let mut text = std::mem::take(&mut self.text);
-        let written = self.rendering.write(&work, &mut self.scratch, &mut text);
+        let beside = Some(self.checked.as_slice()).filter(|key| !key.is_empty());
+        let (rendering, scratch) = (&self.rendering, &mut self.scratch);
+        let written = rendering.write_for_program(&work, beside, scratch, &mut text);
+        self.checked.clear();
         if let Err(error) = written {
             self.ready.push(Report { ticket: work.ticket, result: ItemResult::Unopened(error) });
         } else {
+            self.checked.extend_from_slice(work.key());
             let id = self.next_id;
             let line = item_line(id, &work, &self.rendering.key_format().text(work.key()), &text);
             // Sent before it is recorded: if the program cannot be started, the item was not given
@@ -375,7 +386,12 @@ impl Processor for StreamProcessor {
         Ok(())
     }
 
+    fn opens_items(&self) -> bool {
+        self.rendering.opens_items()
+    }
+
     fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        self.checked.clear();
         if self.ready.is_empty() {
             self.listen(patience)?;
         }

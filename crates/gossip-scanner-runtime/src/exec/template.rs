@@ -62,13 +62,13 @@ impl Template {
 
     /// Returns whether a process may get more than one key.
     #[must_use]
-    pub fn takes_many(&self) -> bool {
+    pub(crate) fn takes_many(&self) -> bool {
         self.kind == Kind::Many
     }
 
     /// Returns the program.
     #[must_use]
-    pub fn program(&self) -> &OsStr {
+    pub(crate) fn program(&self) -> &OsStr {
         &self.program
     }
 
@@ -78,7 +78,7 @@ impl Template {
         let mut filled = Vec::with_capacity(self.arguments.len() + keys.len());
         for argument in &self.arguments {
             if argument == PLACE {
-                filled.extend(keys.iter().map(|key| OsStr::from_bytes(key).to_os_string()));
+                filled.extend(keys.iter().copied().map(owned));
             } else {
                 filled.push(fill(argument, keys.first().copied().unwrap_or_default()));
             }
@@ -213,8 +213,15 @@ fn values_of(option: &[u8], valued: &[u8]) -> usize {
     }
 }
 
+/// Returns a copy with room for the zero at its end: an argument of a process ends with one.
+fn owned(key: &[u8]) -> OsString {
+    let mut copy = Vec::with_capacity(key.len() + 1);
+    copy.extend_from_slice(key);
+    OsString::from_vec(copy)
+}
+
 fn fill(argument: &[u8], key: &[u8]) -> OsString {
-    let mut filled = Vec::with_capacity(argument.len() + key.len());
+    let mut filled = Vec::with_capacity(argument.len() + key.len() + 1);
     let mut rest = argument;
     while let Some(at) = memchr::memmem::find(rest, PLACE) {
         filled.extend_from_slice(&rest[..at]);

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use gossip_contracts::connector::{MAX_INLINE_BODY_BYTES, OpenError};
+use gossip_contracts::connector::{MAX_INLINE_BODY_BYTES, OpenError, PageItem};
 
 use crate::connectors::{KeyFormat, Source};
 use crate::processor::Work;
@@ -46,7 +46,7 @@ impl Rendering {
     /// Opens the item and writes its text into `text`.
     ///
     /// A file is opened, too, and not read, so that a missing or unreadable file is reported by the
-    /// source and not by the program.
+    /// source.
     ///
     /// # Errors
     ///
@@ -57,27 +57,60 @@ impl Rendering {
         scratch: &mut Vec<u8>,
         text: &mut Vec<u8>,
     ) -> Result<(), OpenError> {
-        text.clear();
         let body = work.open(scratch)?;
+        if !matches!(self, Self::Body) {
+            self.write_name(work.key(), text);
+            return Ok(());
+        }
+        text.clear();
+        let limit = MAX_INLINE_BODY_BYTES as u64 + 1;
+        let read = body.take(limit).read_to_end(text);
+        read.map_err(|error| OpenError::from_io(&error))?;
+        match text.len() > MAX_INLINE_BODY_BYTES {
+            true => Err(OpenError::TooLong { max: MAX_INLINE_BODY_BYTES }),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether [`Self::write_for_program`] opens every item.
+    pub(super) const fn opens_items(&self) -> bool {
+        matches!(self, Self::Body)
+    }
+
+    /// Writes the text of an item that a program opens, if it is more than a text: such an item is
+    /// checked and not opened. `beside` is the key that was written right before for the same
+    /// program, if there is one.
+    pub(super) fn write_for_program(
+        &self,
+        work: &Work<'_>,
+        beside: Option<&[u8]>,
+        scratch: &mut Vec<u8>,
+        text: &mut Vec<u8>,
+    ) -> Result<(), OpenError> {
+        if self.opens_items() {
+            return self.write(work, scratch, text);
+        }
+        work.connector.check(work.item, beside.map(PageItem::new), scratch)?;
+        self.write_name(work.key(), text);
+        Ok(())
+    }
+
+    /// Writes the text of an item whose content is not part of it.
+    fn write_name(&self, key: &[u8], text: &mut Vec<u8>) {
+        text.clear();
         match self {
             Self::Path(root) => {
-                text.extend_from_slice(root.as_os_str().as_bytes());
+                let root = root.as_os_str().as_bytes();
+                text.reserve(root.len() + 1 + key.len());
+                text.extend_from_slice(root);
                 if !text.ends_with(b"/") {
                     text.push(b'/');
                 }
-                text.extend_from_slice(work.key());
+                text.extend_from_slice(key);
             }
-            Self::Body => {
-                let limit = MAX_INLINE_BODY_BYTES as u64 + 1;
-                let read = body.take(limit).read_to_end(text);
-                read.map_err(|error| OpenError::from_io(&error))?;
-                if text.len() > MAX_INLINE_BODY_BYTES {
-                    return Err(OpenError::TooLong { max: MAX_INLINE_BODY_BYTES });
-                }
-            }
-            Self::Key(format) => text.extend_from_slice(&format.text(work.key())),
+            Self::Body => {}
+            Self::Key(format) => text.extend_from_slice(&format.text(key)),
         }
-        Ok(())
     }
 }
 

@@ -100,13 +100,13 @@ pub struct Progress {
 #[derive(Clone, Debug)]
 pub struct RunLook {
     /// The time of the snapshot.
-    pub at: LogicalTime,
+    pub(crate) at: LogicalTime,
     /// The status of the run.
     pub status: RunStatus,
     /// Whether it is paused.
     pub paused: bool,
     /// All of its shards.
-    pub shards: Vec<ShardSummary>,
+    pub(crate) shards: Vec<ShardSummary>,
 }
 
 impl RunLook {
@@ -133,29 +133,29 @@ impl RunLook {
 
 /// The coverage of one snapshot, without history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Keys that the tokens count.
-    pub keys: u64,
+    pub(crate) keys: u64,
     /// How many of them are unread.
-    pub unread: u64,
+    pub(crate) unread: u64,
     /// The measure of the covered keys.
-    pub covered: usize,
+    pub(crate) covered: usize,
     /// Finished shards.
-    pub done: u64,
+    pub(crate) done: u64,
     /// Parked shards.
-    pub parked: u64,
+    pub(crate) parked: u64,
     /// Shards whose record is damaged.
-    pub damaged: u64,
+    pub(crate) damaged: u64,
     /// Leased shards.
-    pub leased: u64,
+    pub(crate) leased: u64,
     /// Shards that wait to be claimed.
-    pub waiting: u64,
+    pub(crate) waiting: u64,
 }
 
 impl Tally {
     /// Adds up the shards of a snapshot.
     #[must_use]
-    pub fn of(shards: &[ShardSummary], density: &Density) -> Self {
+    pub(crate) fn of(shards: &[ShardSummary], density: &Density) -> Self {
         let mut tally = Self::default();
         for shard in shards {
             tally.add(shard, density);

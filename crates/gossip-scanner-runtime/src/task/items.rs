@@ -40,8 +40,13 @@ impl ShardTask {
     ) -> Result<Option<LogicalTime>, Broken> {
         // After grants without progress a key may be killing its workers. With one item in flight
         // at a time, the cursor then lies right before that key.
-        let most = if self.cautious > 0 { 1 } else { context.processor.capacity() };
-        while self.submitted < most {
+        let is_cautious = self.cautious > 0;
+        loop {
+            // Each time, because a processor may refuse more items when those it has take long.
+            let most = if is_cautious { 1 } else { context.processor.capacity() };
+            if self.submitted >= most {
+                break;
+            }
             let Some(index) = self.next_item(now, most) else { break };
             if self.apply_cached_result(now, index) {
                 self.advance(context);
@@ -207,6 +212,10 @@ impl ShardTask {
             return;
         }
         self.submitted -= 1;
+        let failed = matches!(result, ItemResult::Failed(_) | ItemResult::Hopeless(_));
+        if let Some(error) = failed.then(|| self.open_error(ticket, context)).flatten() {
+            return self.unopened(now, ticket, error, context);
+        }
         match result {
             ItemResult::Done => self.settle_item(ticket, Settled::Done),
             ItemResult::Found(number) => self.settle_item(ticket, Settled::Found(number)),
@@ -215,6 +224,16 @@ impl ShardTask {
             ItemResult::Hopeless(message) => self.hopeless(ticket, &message, context),
             ItemResult::Undone => self.undone(now, ticket, context),
         }
+    }
+
+    /// Returns why the source cannot open an item that failed, if that may be the cause: the
+    /// processor has not opened it.
+    fn open_error<B>(&self, index: usize, context: &TaskContext<'_, B>) -> Option<OpenError> {
+        if context.processor.opens_items() {
+            return None;
+        }
+        let item = self.page.item(index)?;
+        context.connector.open(item, &mut Vec::new()).err()
     }
 
     fn settle_item(&mut self, index: usize, settled: Settled) {

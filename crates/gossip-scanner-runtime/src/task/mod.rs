@@ -44,23 +44,24 @@ use std::fmt;
 use std::sync::Arc;
 
 use gossip_contracts::connector::{
-    CheckedEnumeration, Connector, MAX_PAGE_ITEMS, Page, PageError, ParkCause, Reaction,
+    CheckedEnumeration, Connector, DEFAULT_PAGE_ITEMS, MAX_PAGE_BYTES, MAX_PAGE_ITEMS,
+    MIN_PAGE_BYTES, Page, PageError, PageLimits, ParkCause, Reaction,
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpec};
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CoordinationFacade, InfraError, Lease, ParkReason, RunStatus, SessionState, ShardAction,
+    CoordinationFacade, InfraError, Lease, ParkReason, SessionState, ShardAction,
 };
 
 use self::covered_keys::CoveredKeys;
 pub use self::items::COLLECT_PATIENCE;
-pub use self::requests::SPLIT_SAMPLE_KEYS;
 pub(crate) use self::result_cache::ResultCache;
 use crate::backoff::Backoff;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
 use crate::processor::{Broken, Processor, Report};
+use crate::task::requests::SPLIT_SAMPLE_KEYS;
 use crate::throttle::Throttle;
 use crate::watermark::ItemWatermark;
 
@@ -89,7 +90,7 @@ pub struct TaskConfig {
     pub cut: Cut,
     /// From this many remaining keys on, a split makes four parts instead of two: a shard that is
     /// far behind then serves several idle workers at once, instead of one per request. A sample of
-    /// the source has at most [`SPLIT_SAMPLE_KEYS`] keys, so a larger number means as many.
+    /// the source has at most `SPLIT_SAMPLE_KEYS` keys, so a larger number means as many.
     pub many_parts_from: usize,
 }
 
@@ -110,17 +111,18 @@ impl TaskConfig {
     /// Returns whether this number of grants without progress uses up the attempts of a shard: one
     /// more grant would park it (DESIGN Q13).
     #[must_use]
-    pub fn is_last_chance(&self, attempts: u32) -> bool {
+    pub(crate) fn is_last_chance(&self, attempts: u32) -> bool {
         self.shard_retries.is_some_and(|max| attempts > max)
     }
 }
 
 impl Default for TaskConfig {
-    /// A crash repeats at most a second of work or a thousand items. At 10⁵ items per second that
-    /// is a hundred checkpoints per second, well within the capacity of the embedded store.
+    /// A crash repeats at most a second of work or ten thousand items. At 10⁶ items per second that
+    /// is a hundred checkpoints per second, well within the capacity of the embedded store, and
+    /// their syncs take a small part of the time.
     fn default() -> Self {
         Self {
-            checkpoint_items: 1000,
+            checkpoint_items: 10_000,
             checkpoint_ticks: 1000,
             item_tries: 3,
             listing_tries: 5,
@@ -205,8 +207,6 @@ pub enum TaskOutcome {
     Lost,
     /// The record of the shard is damaged.
     Damaged,
-    /// The run ended.
-    RunOver(RunStatus),
     /// The store failed permanently, or in a step with [`StoreAccess::Last`]. The shard is not
     /// released: its lease expires.
     StoreFailed(InfraError),
@@ -442,7 +442,7 @@ impl ShardTask {
 
     /// Returns the shard.
     #[must_use]
-    pub const fn shard(&self) -> ShardKey {
+    pub(crate) const fn shard(&self) -> ShardKey {
         self.shard
     }
 
@@ -452,7 +452,7 @@ impl ShardTask {
     ///
     /// If the task has ended its shard: the lease ended with it.
     #[must_use]
-    pub fn lease(&self) -> &Lease {
+    pub(crate) fn lease(&self) -> &Lease {
         self.session().lease()
     }
 
@@ -512,6 +512,10 @@ impl ShardTask {
         if self.listing.is_some() && self.page.is_exhausted() {
             self.begin(Operation::Complete);
             return TaskStep::Continue;
+        }
+        let limits = page_limits(context.processor.capacity());
+        if self.page.limits() != limits {
+            self.page = Page::with_limits(limits);
         }
         match self.list(context.connector) {
             Ok(()) => {
@@ -712,6 +716,20 @@ impl fmt::Debug for ShardTask {
             .finish_non_exhaustive()
     }
 }
+
+/// Returns the limits of a page for a processor of this capacity: whole batches, because the last
+/// batch of a page is not filled up from the next page.
+fn page_limits(capacity: usize) -> PageLimits {
+    let batch = capacity.clamp(1, MAX_PAGE_ITEMS);
+    let items = batch * (DEFAULT_PAGE_ITEMS / batch).max(1);
+    let bytes = (items * PAGE_BYTES_PER_ITEM).min(MAX_PAGE_BYTES);
+    PageLimits::try_new(items, bytes).expect("the numbers lie within the limits of a page")
+}
+
+/// Bytes of a page for each of its items: most paths are shorter, so the items fill the page first.
+const PAGE_BYTES_PER_ITEM: usize = 256;
+
+const _: () = assert!(PAGE_BYTES_PER_ITEM * DEFAULT_PAGE_ITEMS / 2 >= MIN_PAGE_BYTES);
 
 /// Returns the coordinator's reason for a connector's cause.
 const fn park_reason(cause: ParkCause) -> ParkReason {

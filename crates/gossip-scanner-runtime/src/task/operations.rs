@@ -12,8 +12,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CoordinationFacade, InfraError, ParkContext, ParkReason, PendingRequest, SessionError,
-    WorkerSession,
+    CoordinationFacade, InfraError, ParkContext, ParkReason, SessionError, WorkerSession,
 };
 
 use super::refusal::Refusal;
@@ -102,7 +101,7 @@ impl ShardTask {
         self.covered.unsaved = 0;
         self.saved_at = now;
         if let Some(request) = saved.into_inner().request {
-            self.requested(now, &request);
+            self.request(request.action());
         }
         Ok(Answered::Continue)
     }
@@ -272,13 +271,6 @@ impl ShardTask {
             | Some(
                 Decision::Park(_) | Decision::ParkItem(_) | Decision::Release | Decision::Freeze,
             ) => TaskOutcome::Released,
-        }
-    }
-
-    /// Applies a request that came with a checkpoint.
-    fn requested(&mut self, now: LogicalTime, request: &PendingRequest) {
-        if request.is_pending_at(now) {
-            self.request(request.action());
         }
     }
 }

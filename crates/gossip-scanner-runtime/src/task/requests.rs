@@ -18,7 +18,7 @@ const MANY_PARTS: usize = 4;
 const REPLACE_CUTS_MIN: usize = 2;
 
 /// Keys that a split samples to find the middle of the remaining range.
-pub const SPLIT_SAMPLE_KEYS: usize = 256;
+pub(crate) const SPLIT_SAMPLE_KEYS: usize = 256;
 
 /// Bytes of those keys: 128 for each.
 const SPLIT_SAMPLE_BYTES: usize = 128 * SPLIT_SAMPLE_KEYS;
@@ -41,14 +41,14 @@ impl ShardTask {
 
     /// Asks the shard to freeze for a handoff when its in-flight items are finished. An earlier
     /// decision takes precedence.
-    pub fn freeze(&mut self) {
+    pub(crate) fn freeze(&mut self) {
         self.decision.get_or_insert(Decision::Freeze);
     }
 
     /// Returns the cursor at which the shard is frozen: no item is in flight or waits for a retry,
     /// and everything up to the cursor is finished.
     #[must_use]
-    pub fn frozen_at(&self) -> Option<Cursor> {
+    pub(crate) fn frozen_at(&self) -> Option<Cursor> {
         let freezes = matches!(self.decision, Some(Decision::Freeze));
         let is_idle = self.submitted == 0 && self.pending.is_none();
         // A pending retry would be lost with the handoff, and the next holder would repeat every
@@ -59,7 +59,7 @@ impl ShardTask {
 
     /// Continues after a handoff that did not happen. An item that failed for good while the shard
     /// was freezing is parked now.
-    pub fn unfreeze(&mut self) {
+    pub(crate) fn unfreeze(&mut self) {
         if matches!(self.decision, Some(Decision::Freeze)) {
             self.decision = self.hopeless_item().map(Decision::ParkItem);
         }
@@ -68,14 +68,14 @@ impl ShardTask {
     /// Sets whether the shard must pause, because another shard of the process is to be processed
     /// alone. A shard without progress under its lease continues until some is stored: a crash
     /// during its pause would count as a failed attempt.
-    pub fn request_pause(&mut self, pause: bool) {
+    pub(crate) fn request_pause(&mut self, pause: bool) {
         self.pause_requested = pause;
     }
 
     /// Returns whether the shard is paused with nothing in flight: a crash of the process is then
     /// not caused by this shard and adds no attempt to it.
     #[must_use]
-    pub fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         let idle = self.submitted == 0 && self.pending.is_none() && self.covered.unsaved == 0;
         self.is_pausing() && idle
     }
@@ -83,7 +83,7 @@ impl ShardTask {
     /// Returns whether a crash now would park the shard: it has had its last attempt and no
     /// progress since.
     #[must_use]
-    pub fn is_suspect(&self) -> bool {
+    pub(crate) fn is_suspect(&self) -> bool {
         self.config.is_last_chance(self.attempts)
     }
 
@@ -92,12 +92,12 @@ impl ShardTask {
     }
 
     /// Ends the task at its next step. Called when the handoff of the frozen shard has ended it.
-    pub fn end(&mut self, outcome: TaskOutcome) {
+    pub(crate) fn end(&mut self, outcome: TaskOutcome) {
         self.ended = Some(outcome);
     }
 
     /// Asks the shard to release its lease when its in-flight items are finished.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.decision.get_or_insert(Decision::Release);
     }
 
@@ -113,7 +113,7 @@ impl ShardTask {
     /// Applies a request of an administrator or an idle worker.
     ///
     /// Handoffs are not handled here: the worker receives them with a renewal.
-    pub fn request(&mut self, action: &ShardAction) {
+    pub(crate) fn request(&mut self, action: &ShardAction) {
         match action {
             ShardAction::Release => self.release(),
             ShardAction::Split(_) => {
@@ -127,13 +127,13 @@ impl ShardTask {
 
     /// Returns whether items were finished since the lease was granted or since the last split.
     #[must_use]
-    pub const fn has_progressed(&self) -> bool {
+    pub(crate) const fn has_progressed(&self) -> bool {
         self.covered.since_cut > 0
     }
 
     /// Returns the number of items finished under this lease.
     #[must_use]
-    pub const fn finished(&self) -> u64 {
+    pub(crate) const fn finished(&self) -> u64 {
         self.covered.finished
     }
 

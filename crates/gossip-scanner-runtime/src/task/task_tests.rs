@@ -12,7 +12,7 @@ use gossip_coordination::{CoordinationBackend, ParkReason, ShardAction, ShardSta
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
+use super::{ShardTask, StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep, page_limits};
 use crate::processor::{Broken, Inline, ItemResult, Processor, Report, Work};
 use crate::test_support::{LASTS, TENANT, World, at, counted, key, noting, numbered};
 use crate::throttle::{Limits, Throttle};
@@ -713,4 +713,63 @@ fn check_cursors(world: &mut World, durable: &BTreeSet<Vec<u8>>) {
         assert!(covered.iter().all(|key| durable.contains(key)));
         assert_eq!(counted(&row).0, covered.len() as u64);
     }
+}
+
+/// Fails on some keys without opening them, as a command does.
+struct Unopened<'a> {
+    bad: &'a [&'a [u8]],
+    ready: Vec<Report>,
+}
+
+impl Processor for Unopened<'_> {
+    fn capacity(&self) -> usize {
+        4
+    }
+    fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
+        let result = match self.bad.contains(&work.key()) {
+            true => ItemResult::Failed("exit status 1".into()),
+            false => ItemResult::Done,
+        };
+        self.ready.push(Report { ticket: work.ticket, result });
+        Ok(())
+    }
+    fn opens_items(&self) -> bool {
+        false
+    }
+    fn collect(&mut self, _: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        reports.append(&mut self.ready);
+        Ok(())
+    }
+    fn abandon(&mut self) {
+        self.ready.clear();
+    }
+}
+
+/// Of items that a command fails on, one is gone and one unreadable: neither is a failure of the
+/// command.
+#[test]
+fn a_failed_item_that_cannot_be_opened_is_gone_or_unread() {
+    let (mut world, mut connector) =
+        (World::new(), Stale { listed: numbered(9), opened: numbered(9) });
+    connector.opened.spoil(&key(3), Spoil::Vanish);
+    connector.opened.spoil(&key(5), Spoil::Change);
+    let bad = [key(3), key(5)];
+    let bad: Vec<&[u8]> = bad.iter().map(Vec::as_slice).collect();
+    let mut processor = Unopened { bad: &bad, ready: Vec::new() };
+    let mut handle = world.handle();
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    let outcome = world.drive(&mut task, &mut handle, &connector, &mut processor, &());
+    assert_eq!(outcome, TaskOutcome::Completed);
+    assert_eq!(counted(&world.rows()[0]), (8, 1));
+}
+
+#[rstest]
+#[case(1, 1024)]
+#[case(100, 1000)]
+#[case(1000, 1000)]
+#[case(1024, 1024)]
+#[case(1025, 1025)]
+#[case(1_000_000, 4096)]
+fn a_page_holds_whole_batches(#[case] capacity: usize, #[case] items: usize) {
+    assert_eq!(page_limits(capacity).items(), items);
 }

@@ -41,6 +41,7 @@ use crate::monitored::Monitored;
 use crate::observer::Event;
 use crate::op_ids::OpIds;
 use crate::task::StoreAccess;
+use crate::wall_time::WallTime;
 
 /// How long a draining worker tries to hand its shards off before it releases them, in ticks: one
 /// lease, so that draining is not slower than being killed.
@@ -158,7 +159,7 @@ pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>) {
 /// Takes over shards that other workers offer, and hands over those of this one.
 pub struct HandoffThread<'c, 'a, B> {
     shared: &'c WorkerShared<'a, B>,
-    coordinator: Monitored<B>,
+    coordinator: Monitored<WallTime<'a, B>>,
     records: Records<'a>,
     scratch: Box<AcquireScratch>,
     inbound: Inbound,

@@ -5,7 +5,7 @@
 //! has moved on to another lease is dropped.
 
 use gossip_contracts::coordination::Cursor;
-use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
+use gossip_contracts::identity::{ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 use gossip_handoff::lease_handoff::DrainEnd;
 
@@ -105,12 +105,7 @@ impl LeaseSlot {
     /// or marks it as lost. Ignored if the slot holds another lease by now.
     ///
     /// A store that did not answer does not change anything.
-    pub(super) fn renewed(
-        &self,
-        lease: &Lease,
-        now: LogicalTime,
-        result: &Result<RenewResult, RenewError>,
-    ) {
+    pub(super) fn renewed(&self, lease: &Lease, result: &Result<RenewResult, RenewError>) {
         let mut slot = self.lock();
         // The runner may have finished this lease while the renewal was in flight, and hold another
         // one by now. Applying the result to that one would extend or drop the wrong lease.
@@ -123,8 +118,7 @@ impl LeaseSlot {
                 let deadline = held.lease.deadline().max(renewed.new_deadline);
                 held.lease.set_deadline(deadline);
                 held.release |= renewed.run_paused;
-                let request = renewed.request.as_ref().filter(|asked| asked.is_pending_at(now));
-                if let Some(request) = request {
+                if let Some(request) = &renewed.request {
                     held.requested(request.action());
                 }
             }

@@ -40,6 +40,8 @@ mod worker_shared;
 #[cfg(test)]
 mod again_tests;
 #[cfg(test)]
+mod clock_step_tests;
+#[cfg(test)]
 mod damaged_tests;
 #[cfg(test)]
 mod moves_tests;
@@ -55,6 +57,8 @@ mod parked_retry_tests;
 mod poison_tests;
 #[cfg(test)]
 mod quarantine_tests;
+#[cfg(test)]
+mod renewer_tests;
 #[cfg(test)]
 mod shuttle_tests;
 #[cfg(test)]

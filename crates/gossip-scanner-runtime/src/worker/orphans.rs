@@ -118,6 +118,8 @@ fn report<B>(shared: &WorkerShared<'_, B>, now: LogicalTime, held: &[Held]) {
         return;
     }
     let lease = shared.config.lease_ticks;
+    // Listed times are wall times.
+    let now = shared.parts.clock.offset().to_wall(now);
     // Half a period late: the lease holder and its store are slow at times.
     let overdue = renewer::period(lease) * 3 / 2;
     let ticks =
@@ -132,7 +134,8 @@ fn report<B>(shared: &WorkerShared<'_, B>, now: LogicalTime, held: &[Held]) {
     };
     shared.parts.observer.observe(Event::Waiting {
         worker,
-        left: Duration::from_millis(ticks(held.deadline, now)),
+        // A deadline that lies further ahead is void a lease after the last renewal.
+        left: Duration::from_millis(ticks(held.deadline, now).min(lease)),
         last_seen: held.entry.map(|entry| Duration::from_millis(ticks(now, entry.last_seen()))),
         ending: held.presence == Presence::Ending,
     });

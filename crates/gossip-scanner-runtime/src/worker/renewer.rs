@@ -12,6 +12,7 @@ use super::WorkerShared;
 use super::sync::{AtomicBool, Instant, Ordering};
 use crate::monitored::Monitored;
 use crate::task::StoreAccess;
+use crate::wall_time::WallTime;
 
 /// How often a lease is renewed within its duration, so that two failed renewals do not lose it.
 const RENEWALS_PER_LEASE: u64 = 3;
@@ -42,7 +43,7 @@ pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>, runners_d
 /// Renews all leases of a worker, sends its heartbeats and receives requests of administrators.
 pub struct Renewer<'c, 'a, B> {
     shared: &'c WorkerShared<'a, B>,
-    coordinator: Monitored<B>,
+    coordinator: Monitored<WallTime<'a, B>>,
     /// Whether the store failed in the last round.
     has_failed: bool,
     /// The state that the registry has; `None` if the worker is not registered.
@@ -58,7 +59,8 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         Self { shared, coordinator, has_failed, reported: None, process: None }
     }
 
-    /// Renews every lease once. Returns after how many ticks the next round is due.
+    /// Renews every lease once. Returns after how many ticks from the end of this call the next
+    /// round is due.
     ///
     /// If the store failed in the last round, it waits like the other parts of the worker. If only
     /// other parts failed, it continues, because the leases depend on it.
@@ -80,7 +82,11 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         self.has_failed = self.coordinator.has_failed();
         shared.report(shared.slots.len(), now, self.coordinator.take_report());
         let ticks = period(shared.config.lease_ticks);
-        self.wait(now).map_or(ticks, |retry| retry.min(ticks))
+        let ticks = self.wait(now).map_or(ticks, |retry| retry.min(ticks));
+        // A renewal extends the lease from its request on. A period counted from the reply would
+        // leave too little time for the next one after a reply that took long.
+        let spent = shared.parts.clock.now().as_raw().saturating_sub(now.as_raw());
+        ticks.saturating_sub(spent).max(RENEW_SHORTEST)
     }
 
     /// Reports the worker's state to the registry. It is advisory, so a failure waits for the next
@@ -171,7 +177,7 @@ fn renew<B>(
     let mut results = Vec::with_capacity(leases.len());
     coordinator.renew_many(now, shared.config.tenant, &leases, &mut results);
     for ((slot, lease), result) in slots.iter().zip(&leases).zip(&results) {
-        slot.renewed(lease, now, result);
+        slot.renewed(lease, result);
     }
 }
 

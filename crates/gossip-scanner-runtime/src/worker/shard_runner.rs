@@ -20,6 +20,7 @@ use crate::observer::Event;
 use crate::op_ids::{self, OpIds};
 use crate::processor::Processor;
 use crate::task::{ShardTask, StoreAccess, TaskContext, TaskOutcome, TaskStep};
+use crate::wall_time::WallTime;
 
 /// The text of a shard that was parked because its task panicked. The message of the panic is not
 /// stored: it describes a bug of this program, and the log has it.
@@ -75,7 +76,7 @@ pub enum Rest {
 pub struct ShardRunner<'c, 'a, B> {
     shared: &'c WorkerShared<'a, B>,
     number: usize,
-    coordinator: Monitored<B>,
+    coordinator: Monitored<WallTime<'a, B>>,
     processor: Box<dyn Processor + 'a>,
     scratch: Box<AcquireScratch>,
     /// The shard it processes, and when it got the shard.
@@ -451,7 +452,6 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                     shared.finish(Err(RunWorkerError::TooManyParked { parked, max }));
                 }
             }
-            TaskOutcome::RunOver(status) => shared.finish(Ok(Finish::of_run(status))),
             // Only a worker that ends does not retry these.
             TaskOutcome::StoreFailed(error) if error.is_retryable() => {
                 shared.unsaved.store(true, Ordering::SeqCst);

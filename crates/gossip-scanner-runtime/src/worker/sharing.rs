@@ -6,7 +6,10 @@
 //! one is served.
 
 use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey};
-use gossip_coordination::{CoordinationFacade, RequestActionError, ShardAction, ShardFilter};
+use gossip_coordination::store::{DEFAULT_MAX_CLOCK_SKEW, ticks};
+use gossip_coordination::{
+    CoordinationFacade, RequestActionError, ShardAction, ShardFilter, ShardSummary,
+};
 
 use super::WorkerShared;
 use super::lease_slot::LeaseSlot;
@@ -134,7 +137,11 @@ impl SharingState {
             ticks_per_key: (keys > 0).then(|| ticks as f64 / keys as f64),
             near: &|shard| shared.slots.iter().find_map(|slot| slot.progress_of(shard)),
         };
-        Some(self.policy.candidates(situation, density))
+        let mut candidates = self.policy.candidates(situation, density);
+        let is_ours = |shard| shared.slots.iter().any(|slot| slot.progress_of(shard).is_some());
+        let too_far = too_far_ahead(shared, now, &shards);
+        candidates.retain(|shard| is_ours(*shard) || !too_far.contains(shard));
+        Some(candidates)
     }
 
     /// Requests a split of `shard` from its lease holder. Returns whether the request was made.
@@ -160,6 +167,20 @@ impl SharingState {
         // off.
         !matches!(requested, Err(RequestActionError::RequestPending)) && requested.is_ok()
     }
+}
+
+/// Returns the shards whose deadline no correct clock has stored. A request would write their
+/// record, which then looks as if its lease had been renewed, and it would never be taken over from
+/// a lease holder that is dead (ADR 84).
+fn too_far_ahead<B>(
+    shared: &WorkerShared<'_, B>,
+    now: LogicalTime,
+    shards: &[ShardSummary],
+) -> Vec<ShardId> {
+    let lease = shared.config.lease_ticks.saturating_add(ticks(DEFAULT_MAX_CLOCK_SKEW));
+    let latest = shared.parts.clock.offset().to_wall(now).saturating_add(lease);
+    let too_far = shards.iter().filter(|shard| shard.lease_deadline > Some(latest));
+    too_far.map(|shard| shard.shard).collect()
 }
 
 /// Returns a sample of the source's keys; an empty one if the source cannot be sampled.

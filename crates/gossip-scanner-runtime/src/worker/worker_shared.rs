@@ -28,6 +28,7 @@ use crate::observer::{Event, Observer};
 use crate::processor::Processor;
 use crate::task::{ResultCache, StoreAccess};
 use crate::throttle::Throttle;
+use crate::wall_time::WallTime;
 
 /// Requests a drain of a worker, from any thread.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +56,7 @@ impl Drain {
 
     /// Returns whether a drain was requested.
     #[must_use]
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::SeqCst)
     }
 }
@@ -72,7 +73,7 @@ pub struct Parts<'a, B> {
     /// Opens the repository of handoff records. Without it the worker neither accepts shards from
     /// other workers nor hands its own off, and a drain releases them.
     pub records: Option<&'a (dyn Fn() -> Box<dyn Repository + 'a> + Sync)>,
-    /// The source of the current time.
+    /// The source of the current time. All parts of the worker are stepped with its worker time.
     pub clock: &'a dyn Clock,
     /// Looks up the processes of other workers; `&()` looks nothing up.
     pub host: &'a dyn Host,
@@ -229,9 +230,10 @@ impl<'a, B> WorkerShared<'a, B> {
         self.finish(Ok(if unsaved { Finish::DrainedUnsaved } else { Finish::Drained }));
     }
 
-    /// Opens a coordinator handle for one part of the worker.
-    pub(super) fn coordinator(&self) -> Monitored<B> {
-        Monitored::new((self.parts.coordinator)())
+    /// Opens a coordinator handle for one part of the worker. It takes and returns worker time.
+    pub(super) fn coordinator(&self) -> Monitored<WallTime<'a, B>> {
+        let (handle, clock) = ((self.parts.coordinator)(), self.parts.clock);
+        Monitored::new(WallTime::new(handle, clock, self.config.lease_ticks))
     }
 
     /// Returns whether the store may be used at `now`.

@@ -87,7 +87,7 @@ pub struct SlabFull {
 #[error("a slab of {requested} bytes was requested; the largest has {}", u32::MAX)]
 pub struct SlabTooLarge {
     /// The requested capacity.
-    pub requested: usize,
+    pub(crate) requested: usize,
 }
 
 /// A range of bytes in a slab. Offset and size are multiples of the smallest block.

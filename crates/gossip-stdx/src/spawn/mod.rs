@@ -50,4 +50,4 @@ pub use self::groups::{end_all, finish, prepare, running, watcher_id};
 pub use self::launch::Command;
 #[cfg(not(target_os = "linux"))]
 pub use self::portable::{Child, Command, end_all, finish, prepare, running, watcher_id};
-pub use self::signals::{remember_signals, was_ignored};
+pub use self::signals::was_ignored;

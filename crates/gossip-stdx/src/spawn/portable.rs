@@ -38,7 +38,7 @@ fn children() -> MutexGuard<'static, Children> {
 ///
 /// Never.
 pub fn prepare() -> io::Result<()> {
-    super::remember_signals();
+    super::signals::remember_signals();
     Ok(())
 }
 

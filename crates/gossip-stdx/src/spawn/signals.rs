@@ -27,11 +27,11 @@ static INHERITED: OnceLock<Inherited> = OnceLock::new();
 ///
 /// Call it at the start of the process, before signals are blocked or handled. The first child
 /// records them otherwise.
-pub fn remember_signals() {
+pub(crate) fn remember_signals() {
     inherited();
 }
 
-/// Returns whether a signal was ignored when [`remember_signals`] was called, as `nohup` does with
+/// Returns whether a signal was ignored at [`prepare`](super::prepare), as `nohup` does with
 /// SIGHUP.
 ///
 /// For SIGPIPE the answer is always true: the start code of Rust ignores it.

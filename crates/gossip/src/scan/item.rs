@@ -42,11 +42,10 @@ impl<'a> Item<'a> {
     }
 
     /// Returns the key for people: the path below the directory, the offset of the line, the number
-    /// of the row, or the integer. Bytes that are not UTF-8 are replaced.
+    /// of the row, or the integer. A byte that is not UTF-8 is `\xNN`.
     #[must_use]
     pub fn key_text(&self) -> String {
-        let text = self.rendering.key_format().text(self.work.key());
-        String::from_utf8_lossy(&text).into_owned()
+        self.rendering.key_format().readable(self.work.key())
     }
 
     /// Returns the fence under which the item is processed.

@@ -40,6 +40,10 @@ pub use self::session::{Joined, Session, WorkOptions};
 use crate::store::Backend;
 use crate::tenant::{DEFAULT_TENANT, tenant_id};
 
+/// Maximum number of items that a handler processes before a worker looks at its lease and at
+/// requests; it looks after a millisecond in any case. A page is a multiple of it.
+const HANDLER_BATCH: usize = 256;
+
 /// A scan of every key of a source.
 ///
 /// ```
@@ -126,7 +130,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Keeps coordination state in the store of this URL: `sqlite:PATH`, `etcd://HOST:PORT/PREFIX`,
-    /// or `memory:` for experiments. The [module](crate::store) lists the forms.
+    /// `postgres://USER@HOST:PORT/DATABASE`, or `memory:` for experiments. The [module](crate::store) lists the forms.
     #[must_use]
     pub fn store(mut self, url: impl Into<String>) -> Self {
         self.store = Some(StoreChoice::Url(url.into()));
@@ -244,8 +248,8 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Sets after how many items and after which time progress is checkpointed, 1000 and 1 s by
-    /// default: a crash repeats at most so much per thread.
+    /// Sets after how many items and after which time progress is checkpointed, 10,000 and 1 s by
+    /// default: a crash repeats at most so much per thread, and a batch of items.
     #[must_use]
     pub fn checkpoint(mut self, items: u64, every: Duration) -> Self {
         self.work.task.checkpoint_items = items.max(1);
@@ -376,7 +380,7 @@ impl<'a> Scan<'a> {
             let ended = handler(&mut item);
             item.result(ended)
         };
-        self.run(&prepared, &|_| Box::new(Inline::new(process)))
+        self.run(&prepared, &|_| Box::new(Inline::new(process).with_batch(HANDLER_BATCH)))
     }
 
     /// Calls `handler` with every item and waits for its future, until all are done.

@@ -137,21 +137,19 @@ pub struct FailedRange {
     /// The first key in it that was not processed: the item that failed, if one did. `None` if the
     /// source cannot be listed there.
     pub key: Option<Box<[u8]>>,
-    /// That key for people: a path, or the number of a row. Bytes that are not UTF-8 are replaced.
+    /// That key for people: a path, or the number of a row. A byte that is not UTF-8 is `\xNN`.
     pub text: Option<String>,
 }
 
 impl FailedRange {
     fn of(row: &ShardSummary, source: &Source, connector: &dyn Connector) -> Self {
         let key = first_after_cursor(row, connector);
-        let text =
-            |key: &[u8]| String::from_utf8_lossy(&source.key_format().text(key)).into_owned();
         Self {
             shard: row.shard,
             reason: row.park_reason,
             start: row.start.clone(),
             end: row.end.clone(),
-            text: key.as_deref().map(text),
+            text: key.as_deref().map(|key| source.key_format().readable(key)),
             key,
         }
     }

@@ -11,12 +11,10 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
 use gossip_coordination::store::{MapStore, StoreConfig, StoreCoordinator};
 use gossip_coordination::{RunConfig, RunManagement as _, ShardFilter};
-use gossip_scanner_runtime::stepping::{
-    Cut, Limits, Renewer, Rest, ShardRunner, TaskConfig, WorkerShared,
-};
+use gossip_scanner_runtime::stepping::{Renewer, Rest, ShardRunner, WorkerShared};
 use gossip_scanner_runtime::{
-    Broken, Clock, Drain, INITIAL_SHARDS_MAX, ItemResult, Parts, Processor, Report, Work,
-    WorkerConfig, initial_shards,
+    Broken, Clock, Cut, Drain, INITIAL_SHARDS_MAX, ItemResult, Limits, Parts, Processor, Report,
+    TaskConfig, Work, WorkerConfig, initial_shards,
 };
 
 use super::connector::{Look, UnevenSource};

@@ -2,7 +2,7 @@
 
 use gossip_sim::{FaultKind, FaultSet, FaultyDisk, Nature, Stream};
 
-use gossip_scanner_runtime::stepping::TaskConfig;
+use gossip_scanner_runtime::TaskConfig;
 
 use super::Plan;
 

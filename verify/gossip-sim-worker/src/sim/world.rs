@@ -12,10 +12,12 @@ use gossip_contracts::identity::{LogicalTime, OpId, ShardId, WorkerId};
 use gossip_coordination::{ParkReason, RunConfig, RunManagement as _, ShardStatus, ShardSummary};
 use gossip_handoff::Repository;
 use gossip_scanner_runtime::stepping::{
-    COLLECT_PATIENCE, HANDOFF_WAIT_MAX, HandoffThread, Limits, RUNNER_WAIT_MAX, Renewer, Rest,
-    ShardRunner, WorkerShared,
+    COLLECT_PATIENCE, HANDOFF_WAIT_MAX, HandoffThread, RUNNER_WAIT_MAX, Renewer, Rest, ShardRunner,
+    WorkerShared,
 };
-use gossip_scanner_runtime::{Clock as _, Finish, Parts, WorkerConfig, initial_shards, worker_of};
+use gossip_scanner_runtime::{
+    Clock as _, Finish, Limits, Parts, WorkerConfig, initial_shards, worker_of,
+};
 use gossip_sim::{FaultKind, Stream};
 
 use super::admin::Admin;

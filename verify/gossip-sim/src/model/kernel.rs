@@ -21,9 +21,10 @@ use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 use gossip_coordination::protocol::{
-    Accept, Acquire, Checkpoint, Complete, Decision, Grant, OfferShard, OfferTerms, OwnerEvidence,
-    Park, Release, ReleaseMode, Renew, Renewed, ReplyPath, RequestAction, RevokeLease, ShardChange,
-    ShardInputs, ShardTransition, SplitReplace, SplitResidual, Unpark, Withdraw, evolve,
+    Accept, Acquire, Checkpoint, Complete, Decision, Grant, LeaseWatch, OfferShard, OfferTerms,
+    OwnerEvidence, Park, Release, ReleaseMode, Renew, Renewed, ReplyPath, RequestAction,
+    RevokeLease, ShardChange, ShardInputs, ShardTransition, SplitReplace, SplitResidual, Unpark,
+    Withdraw, evolve,
 };
 use gossip_coordination::store::{decode_shard, encode_cold, encode_hot};
 use gossip_coordination::{
@@ -413,6 +414,7 @@ impl Kernel {
             run,
             quota: self.quota(q.shard_count),
             owner: evidence(command, record.as_ref()),
+            watch: LeaseWatch::NONE,
             split_hash_of: &split_hash_of,
         };
         let decision = operation.decide(time(q.now), &seen);

@@ -62,6 +62,7 @@ enum Flaw {
     StaleScratch,
     HugeScratch,
     NeedsToken,
+    RefusesNeighbours,
     OpensByToken,
     OpensAnything,
     VanishedIsUnavailable,
@@ -238,6 +239,18 @@ impl Connector for Broken {
         self.inner.open(item, scratch)
     }
 
+    fn check(
+        &self,
+        item: PageItem<'_>,
+        beside: Option<PageItem<'_>>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), OpenError> {
+        match self.flaw {
+            Flaw::RefusesNeighbours if beside.is_some() => Err(OpenError::Vanished),
+            _ => self.open(item, scratch).map(drop),
+        }
+    }
+
     fn count_keys(&self, range: ShardSpecRef<'_>) -> Result<Option<u64>, ConnectorError> {
         let count = self.inner.count_keys(range)?;
         match self.flaw {
@@ -372,6 +385,7 @@ fn without_a_flaw_the_connector_conforms() {
 #[case(Flaw::StaleScratch, Law::OpenYieldsBody)]
 #[case(Flaw::HugeScratch, Law::OpenYieldsBody)]
 #[case(Flaw::NeedsToken, Law::OpenYieldsBody)]
+#[case(Flaw::RefusesNeighbours, Law::OpenYieldsBody)]
 #[case(Flaw::OpensByToken, Law::OpenWithNeighboursToken)]
 #[case(Flaw::OpensAnything, Law::UnknownItems)]
 #[case(Flaw::VanishedIsUnavailable, Law::UnknownItems)]

@@ -4,9 +4,9 @@ use std::io::Read;
 
 use super::subject::{Subject, WHOLE, compare_keys, cursor_at, just_above, page_of};
 use super::{ExpectedItem, Problem};
+use crate::connector::page::DEFAULT_PAGE_ITEMS;
 use crate::connector::{
-    Connector, DEFAULT_PAGE_ITEMS, ItemBody, MAX_INLINE_BODY_BYTES, OpenError, PageItem,
-    PageValidator, Spoil,
+    Connector, ItemBody, MAX_INLINE_BODY_BYTES, OpenError, PageItem, PageValidator, Spoil,
 };
 use crate::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
 
@@ -93,8 +93,14 @@ pub(super) fn open_yields_body(subject: &mut Subject<'_>) -> Result<(), Problem>
     let connector = subject.connect();
     let listing = subject.list_whole(&*connector)?;
     // One buffer for all: bytes of an earlier item must not appear in a later one.
-    let mut scratch = Vec::new();
+    let (mut scratch, mut beside) = (Vec::new(), None);
     for (index, listed) in listing.items().enumerate() {
+        // An item that opens passes its check, alone and after the one before it.
+        for checked in [None, beside.replace(listed)] {
+            subject.cases += 1;
+            let checked = connector.check(listed, checked, &mut Vec::new());
+            checked.map_err(|error| Problem::Open { index, error })?;
+        }
         for item in [listed, PageItem::new(listed.key())] {
             subject.cases += 1;
             check_body(&*connector, item, &mut scratch, index, &subject.items[index])?;

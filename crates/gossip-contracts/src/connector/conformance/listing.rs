@@ -4,7 +4,8 @@ use super::subject::{
     Listing, SMALL_PAGE, Subject, WHOLE, compare_keys, cursor_at, just_above, page_of,
 };
 use super::{ExpectedItem, Problem};
-use crate::connector::{DEFAULT_PAGE_ITEMS, Page};
+use crate::connector::Page;
+use crate::connector::page::DEFAULT_PAGE_ITEMS;
 use crate::coordination::{CursorUpdate, ShardSpecRef};
 
 /// A token that no connector wrote.

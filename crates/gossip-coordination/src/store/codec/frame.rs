@@ -11,9 +11,8 @@
 
 use gossip_contracts::identity::{CanonicalHasher, Domain};
 
-use super::checked;
 use super::fields::{Fields, corrupt};
-use super::writing;
+use super::{checked, writing};
 use crate::error::{InfraError, StoreRefusal};
 use crate::store::key::{Key, KeyKind};
 
@@ -21,7 +20,7 @@ use crate::store::key::{Key, KeyKind};
 pub const FORMAT_VERSION: u8 = 2;
 
 /// The oldest format version that this code reads: the one before [`FORMAT_VERSION`], or the first.
-pub const FORMAT_OLDEST: u8 = 2;
+pub(crate) const FORMAT_OLDEST: u8 = 2;
 
 /// The format of a store without a schema record, and of the schema record itself in every store:
 /// every program can read it.

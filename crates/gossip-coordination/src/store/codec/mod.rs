@@ -28,8 +28,8 @@ mod small;
 mod writing;
 
 pub use self::checked::make_room;
+pub use self::frame::FORMAT_VERSION;
 pub(super) use self::frame::{FORMAT_FIRST, refuse_newer, upgraded};
-pub use self::frame::{FORMAT_OLDEST, FORMAT_VERSION};
 pub use self::run::{
     RootProgress, RunHeadPart, decode_roots, decode_run_head, decode_tombstone, encode_roots,
     encode_run_head, encode_tombstone,

@@ -234,12 +234,6 @@ impl RunHeadPart {
         self.roots
     }
 
-    /// Returns the operation that registers or registered the shards.
-    #[must_use]
-    pub const fn registration(&self) -> Option<Registration> {
-        self.record.registration()
-    }
-
     /// Returns whether the record names roots: those of an incomplete registration are not found.
     #[must_use]
     pub const fn has_roots(&self) -> bool {

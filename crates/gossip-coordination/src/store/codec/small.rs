@@ -59,7 +59,7 @@ impl fmt::Debug for OwnerBinding {
 #[error("a handoff of {len} bytes exceeds the limit of {HANDOFF_PAYLOAD_MAX}")]
 pub struct HandoffTooLarge {
     /// Its length.
-    pub len: usize,
+    pub(crate) len: usize,
 }
 
 /// Replaces `out` by the owner of `shard`.

@@ -2,6 +2,7 @@
 //!
 //! All keys below a directory begin with its path and a `/`. So the directory holds wanted keys
 //! only if that prefix lies below the end, and does not lie wholly below the start or the cursor.
+//! The same comparison, without the common prefix, selects the names of one directory.
 
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
@@ -22,15 +23,24 @@ impl Bounds {
         Self { start: range.start.into(), after: after.into(), end: range.end.into() }
     }
 
-    /// Returns whether the key is wanted.
-    pub(super) fn admit(&self, key: &[u8]) -> bool {
-        *key >= *self.start && (self.after.is_empty() || *key > *self.after) && self.is_below(key)
+    /// Returns whether every key that begins with `prefix` is wanted.
+    pub(super) fn contain_all(&self, prefix: &[u8]) -> bool {
+        let ends_behind = *self.end > *prefix && !self.end.starts_with(prefix);
+        *prefix >= *self.start && *prefix >= *self.after && (self.end.is_empty() || ends_behind)
     }
 
-    /// Returns whether some key that begins with `prefix` may be wanted.
-    pub(super) fn may_begin_with(&self, prefix: &[u8]) -> bool {
-        let reaches = |low: &[u8]| *prefix >= *low || low.starts_with(prefix);
-        reaches(&self.start) && reaches(&self.after) && self.is_below(prefix)
+    /// Returns which names of the directory at `prefix` are wanted.
+    pub(super) fn within<'a>(&'a self, prefix: &[u8]) -> Window<'a> {
+        let end = match self.end.strip_prefix(prefix) {
+            _ if self.end.is_empty() => None,
+            Some(end) => Some(end),
+            None if *prefix < *self.end => None,
+            None => Some(NOTHING),
+        };
+        match (below(&self.start, prefix), below(&self.after, prefix)) {
+            (Some(start), Some(after)) => Window { start, after, end },
+            (None, _) | (_, None) => Window { start: &[], after: &[], end: Some(NOTHING) },
+        }
     }
 
     /// Returns the prefix itself, or the start if that comes later: bytes that represent wanted
@@ -38,8 +48,42 @@ impl Bounds {
     pub(super) fn clamp(&self, prefix: Vec<u8>) -> Vec<u8> {
         if *prefix < *self.start { self.start.to_vec() } else { prefix }
     }
+}
 
-    fn is_below(&self, key: &[u8]) -> bool {
-        self.end.is_empty() || *key < *self.end
+/// The end of a window without names: no name is below it.
+const NOTHING: &[u8] = &[];
+
+/// Returns the part of a lower bound that lies inside the directory at `prefix`: empty if the bound
+/// comes before all of its keys, `None` if it comes after all of them.
+fn below<'a>(low: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    match low.strip_prefix(prefix) {
+        Some(low) => Some(low),
+        None => (*prefix > *low).then_some(&[]),
+    }
+}
+
+/// The wanted names of one directory, where the name of a directory has a `/` behind it.
+///
+/// Sorted names that are wanted lie together: at most one directory begins before a lower bound and
+/// has wanted keys, and no other name lies between the two.
+#[derive(Clone, Copy)]
+pub(super) struct Window<'a> {
+    start: &'a [u8],
+    after: &'a [u8],
+    end: Option<&'a [u8]>,
+}
+
+impl Window<'_> {
+    /// Returns whether the name comes before all wanted ones.
+    pub(super) fn is_before(&self, name: &[u8]) -> bool {
+        let is_directory = name.ends_with(b"/");
+        let reaches = |low: &[u8]| name >= low || (is_directory && low.starts_with(name));
+        // A cursor is the key of a file, which was listed.
+        !reaches(self.start) || !reaches(self.after) || (!is_directory && name == self.after)
+    }
+
+    /// Returns whether the name comes after all wanted ones.
+    pub(super) fn is_behind(&self, name: &[u8]) -> bool {
+        self.end.is_some_and(|end| name >= end)
     }
 }

@@ -24,7 +24,12 @@
 //! vanished is [`OpenError::Vanished`]; one that is no regular file any more is
 //! [`OpenError::Changed`]. A path longer than a key may be, or than the system takes, is
 //! [`ConnectorError::Malformed`], with its length, and is parked in the same way. Files made or
-//! renamed while a shard is listed may be seen or not.
+//! renamed while a shard is listed may be seen or not. A file system that shows changes of a
+//! directory late, such as NFS, delays this for the shards of one process: they share listings.
+//!
+//! A directory that is **replaced by a link** is not entered: a listing follows no link in the last
+//! name, [`Connector::open`] checks every name, and [`Connector::check`] every directory that it
+//! was not given as checked.
 //!
 //! The **root** must stay the directory that was opened. Before anything is taken for gone, and
 //! before a listing ends, it is looked at once more: if it is not there, or another directory is in
@@ -35,13 +40,18 @@
 //! # Cost
 //!
 //! A listing reads the directories on the way to its cursor and no others before it. It holds the
-//! names of one directory for each level, of the largest at worst, less those outside its range. A
-//! directory cannot be entered in the middle: each shard that lies in it reads it whole, once a
-//! lease. Sizes are not known, as each would take a call to the system.
+//! names of one directory for each level. A directory cannot be entered in the middle: the shards
+//! of a process that lie in it share one reading (`listings.rs`), as long as the directory does not
+//! change. Sizes are not known, as each would take a call to the system.
+//!
+//! No directory is held open between two calls, because that would keep a file system from being
+//! unmounted.
 
 mod bounds;
 mod directory;
 mod ignore_rules;
+mod listings;
+mod names;
 mod sampler;
 mod walk;
 
@@ -49,6 +59,8 @@ mod walk;
 mod denied_tests;
 #[cfg(test)]
 mod ignore_tests;
+#[cfg(test)]
+mod listings_tests;
 #[cfg(test)]
 mod tree_tests;
 
@@ -66,11 +78,13 @@ use gossip_contracts::connector::{
     SeekCost,
 };
 use gossip_contracts::coordination::{CursorUpdate, MAX_KEY_SIZE, ShardSpecRef};
-use gossip_frontier::{BytePathKey, KeyBuf, KeyEncoding as _, KeyInputError, PathKey};
+#[cfg(doc)]
+use gossip_frontier::{BytePathKey, PathKey};
 use rustix::io::Errno;
 
 use self::bounds::Bounds;
 use self::ignore_rules::Rules;
+use self::listings::Listings;
 use self::walk::Walk;
 
 /// The longest name that a file system in use gives a file; a longer one is nowhere.
@@ -117,6 +131,7 @@ pub(crate) struct Tree {
     /// Device and number of the root when it was opened.
     identity: (u64, u64),
     options: TreeOptions,
+    listings: Listings,
 }
 
 impl Tree {
@@ -133,6 +148,14 @@ impl Tree {
     /// Returns where a key, or a directory with or without its last `/`, lies in the file system.
     fn path(&self, relative: &[u8]) -> PathBuf {
         self.root.join(OsStr::from_bytes(relative))
+    }
+
+    /// Returns whether the rules of its directory leave out the entry at `path`, which has a `/`
+    /// behind it if it is a directory.
+    fn excludes(&self, rules: &Rules, path: &[u8]) -> bool {
+        let bare = path.strip_suffix(b"/");
+        let (path, is_directory) = (bare.unwrap_or(path), bare.is_some());
+        rules.exclude(&self.path(path), name_of(path), is_directory)
     }
 
     /// Returns the rules of the root, if rules are asked for.
@@ -152,9 +175,9 @@ impl FileTree {
         if !metadata.is_dir() {
             return Err(ConnectorError::NotFound);
         }
-        let tree = Tree { root: root.to_owned(), identity: identity_of(&metadata), options };
-        let tree = Arc::new(tree);
-        Ok(Self { tree, opened_beside: Mutex::new(None) })
+        let (identity, listings) = (identity_of(&metadata), Listings::default());
+        let tree = Tree { root: root.to_owned(), identity, options, listings };
+        Ok(Self { tree: Arc::new(tree), opened_beside: Mutex::new(None) })
     }
 
     fn open_listed(&self, key: &[u8]) -> Result<File, OpenError> {
@@ -183,18 +206,36 @@ impl FileTree {
     /// Refuses a key that no listing gives: below a link that is not followed, or ignored.
     fn check_listed(&self, key: &[u8]) -> Result<(), OpenError> {
         if !self.tree.options.follow_links {
-            for directory in ancestors(key) {
-                let metadata = std::fs::symlink_metadata(self.tree.path(directory));
-                let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
-                if !metadata.is_dir() {
-                    return Err(OpenError::Vanished);
-                }
-            }
+            self.check_directories(ancestors(key))?;
         }
         match self.tree.options.ignore {
             true => self.check_not_ignored(key),
             false => Ok(()),
         }
+    }
+
+    /// Refuses a path through a directory that is a link, or none.
+    fn check_directories<'k>(
+        &self,
+        directories: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<(), OpenError> {
+        for directory in directories {
+            let metadata = std::fs::symlink_metadata(self.tree.path(directory));
+            let metadata = metadata.map_err(|error| OpenError::from_io(&error))?;
+            if !metadata.is_dir() {
+                return Err(OpenError::Vanished);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the error, unless the item is gone together with the root: then it was not deleted
+    /// alone, and the source is unavailable.
+    fn unless_root_gone<T>(&self, error: OpenError) -> Result<T, OpenError> {
+        if error == OpenError::Vanished {
+            self.tree.check_root()?;
+        }
+        Err(error)
     }
 
     fn check_not_ignored(&self, key: &[u8]) -> Result<(), OpenError> {
@@ -248,14 +289,27 @@ impl Connector for FileTree {
         item: PageItem<'_>,
         _scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
-        match self.open_listed(item.key()) {
-            // If the root is gone too, the item was not deleted alone: the source is unavailable.
-            Err(OpenError::Vanished) => {
-                self.tree.check_root()?;
-                Err(OpenError::Vanished)
-            }
-            opened => opened.map(|file| ItemBody::Reader(Box::new(file))),
+        let opened = self.open_listed(item.key()).or_else(|error| self.unless_root_gone(error));
+        opened.map(|file| ItemBody::Reader(Box::new(file)))
+    }
+
+    fn check(
+        &self,
+        item: PageItem<'_>,
+        beside: Option<PageItem<'_>>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), OpenError> {
+        // A link that leads nowhere was listed, and only opening it shows that.
+        if self.tree.options.follow_links {
+            return self.open(item, scratch).map(drop);
         }
+        if !is_path(item.key()) {
+            return Err(OpenError::Vanished);
+        }
+        let known = beside.map_or(&[][..], |beside| beside.key());
+        let is_new = |directory: &&[u8]| !is_inside(known, directory);
+        let checked = self.check_directories(ancestors(item.key()).filter(is_new));
+        checked.or_else(|error| self.unless_root_gone(error))
     }
 
     fn sample_keys(
@@ -286,16 +340,6 @@ fn behind_link(path: &Path, error: &io::Error) -> OpenError {
     }
 }
 
-/// Writes the key of a path below the root into `key`. Both encodings are the path itself, so a
-/// tree with names of both kinds has one order, and a key is a path again.
-fn encode_path(path: &[u8], key: &mut KeyBuf) -> Result<(), KeyInputError> {
-    match std::str::from_utf8(path) {
-        Ok(path) => PathKey::try_new(path)?.encode_into(key),
-        Err(_) => BytePathKey::try_new(path)?.encode_into(key),
-    }
-    Ok(())
-}
-
 /// Identifies a file or directory as long as it exists.
 fn identity_of(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
@@ -313,6 +357,11 @@ fn is_path(key: &[u8]) -> bool {
 /// out.
 fn ancestors(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     memchr::memchr_iter(b'/', key).map(|slash| &key[..slash])
+}
+
+/// Returns whether a key lies in or below a directory.
+fn is_inside(key: &[u8], directory: &[u8]) -> bool {
+    key.strip_prefix(directory).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// Returns the last name of a path.

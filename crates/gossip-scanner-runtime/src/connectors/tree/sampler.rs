@@ -12,19 +12,19 @@
 use std::sync::Arc;
 
 use gossip_contracts::connector::{ConnectorError, Page, PageItem, PushError};
-use gossip_frontier::KeyBuf;
+use gossip_frontier::BytePathKey;
 
+use super::Tree;
 use super::bounds::Bounds;
 use super::directory::{Entries, Reading};
 use super::ignore_rules::Rules;
-use super::{Tree, encode_path};
 
 /// Maximum number of directories that one sample reads: some ten milliseconds on a disk in use, and
 /// enough for several hundred cuts.
 const SAMPLE_DIRECTORIES_MAX: usize = 512;
 
-/// Maximum number of entries that one sample reads. Of a directory with more it uses those that the
-/// system returns first.
+/// Maximum number of entries that one sample uses. Of a directory with more it uses those that the
+/// system returns first, or some at even distances if a shard has read them all.
 const SAMPLE_ENTRIES_MAX: usize = 64 * 1024;
 
 /// Maximum bytes of paths that one sample keeps. The directory that exceeds it is still taken as a
@@ -170,13 +170,12 @@ impl<'a> Sampler<'a> {
         let reading = Reading {
             tree: self.tree,
             prefix,
-            rules: rules.as_deref(),
             bounds: self.bounds,
             entries_max: self.entries_left,
         };
         // Before the read, because one that fails costs time as well.
         self.directories_left = self.directories_left.saturating_sub(1);
-        let entries = reading.read()?;
+        let entries = reading.entries()?;
         self.take(prefix, entries, rules.as_ref(), below);
         Ok(())
     }
@@ -189,22 +188,26 @@ impl<'a> Sampler<'a> {
         rules: Option<&Arc<Rules>>,
         below: &mut Vec<Directory>,
     ) {
-        self.is_complete &= !entries.is_cut_short;
-        let mut key = KeyBuf::new();
-        while let Some(name) = entries.take() {
+        // The listing of a shard may have more entries than a sample uses.
+        let skipped = entries.len().div_ceil(self.entries_left.max(1)).saturating_sub(1);
+        self.is_complete &= !entries.is_cut_short() && skipped == 0;
+        while let Some(name) = entries.take_and_skip(skipped) {
             let path = [prefix, name].concat();
             self.entries_left = self.entries_left.saturating_sub(1);
             self.bytes_left = self.bytes_left.saturating_sub(path.len());
+            if rules.is_some_and(|rules| self.tree.excludes(rules, &path)) {
+                continue;
+            }
             // The path cannot be a key, such as one that is too long. The listing reports that; a
             // sample must not fail for one entry.
-            if encode_path(&path, &mut key).is_err() {
+            if BytePathKey::try_new(&path).is_err() {
                 self.is_complete = false;
                 continue;
             }
-            if name.ends_with(b"/") {
+            if path.ends_with(b"/") {
                 below.push(Directory { prefix: path, above: rules.cloned() });
             } else {
-                self.found.push(Found { key: key.as_bytes().to_vec(), weight: 1 });
+                self.found.push(Found { key: path, weight: 1 });
             }
         }
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use gossip_contracts::connector::{ConnectorError, Enumeration, Page, PageItem};
 use gossip_contracts::coordination::{MAX_KEY_SIZE, prefix_successor_into};
-use gossip_frontier::KeyBuf;
+use gossip_frontier::BytePathKey;
 
 use super::bounds::Bounds;
 use super::directory::{Entries, Reading};
 use super::ignore_rules::Rules;
-use super::{Tree, encode_path, identity_of};
+use super::{Tree, identity_of};
 
 /// A listing on its way.
 pub(super) struct Walk {
@@ -18,11 +18,9 @@ pub(super) struct Walk {
     /// One for each directory between the root and where the walk is. As every level adds at least
     /// two bytes to the path, there are at most half as many as a key has bytes.
     levels: Vec<Level>,
-    /// The path of the last entry taken.
+    /// The path of the last entry taken, which is its key if it is a file.
     path: Vec<u8>,
-    /// The key of `path`.
-    key: KeyBuf,
-    /// Whether `key` is one that no page has taken.
+    /// Whether `path` is a key that no page has taken.
     is_waiting: bool,
     /// Met after some keys of a page; returned instead of the next page.
     failure: Option<ConnectorError>,
@@ -51,7 +49,6 @@ impl Walk {
             bounds,
             levels: Vec::new(),
             path: Vec::new(),
-            key: KeyBuf::new(),
             is_waiting: false,
             failure: None,
             behind_failure: None,
@@ -70,7 +67,10 @@ impl Walk {
                 continue;
             };
             self.path.extend_from_slice(name);
-            if encode_path(&self.path, &mut self.key).is_err() {
+            if level.rules.as_ref().is_some_and(|rules| self.tree.excludes(rules, &self.path)) {
+                continue;
+            }
+            if BytePathKey::try_new(&self.path).is_err() {
                 return Err(ConnectorError::Malformed { position: self.path.len() as u64 });
             }
             if self.path.last() != Some(&b'/') {
@@ -114,11 +114,10 @@ impl Walk {
         let reading = Reading {
             tree: &self.tree,
             prefix: &self.path,
-            rules: rules.as_deref(),
             bounds: &self.bounds,
             entries_max: usize::MAX,
         };
-        let entries = reading.read()?;
+        let entries = reading.entries()?;
         self.levels.push(Level { entries, prefix_len: self.path.len(), rules, identity });
         Ok(())
     }
@@ -153,7 +152,7 @@ impl Enumeration for Walk {
                     Err(failure) => return Err(failure),
                 }
             }
-            if page.push(PageItem::new(self.key.as_bytes())).is_err() {
+            if page.push(PageItem::new(&self.path)).is_err() {
                 return Ok(());
             }
             self.is_waiting = false;

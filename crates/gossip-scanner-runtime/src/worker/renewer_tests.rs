@@ -1,0 +1,60 @@
+//! When the renewer renews again.
+
+use gossip_contracts::identity::{LogicalTime, WorkerId};
+use rstest::rstest;
+
+use super::{Drain, Parts, Renewer, WorkerConfig, WorkerShared};
+use crate::clock::Clock;
+use crate::processor::{Inline, ItemResult, Work};
+use crate::task::TaskConfig;
+use crate::test_support::{RUN, TENANT, World, at, numbered};
+use crate::throttle::Limits;
+
+const LEASE: u64 = 15_000;
+const BEGUN: u64 = 1_000;
+
+/// A clock that reads this time after a round.
+struct Later(LogicalTime);
+
+impl Clock for Later {
+    fn now(&self) -> LogicalTime {
+        self.0
+    }
+}
+
+/// The story: a leader was cut off, a renewal was answered after 7 s, and the next one was sent 5 s
+/// after that, 12 s after the first. It was lost with the next leader, and so was the lease.
+#[rstest]
+#[case::answered_at_once(0, 5_000)]
+#[case::answered_late(4_000, 1_000)]
+#[case::answered_after_the_next_was_due(7_000, 10)]
+fn next_renewal_is_due_a_period_after_the_request(#[case] took: u64, #[case] due_after: u64) {
+    let world = World::lasting(LEASE, &[(b"a", b"z")]);
+    let (clock, drain) = (Later(at(BEGUN + took)), Drain::new());
+    let parts = Parts {
+        coordinator: &|| world.handle(),
+        connector: &numbered(9),
+        processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done)),
+        records: None,
+        clock: &clock,
+        host: &(),
+        drain: &drain,
+        observer: &(),
+    };
+    let config = WorkerConfig {
+        tenant: TENANT,
+        run: RUN,
+        worker: WorkerId::from_raw(8),
+        lease_ticks: LEASE,
+        store_patience: LEASE,
+        threads: 1,
+        task: TaskConfig::default(),
+        limits: Limits::default(),
+        max_parked: 0,
+        auto_split: false,
+        seed: 1,
+    };
+    let shared = WorkerShared::new(&config, parts);
+    let ticks = Renewer::new(&shared).round(at(BEGUN));
+    assert_eq!(ticks, due_after);
+}
