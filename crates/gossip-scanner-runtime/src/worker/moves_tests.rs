@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ const KEYS: usize = 300;
 
 /// How long a key takes: a test has a few seconds of work, and a handoff takes half of one.
 const KEY_TAKES: Duration = Duration::from_millis(15);
+
+/// How long a key takes while a test waits for a handoff: 150 of them are more than ten seconds.
+const SLOW_KEY_TAKES: Duration = Duration::from_millis(100);
 
 fn config(number: u64, threads: usize) -> WorkerConfig {
     WorkerConfig {
@@ -52,6 +55,8 @@ fn config(number: u64, threads: usize) -> WorkerConfig {
 struct Seen {
     done: Mutex<BTreeMap<Vec<u8>, u32>>,
     count: AtomicUsize,
+    /// Makes a key take [`SLOW_KEY_TAKES`] until a handoff has ended.
+    slow: AtomicBool,
     arrived: AtomicUsize,
     kept: AtomicUsize,
     moved: AtomicUsize,
@@ -60,6 +65,9 @@ struct Seen {
 
 impl Observer for Seen {
     fn observe(&self, event: Event<'_>) {
+        if matches!(event, Event::Arrived { .. } | Event::Kept { .. }) {
+            self.slow.store(false, Ordering::SeqCst);
+        }
         match event {
             Event::Arrived { .. } => self.arrived.fetch_add(1, Ordering::SeqCst),
             Event::Kernel(event) if matches!(event.kind, EventKind::ShardReleased { .. }) => {
@@ -76,7 +84,8 @@ impl Observer for Seen {
 
 impl Seen {
     fn process(&self, key: &[u8]) -> ItemResult {
-        thread::sleep(KEY_TAKES);
+        let takes = if self.slow.load(Ordering::SeqCst) { SLOW_KEY_TAKES } else { KEY_TAKES };
+        thread::sleep(takes);
         *self.done.lock().unwrap().entry(key.to_vec()).or_default() += 1;
         self.count.fetch_add(1, Ordering::SeqCst);
         ItemResult::Done
@@ -167,6 +176,27 @@ fn wait_for_move(world: &World) {
     panic!("it never begins");
 }
 
+/// Waits until each of two workers holds one shard, and returns that of the first.
+///
+/// Which of the two shards a worker claims first is not certain.
+fn wait_for_one_each(world: &World) -> ShardKey {
+    const LOOKS: usize = 5_000;
+    for _ in 0..LOOKS {
+        let (mut rows, now) = (Vec::new(), SystemClock::new().now());
+        let filter = ShardFilter::all();
+        world.handle().list_shards_into(now, TENANT, RUN, filter, &mut rows).unwrap();
+        let held = |number| {
+            let owner = Some(worker_of(RUN, number));
+            rows.iter().find(|row| row.leased && row.owner == owner).map(|row| row.shard)
+        };
+        if let (Some(first), Some(_)) = (held(1), held(2)) {
+            return ShardKey::new(RUN, first);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    panic!("two workers never hold a shard each");
+}
+
 /// Waits until `shard` has no lease.
 fn wait_until_released(admin: &mut Coordinator, shard: ShardKey) {
     const LOOKS: usize = 5_000;
@@ -240,15 +270,16 @@ fn an_administrator_hands_one_shard_off() {
 fn a_busy_worker_accepts_no_shard() {
     let mut world = halves();
     let (seen, drains) = (Seen::default(), [Drain::new(), Drain::new()]);
+    // On a busy machine the shards would be done before their holder has read the request.
+    seen.slow.store(true, Ordering::SeqCst);
     let ends = thread::scope(|scope| {
         let one = scope.spawn(|| run(&world, &config(1, 1), &drains[0], &seen));
         seen.wait_for(5);
         let two = scope.spawn(|| run(&world, &config(2, 1), &drains[1], &seen));
-        seen.wait_for(40);
+        let shard = wait_for_one_each(&world);
         let now = SystemClock::new().now();
         let action = ShardAction::HandOff(Some(worker_of(RUN, 2)));
-        let (until, op_id) = (now.saturating_add(5_000), OpId::from_raw(77));
-        let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+        let (until, op_id) = (now.saturating_add(60_000), OpId::from_raw(77));
         world.handle().request_action(now, TENANT, shard, &action, until, op_id).unwrap();
         [one.join().unwrap(), two.join().unwrap()]
     });

@@ -17,6 +17,13 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a starting server is asked.
 const START_POLL: Duration = Duration::from_millis(50);
 
+/// How long the threads of a process may take to stop. A thread that waits for a disk stops after
+/// that.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How often the threads of a stopping process are looked at.
+const STOP_POLL: Duration = Duration::from_millis(2);
+
 /// How often other ports are tried when ours are taken between finding and using them.
 const MAX_STARTS: usize = 5;
 
@@ -112,9 +119,16 @@ impl EtcdServer {
         self.process = None;
     }
 
-    /// Stops its process without ending it (`SIGSTOP`).
+    /// Stops its process without ending it (`SIGSTOP`), and returns when all its threads have
+    /// stopped: on a busy machine one of them may answer a request after the signal was sent.
     pub fn pause(&self) {
         self.signal("STOP");
+        let pid = self.pid().expect("the signal was sent to a process");
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while !has_stopped(pid) {
+            assert!(Instant::now() < deadline, "a thread of etcd does not stop");
+            thread::sleep(STOP_POLL);
+        }
     }
 
     /// Resumes a stopped process (`SIGCONT`).
@@ -385,6 +399,21 @@ pub fn send_signal(name: &str, pid: u32) {
 }
 
 /// Whether a server says of itself that it is healthy.
+/// Returns whether every thread of a process has stopped.
+fn has_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    threads.flatten().all(|thread| {
+        let Ok(line) = fs::read_to_string(thread.path().join("stat")) else {
+            // A thread that ends between the two reads answers nothing any more.
+            return true;
+        };
+        // The name of the thread may contain anything; the state follows its last parenthesis.
+        line.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
+}
+
 fn is_healthy(address: SocketAddr) -> bool {
     let answer = http(address, "GET /health HTTP/1.0\r\n\r\n");
     answer.is_some_and(|text| text.contains("\"health\":\"true\""))
