@@ -48,7 +48,7 @@ impl Oracle {
         let skips = match op.verb {
             Verb::RenewMany => true,
             // A claim skips a damaged candidate, and a repair reads its intact parts.
-            Verb::Claim | Verb::RepairShard => skips_damage(op),
+            Verb::Claim | Verb::RepairShard => skips_damage(op, result.ending),
             _ => false,
         };
         let noticed = !op.relies_on_damage() || failed || skips;
@@ -387,9 +387,11 @@ fn shuts_out(name: &str) -> bool {
     matches!(name, "StaleFence" | "LeaseExpired" | "ShardTerminal")
 }
 
-/// Returns whether all damage that `op` has read concerns shards that it was not granted.
-fn skips_damage(op: &Op) -> bool {
-    let granted = op.granted.get().map(|granted| granted.key);
+/// Returns whether all damage that `op` has read concerns shards that it did not return as granted.
+fn skips_damage(op: &Op, ending: Ending) -> bool {
+    // A grant whose reply was lost may have been superseded before the shard was read again.
+    let returned = matches!(ending, Ending::Executed);
+    let granted = op.granted.get().filter(|_| returned).map(|granted| granted.key);
     let suspects = op.suspects.borrow();
     let skipped = |key: &Key| shard_of(key).is_some_and(|shard| Some(shard) != granted);
     suspects.iter().filter(|(_, must)| *must).all(|(key, _)| skipped(key))

@@ -100,7 +100,7 @@ pub(super) fn run() -> RunFacts {
 }
 
 /// The other worker holds a shard, and its clock is right.
-const fn held_by(grant: u32, deadline: u64) -> Holder {
+pub(super) const fn held_by(grant: u32, deadline: u64) -> Holder {
     Holder { grant, worker: OTHER, deadline, true_end: deadline, clock_error: 0 }
 }
 

@@ -7,7 +7,7 @@ use rstest::rstest;
 use super::damage::Evidence;
 use super::op::{Ending, Granted, LeaseRef, Op, Verb};
 use super::oracle::Rule;
-use super::oracle_tests::{History, NOW, TENANT, at, key, rule};
+use super::oracle_tests::{History, NOW, TENANT, at, held_by, key, rule};
 use super::queries_tests::rows_of_three;
 
 /// An operation that has read the hot part of this shard damaged.
@@ -58,11 +58,8 @@ fn progress_counts_the_damaged_shards(#[case] damaged: u64, #[case] expected: Op
     assert_eq!(rule(history.oracle.check_damaged_count(&op, &progress)), expected);
 }
 
-#[rstest]
-#[case::another_shard(1, None)]
-#[case::the_damaged_one(0, Some(Rule::Undetected))]
-fn a_claim_skips_the_damaged_shard(#[case] damaged: u64, #[case] expected: Option<Rule>) {
-    let mut history = History::new();
+/// A claim that was granted shard 0 and has read the hot part of `damaged` damaged.
+fn granted_beside_damage(damaged: u64) -> Op {
     let op = misread(Verb::Claim, damaged);
     op.applied.set(1);
     op.granted.set(Some(Granted {
@@ -76,7 +73,30 @@ fn a_claim_skips_the_damaged_shard(#[case] damaged: u64, #[case] expected: Optio
         attempts: 1,
         carried: 0,
     }));
+    op
+}
+
+#[rstest]
+#[case::another_shard(1, None)]
+#[case::the_damaged_one(0, Some(Rule::Undetected))]
+fn a_claim_skips_the_damaged_shard(#[case] damaged: u64, #[case] expected: Option<Rule>) {
+    let mut history = History::new();
+    let op = granted_beside_damage(damaged);
     assert_eq!(rule(history.ended(&op, Ending::Executed, "Executed")), expected);
+}
+
+/// The reply of the grant was lost, and the record was damaged before the claim read it again.
+#[rstest]
+#[case::superseded(2, None)]
+#[case::still_held(1, Some(Rule::RefusedHappened))]
+fn a_claim_skips_the_shard_of_a_superseded_grant(
+    #[case] holder: u32,
+    #[case] expected: Option<Rule>,
+) {
+    let mut history = History::new();
+    history.oracle.shards[0].holder = Some(held_by(holder, NOW + 1));
+    let op = granted_beside_damage(0);
+    assert_eq!(rule(history.ended(&op, Ending::Refused, "NoneAvailable")), expected);
 }
 
 #[test]
