@@ -16,6 +16,12 @@ use rustix::process::{Pid, getpid, test_kill_process};
 #[cfg(target_os = "linux")]
 use crate::spawn::stat::Stat;
 
+/// Returns the name of this host, as the kernel knows it; bytes that are no UTF-8 are replaced.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// A pid namespace of a running host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {

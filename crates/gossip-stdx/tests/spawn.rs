@@ -33,6 +33,7 @@ fn spawn(program: &CStr, arguments: &[&str], output: &File) -> std::io::Result<C
         arguments: &words(arguments),
         environment: &[c"NAME=a value"],
         stdio: [null.as_fd(), output.as_fd(), stderr.as_fd()],
+        has_session: true,
     }
     .spawn()
 }

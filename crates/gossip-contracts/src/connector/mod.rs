@@ -100,7 +100,7 @@ pub use self::page::{
     DEFAULT_PAGE_ITEMS, MAX_CONNECTOR_TOKEN_SIZE, MAX_PAGE_BYTES, MAX_PAGE_ITEMS, MIN_PAGE_BYTES,
     Page, PageItem, PageItems, PageLimits, PageLimitsError, PushError, RUNTIME_TOKEN_RESERVE,
 };
-pub use self::source::{Connector, Enumeration, ItemBody, MAX_INLINE_BODY_BYTES};
+pub use self::source::{Connector, Enumeration, ItemBody, MAX_INLINE_BODY_BYTES, Origin};
 pub use self::validator::{CheckedEnumeration, PageError, PageValidator};
 pub use self::violation::PageViolation;
 /// The owned cursor, re-exported under the name that connectors use; it converts to and from

@@ -4,6 +4,7 @@
 //! every method, and the [`conformance`](super::conformance) suite checks them.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
 
 use super::capabilities::Capabilities;
@@ -73,6 +74,13 @@ pub trait Connector: Send + Sync {
         self.open(item, scratch).map(drop)
     }
 
+    /// Returns the place by which people know an item whose key is none, such as the commit and the
+    /// path of a blob; `None` if the key is the place.
+    fn origin(&self, key: &[u8]) -> Option<Origin<'_>> {
+        let _ = key;
+        None
+    }
+
     /// Returns the exact number of keys in `range` without listing them, or `None` if the connector
     /// cannot count.
     ///
@@ -132,14 +140,33 @@ pub trait Enumeration: Send {
     }
 }
 
-/// The content of an item, either in memory or as a reader.
+/// Where an item of content comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a path in a revision: there is no third part")]
+pub struct Origin<'a> {
+    /// The path of the content there.
+    pub path: &'a [u8],
+    /// The revision in which it is first found; empty if none has it.
+    pub revision: &'a str,
+}
+
+// Lengths only: paths are user data.
+impl fmt::Debug for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").field("path_len", &self.path.len()).finish_non_exhaustive()
+    }
+}
+
+/// The content of an item, in memory, in a file or as a reader.
 #[expect(
     clippy::exhaustive_enums,
-    reason = "in memory or a reader: every processor must handle both, and there is no third"
+    reason = "every processor must handle each: a body it does not know is one it does not read"
 )]
 pub enum ItemBody<'a> {
     /// The whole content.
     Bytes(&'a [u8]),
+    /// A regular file at its start, for processors that seek or ask for its size.
+    File(File),
     /// The content from its start; [`OpenError::from_io`] classifies read errors.
     Reader(Box<dyn Read + Send + 'a>),
 }
@@ -148,6 +175,7 @@ impl Read for ItemBody<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Bytes(bytes) => bytes.read(buffer),
+            Self::File(file) => file.read(buffer),
             Self::Reader(reader) => reader.read(buffer),
         }
     }
@@ -158,6 +186,7 @@ impl fmt::Debug for ItemBody<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => f.debug_struct("Bytes").field("len", &bytes.len()).finish(),
+            Self::File(_) => f.write_str("File"),
             Self::Reader(_) => f.write_str("Reader"),
         }
     }

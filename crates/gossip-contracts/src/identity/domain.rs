@@ -77,6 +77,8 @@ registry! {
     POLICY_HASH_V2 = "gossip/policy-hash/v2";
     /// The digest of all rules, which goes into a policy hash.
     RULES_DIGEST_V1 = "gossip/rules-digest/v1";
+    /// Digests of the contents of items, from which versions are derived.
+    CONTENT_V1 = "gossip/content/v1";
     /// Run ids that the runtime derives, so that the same command finds the same run.
     RUN_ID_V1 = "gossip/run-id/v1";
     /// Operation ids that the runtime derives from fence, grant token and sequence.
@@ -95,6 +97,8 @@ registry! {
     HANDOFF_OP_ID_V1 = "gossip/handoff/v1/op-id";
     /// Checksums of stored records, over the storage key and the content.
     RECORD_CHECKSUM_V1 = "gossip/coord/v1/record-checksum";
+    /// Numbers of failure records, from the keys of their items.
+    FAILURE_NUMBER_V1 = "gossip/coord/v1/failure-number";
     /// Digests of normalised secrets, before a tenant's key makes them secret hashes.
     NORM_HASH_V1 = "gossip/norm-hash/v1";
 }

@@ -80,7 +80,8 @@ const SPECIFIED: [&str; 12] = [
 ];
 
 /// Domains added by this project, with the same pattern.
-const ADDED: [&str; 10] = [
+const ADDED: [&str; 12] = [
+    "gossip/content/v1",
     "gossip/run-id/v1",
     "gossip/runtime/v1/op-id",
     "gossip/certificate/v1",
@@ -90,6 +91,7 @@ const ADDED: [&str; 10] = [
     "gossip/handoff/v1/party",
     "gossip/handoff/v1/op-id",
     "gossip/coord/v1/record-checksum",
+    "gossip/coord/v1/failure-number",
     "gossip/norm-hash/v1",
 ];
 

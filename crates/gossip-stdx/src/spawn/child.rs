@@ -1,15 +1,17 @@
 //! A running child and its end.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpid};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
 use super::groups::{Group, lock_ends};
+use super::{MAX_PIPES, Woken};
 
 /// A running child; it and its process group are killed when this is dropped.
 #[derive(Debug)]
@@ -38,16 +40,46 @@ impl Child {
     ///
     /// `Interrupted` if a signal handler ran meanwhile: call it again with the time that is left.
     pub fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
-        if self.status.is_none() && self.poll(patience)? {
+        self.wait_or_read([None; MAX_PIPES], patience).map(|woken| woken.ended)
+    }
+
+    /// Waits at most `patience` until it has ended or one of `pipes` can be read without blocking,
+    /// because it has bytes or is at its end. One system call waits for all of them.
+    ///
+    /// A child that has ended returns at once; what its pipes still hold is then to be read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wait`].
+    pub fn wait_or_read(
+        &mut self,
+        pipes: [Option<BorrowedFd<'_>>; MAX_PIPES],
+        patience: Duration,
+    ) -> io::Result<Woken> {
+        // The entry of a pipe that is not given is not looked at, so it may be any descriptor.
+        let mut polled = [(); 1 + MAX_PIPES].map(|()| PollFd::new(&self.pidfd, PollFlags::IN));
+        let mut count = 1;
+        for pipe in pipes.iter().flatten() {
+            polled[count] = PollFd::from_borrowed_fd(*pipe, PollFlags::IN);
+            count += 1;
+        }
+        let patience = if self.status.is_some() { Duration::ZERO } else { patience };
+        // A patience beyond the range of the type is as good as endless.
+        let patience = Timespec::try_from(patience).ok();
+        poll(&mut polled[..count], patience.as_ref())?;
+        let mut ready = polled.map(|entry| !entry.revents().is_empty()).into_iter();
+        if ready.next() == Some(true) && self.status.is_none() {
             self.reap()?;
         }
-        Ok(self.status)
+        let readable = pipes.map(|pipe| pipe.is_some() && ready.next() == Some(true));
+        Ok(Woken { ended: self.status, readable })
     }
 
     /// Returns whether it has ended; the processes it started may still run.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.status.is_some() || self.poll(Duration::ZERO).unwrap_or(false)
+        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        self.status.is_some() || poll(&mut polled, Some(&Timespec::default())).is_ok_and(|n| n > 0)
     }
 
     /// Kills its process group. Its own end is left to [`Self::wait`].
@@ -58,13 +90,6 @@ impl Child {
         }
     }
 
-    fn poll(&self, patience: Duration) -> io::Result<bool> {
-        // A patience beyond the range of the type is as good as endless.
-        let patience = Timespec::try_from(patience).ok();
-        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        Ok(poll(&mut polled, patience.as_ref())? > 0)
-    }
-
     /// Takes the status of a child that has ended or was killed.
     fn reap(&mut self) -> io::Result<()> {
         let _ends = lock_ends();
@@ -72,7 +97,7 @@ impl Child {
         self.group.clear();
         loop {
             match waitpid(Some(self.id), WaitOptions::empty()) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
                 Ok(ended) => {
                     let status = ended.map_or(0, |(_, status)| status.as_raw());
@@ -94,7 +119,10 @@ impl Drop for Child {
     }
 }
 
+/// Kills a child with its group, or alone if it is in the group of this process.
 pub(super) fn kill_group(leader: Pid) {
-    // It is gone already, or may not be killed any more: nothing is left to do.
-    let _ = kill_process_group(leader, Signal::KILL);
+    // Any other failure means that it is gone, or may not be killed: nothing is left to do.
+    if kill_process_group(leader, Signal::KILL) == Err(Errno::SRCH) {
+        let _ = kill_process(leader, Signal::KILL);
+    }
 }

@@ -27,10 +27,13 @@ pub struct Command<'a> {
     /// Standard input, output and error. Other descriptors are inherited unless they are
     /// close-on-exec.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Whether it leads a session of its own. Without it, it is in the session and the process
+    /// group of this process, and so has its terminal.
+    pub has_session: bool,
 }
 
 impl Command<'_> {
-    /// Starts the program as the leader of a session of its own.
+    /// Starts the program, as the leader of a session of its own unless it is to share this one.
     ///
     /// # Errors
     ///
@@ -61,6 +64,7 @@ impl Command<'_> {
             arguments: arguments.as_ptr(),
             environment: environment.as_ptr(),
             stdio: self.stdio.map(|descriptor| descriptor.as_raw_fd()),
+            has_session: self.has_session,
             // SAFETY: it only returns a number.
             parent: unsafe { libc::getpid() },
             inherited: inherited(),
@@ -130,6 +134,7 @@ struct Plan {
     arguments: *const *const c_char,
     environment: *const *const c_char,
     stdio: [RawFd; 3],
+    has_session: bool,
     parent: libc::pid_t,
     inherited: &'static Inherited,
     guard: &'static Guard,
@@ -173,7 +178,9 @@ impl Plan {
         unsafe {
             // A session, not only a group: without a controlling terminal the program is not
             // stopped when it opens one.
-            check(libc::setsid())?;
+            if self.has_session {
+                check(libc::setsid())?;
+            }
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
             // The parent may have died before the signal was set.
             if libc::getppid() != self.parent {

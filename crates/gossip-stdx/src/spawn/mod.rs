@@ -1,10 +1,10 @@
 //! Child processes that neither the terminal nor a crash of this process reaches too late.
 //!
-//! [`Command::spawn`] starts a program as the leader of a session of its own. Between the start of
-//! the child and its `exec`, every signal is blocked, so a Ctrl-C or Ctrl-Z at the terminal neither
-//! kills nor stops it: a process group that `posix_spawn` sets comes too late for that. The child
-//! shares the memory of this process until its `exec` (`vfork`), so the cost does not depend on the
-//! size of this process.
+//! [`Command::spawn`] starts a program as the leader of a session of its own, unless it is to share
+//! that of this process and its terminal. Between the start of the child and its `exec`, every
+//! signal is blocked, so a Ctrl-C or Ctrl-Z at the terminal neither kills nor stops it: a process
+//! group that `posix_spawn` sets comes too late for that. The child shares the memory of this
+//! process until its `exec` (`vfork`), so the cost does not depend on the size of this process.
 //!
 //! If this process dies, its children are killed by two means: the kernel's parent-death signal,
 //! which reaches the child only, and a watcher, a process of its own that kills the whole process
@@ -19,6 +19,8 @@
 //! - The parent-death signal follows the *thread* that spawned the child. The thread must outlive
 //!   the child, or have it killed.
 //! - A [`Child`] that is dropped is killed with its process group and waited for.
+
+use std::process::ExitStatus;
 
 #[cfg(target_os = "linux")]
 mod child;
@@ -51,3 +53,16 @@ pub use self::launch::Command;
 #[cfg(not(target_os = "linux"))]
 pub use self::portable::{Child, Command, end_all, finish, prepare, running, watcher_id};
 pub use self::signals::was_ignored;
+
+/// Maximum number of pipes that are waited for together with a child: its output and its errors.
+pub const MAX_PIPES: usize = 2;
+
+/// What a wait for a child and its pipes found; nothing, if its time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a wait has these results and no others")]
+pub struct Woken {
+    /// The status of the child, once it has ended.
+    pub ended: Option<ExitStatus>,
+    /// Which of the pipes can be read without blocking.
+    pub readable: [bool; MAX_PIPES],
+}

@@ -13,7 +13,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::{MAX_PIPES, Woken};
 
 /// The first and the longest interval at which the end of a child is polled.
 const NAP_FIRST: Duration = Duration::from_micros(50);
@@ -66,10 +70,13 @@ pub fn end_all() {
     children.leaders.iter().for_each(|leader| kill_group(*leader));
 }
 
+/// Kills a child with its group, or alone if it is in the group of this process.
 fn kill_group(leader: u32) {
-    if let Some(leader) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
-        // It is gone already, or may not be killed any more: nothing is left to do.
-        let _ = kill_process_group(leader, Signal::KILL);
+    if let Some(leader) = i32::try_from(leader).ok().and_then(Pid::from_raw)
+        // Any other failure means that it is gone, or may not be killed: nothing is left to do.
+        && kill_process_group(leader, Signal::KILL) == Err(Errno::SRCH)
+    {
+        let _ = kill_process(leader, Signal::KILL);
     }
 }
 
@@ -85,10 +92,14 @@ pub struct Command<'a> {
     pub environment: &'a [&'a CStr],
     /// Standard input, output and error.
     pub stdio: [BorrowedFd<'a>; 3],
+    /// Whether it leads a process group of its own. Without it, it is in the group of this process,
+    /// and so may use its terminal.
+    pub has_session: bool,
 }
 
 impl Command<'_> {
-    /// Starts the program as the leader of a process group of its own.
+    /// Starts the program, as the leader of a process group of its own unless it is to share this
+    /// one.
     ///
     /// # Errors
     ///
@@ -106,7 +117,10 @@ impl Command<'_> {
             }
         }
         let [input, output, error] = self.stdio.map(|it| it.try_clone_to_owned());
-        command.stdin(input?).stdout(output?).stderr(error?).process_group(0);
+        command.stdin(input?).stdout(output?).stderr(error?);
+        if self.has_session {
+            command.process_group(0);
+        }
         // Under the lock, so that a concurrent exit of this process does not miss it.
         let mut children = children();
         if children.is_closed {
@@ -153,6 +167,41 @@ impl Child {
             nap = (nap * 2).min(NAP_LONGEST);
         }
         Ok(self.status)
+    }
+
+    /// Waits at most `patience` until it has ended or one of `pipes` can be read without blocking,
+    /// because it has bytes or is at its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wait`].
+    pub fn wait_or_read(
+        &mut self,
+        pipes: [Option<BorrowedFd<'_>>; MAX_PIPES],
+        patience: Duration,
+    ) -> io::Result<Woken> {
+        if pipes.iter().all(Option::is_none) {
+            return Ok(Woken { ended: self.wait(patience)?, readable: [false; MAX_PIPES] });
+        }
+        let (mut nap, mut left) = (NAP_FIRST, patience);
+        loop {
+            self.reap()?;
+            let is_over = self.status.is_some() || left.is_zero();
+            let wait = if is_over { Duration::ZERO } else { nap.min(left) };
+            let timeout = Timespec::try_from(wait).ok();
+            let mut readable = [false; MAX_PIPES];
+            for (pipe, readable) in pipes.iter().zip(&mut readable) {
+                if let Some(pipe) = pipe {
+                    let mut polled = [PollFd::from_borrowed_fd(*pipe, PollFlags::IN)];
+                    *readable = poll(&mut polled, timeout.as_ref())? > 0;
+                }
+            }
+            if is_over || readable.contains(&true) {
+                return Ok(Woken { ended: self.status, readable });
+            }
+            left = left.saturating_sub(nap);
+            nap = (nap * 2).min(NAP_LONGEST);
+        }
     }
 
     /// Returns whether it has ended; the processes it started may still run.

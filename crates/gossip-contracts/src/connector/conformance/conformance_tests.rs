@@ -119,7 +119,7 @@ impl Connector for Plain {
                 scratch.extend_from_slice(bytes);
                 Ok(ItemBody::Bytes(scratch))
             }
-            ItemBody::Reader(_) => unreachable!("the source is in memory"),
+            ItemBody::File(_) | ItemBody::Reader(_) => unreachable!("the source is in memory"),
         }
     }
 }
