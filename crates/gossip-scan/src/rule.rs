@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use gossip_contracts::identity::{
-    CanonicalHasher, Domain, IdHashMode, PolicyHash, PolicyHashInputs, RuleFingerprint,
-};
+use gossip_contracts::identity::{CanonicalHasher, Domain, RuleFingerprint};
 use serde::Deserialize;
 
 use crate::Alphabet;
@@ -295,12 +293,6 @@ impl RuleSet {
             hasher.write_raw(rule.fingerprint().as_bytes());
         }
         hasher.finalize_32()
-    }
-
-    /// Returns the hash of the policy that these rules are.
-    #[must_use]
-    pub fn policy_hash(&self, mode: IdHashMode) -> PolicyHash {
-        PolicyHash::derive(&PolicyHashInputs::current(mode, self.digest()))
     }
 }
 

@@ -7,6 +7,10 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use gossip_contracts::identity::{
+    CanonicalHasher, Domain, IdHashMode, PolicyHash, PolicyHashInputs,
+};
+
 use crate::archive::{self, ArchiveLimits};
 use crate::compiled::CompiledRule;
 use crate::content;
@@ -90,6 +94,26 @@ impl Scanner {
         &self.rules_digest
     }
 
+    /// Returns the hash of the policy that rules and options are: equal for scanners that find the
+    /// same in every input.
+    #[must_use]
+    pub fn policy_hash(&self, mode: IdHashMode) -> PolicyHash {
+        let ScanOptions { chunk_len: _, structured_only, binaries, archives } = &self.options;
+        let mut hasher = CanonicalHasher::for_domain(Domain::RULES_DIGEST_V1);
+        hasher.write_raw(&self.rules_digest);
+        for flag in [*structured_only, *binaries, archives.is_some()] {
+            hasher.write_u8(flag.into());
+        }
+        if let Some(limits) = archives {
+            hasher.write_u8(limits.depth);
+            hasher.write_u32(limits.entries);
+            for number in [limits.entry_bytes, limits.total_bytes, limits.ratio] {
+                hasher.write_u64(number);
+            }
+        }
+        PolicyHash::derive(&PolicyHashInputs::current(mode, hasher.finalize_32()))
+    }
+
     /// Returns the number of literals searched for, and the bytes of their automaton.
     #[must_use]
     pub fn automaton_size(&self) -> (usize, usize) {
@@ -154,11 +178,28 @@ impl Scanner {
         &self,
         scratch: &mut Scratch,
         path: &Path,
-        mut sink: impl FnMut(Finding),
+        sink: impl FnMut(Finding),
     ) -> io::Result<Report> {
         let file = File::open(path)?;
-        let buffers = self.fit(scratch, path.as_os_str().as_encoded_bytes());
-        self.read_any(buffers, &mut &file, Some(&file), &mut sink)
+        self.scan_open_file(scratch, path.as_os_str().as_encoded_bytes(), &file, sink)
+    }
+
+    /// Searches an open file from its current position, which is its start for archives. The path
+    /// decides which rules for file names apply.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn scan_open_file(
+        &self,
+        scratch: &mut Scratch,
+        path: &[u8],
+        file: &File,
+        mut sink: impl FnMut(Finding),
+    ) -> io::Result<Report> {
+        let buffers = self.fit(scratch, path);
+        let mut reader = file;
+        self.read_any(buffers, &mut reader, Some(file), &mut sink)
     }
 
     /// Returns whether an input with this start is left out.

@@ -123,13 +123,13 @@ fn a_rejected_text_leaves_the_set_as_it_was() {
 }
 
 #[test]
-fn every_change_of_a_rule_changes_the_policy() {
+fn every_change_of_a_rule_changes_the_digest() {
     let hash = |text: &str| {
         let mut rules = RuleSet::built_in();
         rules.merge(text).unwrap();
-        rules.policy_hash(IdHashMode::KeyedV1)
+        rules.digest()
     };
-    let mut hashes = vec![RuleSet::built_in().policy_hash(IdHashMode::KeyedV1)];
+    let mut hashes = vec![RuleSet::built_in().digest()];
     hashes.push(hash("version = 1\n[[disable]]\nid = \"jwt\"\nreason = \"test\"\n"));
     hashes.push(hash(&text(&[])));
     for (key, value) in [
@@ -160,6 +160,32 @@ fn every_change_of_a_rule_changes_the_policy() {
     assert_eq!(hashes.len(), count);
     // Titles and samples find nothing.
     assert_eq!(hash(&text(&[("name", "\"Other\"")])), hash(&text(&[])));
+}
+
+#[test]
+fn every_option_but_the_chunk_changes_the_policy() {
+    let rules = RuleSet::built_in();
+    let hash = |change: fn(&mut ScanOptions)| {
+        let mut options = ScanOptions::default();
+        change(&mut options);
+        Scanner::new(&rules, options).unwrap().policy_hash(IdHashMode::KeyedV1)
+    };
+    let mut hashes = vec![
+        hash(|_| {}),
+        hash(|it| it.structured_only = true),
+        hash(|it| it.binaries = true),
+        hash(|it| it.archives = None),
+        hash(|it| it.archives.as_mut().unwrap().depth = 1),
+        hash(|it| it.archives.as_mut().unwrap().entries = 1),
+        hash(|it| it.archives.as_mut().unwrap().entry_bytes = 1),
+        hash(|it| it.archives.as_mut().unwrap().total_bytes = 1),
+        hash(|it| it.archives.as_mut().unwrap().ratio = 1),
+    ];
+    assert_eq!(hash(|it| it.chunk_len = 1), hashes[0]);
+    let count = hashes.len();
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), count);
 }
 
 #[test]
