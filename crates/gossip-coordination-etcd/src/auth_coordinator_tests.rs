@@ -157,7 +157,7 @@ async fn a_whole_run_goes_through_a_server_whose_tokens_run_out() {
 }
 
 #[tokio::test]
-async fn who_is_refused_is_told_so_and_has_done_nothing() {
+async fn a_refused_user_gets_an_error_and_changes_nothing() {
     let guarded = Guarded::start().await;
     for login in ["worker:wrong-secret@", "nobody:wrong-secret@"] {
         let text = guarded.refusal(login).await;
@@ -190,7 +190,7 @@ async fn a_permission_that_is_taken_away_and_given_back_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_password_that_was_changed_is_refused_and_the_new_one_goes_on() {
+async fn a_changed_password_is_refused_and_the_new_one_works() {
     let guarded = Guarded::start().await;
     let mut coordinator = guarded.worker().await;
     create_run(&mut coordinator).await.unwrap();

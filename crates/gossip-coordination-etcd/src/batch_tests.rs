@@ -114,7 +114,7 @@ fn one_transaction_is_sent_bare_and_several_nested() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_with_both_sizes() {
+fn a_too_large_request_is_refused_with_both_sizes() {
     let config = usual();
     let budget = Budget::new(&config).expect("the usual settings work");
     let numbers: Vec<u64> = (0..129).collect();

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         let etcd = b"HTTP/1.0 200 OK\r\n\r\n{\"etcdserver\":\"3.4.23\",\"etcdcluster\":\"3.4.0\"}";
         assert_eq!(judge(etcd), Judgement::Etcd);
         assert_eq!(judge(b"HTTP/1.1 404 Not Found\r\n\r\n"), Judgement::OtherHttp);

@@ -394,7 +394,7 @@ fn explore(orders: u64) {
 }
 
 #[test]
-fn in_every_order_each_transaction_is_answered_once_and_nobody_waits_for_ever() {
+fn in_every_order_each_transaction_is_answered_once_and_no_caller_waits_without_end() {
     explore(ORDERS);
 }
 

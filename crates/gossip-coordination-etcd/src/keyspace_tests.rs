@@ -58,7 +58,7 @@ fn paths_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_key_of_somebody_else_is_corruption() {
+fn a_key_of_another_namespace_is_corruption() {
     let ours = namespace("a");
     for bytes in [b"/b//op/schema".as_slice(), b"/a//op/schema2", b"", b"/a/op/schema"] {
         assert!(ours.parse(bytes).is_err(), "{} bytes", bytes.len());

@@ -7,7 +7,7 @@ use crate::{EtcdCause, EtcdError, SizeLimit};
 
 /// A caller can either retry or needs an operator, depending on the cause.
 #[test]
-fn every_cause_is_told_as_what_it_is() {
+fn every_cause_is_reported_by_its_kind() {
     let text = || "there".to_owned();
     let wrong = EtcdCause::WrongVersion { found: text(), needed: "3" };
     for (cause, expected) in [

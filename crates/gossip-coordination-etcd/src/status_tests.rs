@@ -49,7 +49,7 @@ fn what_the_gate_refuses_did_not_happen() {
 }
 
 #[test]
-fn what_was_proposed_may_have_happened() {
+fn a_proposed_request_may_have_been_applied() {
     for (code, text, cause) in [
         (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", EtcdCause::NoSpace),
         (Code::Unavailable, "etcdserver: request timed out", EtcdCause::ServerTimeout),
@@ -83,7 +83,7 @@ fn what_was_proposed_may_have_happened() {
 }
 
 #[test]
-fn what_is_not_recognised_is_unknown_and_never_quoted() {
+fn an_unrecognised_text_is_unknown_and_never_quoted() {
     for code in 0..=16 {
         let text = "etcdserver: the key secret-key is new to me";
         let error = classify("txn", "host:1", Peer::Known, &Status::new(Code::from(code), text));

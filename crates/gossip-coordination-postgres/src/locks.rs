@@ -109,7 +109,15 @@ fn protection(key: &Key) -> Protection {
         }
         Key::TenantCounter { .. } | Key::Worker { .. } => Protection::Anchor(*key),
         // Right for every kind, and slow for those that many transactions write.
-        _ => Protection::Guard,
+        Key::RunHead { .. }
+        | Key::RunRoots { .. }
+        | Key::Tombstone { .. }
+        | Key::FenceFloor { .. }
+        | Key::Event { .. }
+        | Key::Budget { .. }
+        | Key::Allotment { .. }
+        | Key::TenantEntry { .. }
+        | Key::SchemaVersion => Protection::Guard,
     }
 }
 
@@ -134,8 +142,7 @@ fn group(key: &Key) -> KeyBytes {
         | Key::Worker { tenant, .. }
         | Key::Handoff { tenant, .. }
         | Key::HandoffIndex { tenant, .. } => Key::TenantCounter { tenant },
-        // The operator's keys.
-        _ => Key::SchemaVersion,
+        Key::Allotment { .. } | Key::TenantEntry { .. } | Key::SchemaVersion => Key::SchemaVersion,
     };
     name.to_bytes()
 }

@@ -47,6 +47,9 @@ pub(crate) struct Core {
     file: Arc<DbFile>,
     group_commit: GroupCommit<Job>,
     readers: Readers,
+    /// The connection that is asked for changes, once it was needed. SQLite counts the commits of
+    /// all connections but the asking one, so it commits nothing.
+    watcher: Mutex<Option<Connection>>,
     /// Locked by the leader of the group commit only, so it is never contended. Dropped last: the
     /// last connection moves the log into the file, and one that has synced the log before need not
     /// sync its directory again.
@@ -63,6 +66,7 @@ impl Core {
             group_commit: GroupCommit::new(GROUP_LOAD_MAX, LEAD_TIME_MAX),
             writer: Mutex::new(Writer::new(Arc::clone(&file), connection, checkpointer)?),
             readers: Readers::new(Arc::clone(&file)),
+            watcher: Mutex::new(None),
             file,
         })
     }
@@ -143,6 +147,23 @@ impl Core {
             job.outcomes.extend(outcomes.by_ref().take(job.txns.len()));
             job.not_started.clone_from(&not_started);
         }
+    }
+
+    /// Returns a number that changes with every commit of this and other processes; `None` if it
+    /// cannot be read. It is read from memory that the processes share.
+    pub(crate) fn change_count(&self) -> Option<u64> {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        // Taken out, so that a connection that fails is opened again.
+        let connection = match watcher.take() {
+            Some(connection) => connection,
+            None => self.file.connect(Role::Read).ok()?,
+        };
+        let count: i64 = connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .ok()?;
+        *watcher = Some(connection);
+        Some(count.cast_unsigned())
     }
 
     /// Returns the answers to `reads`, all from one snapshot.

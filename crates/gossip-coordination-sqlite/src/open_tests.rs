@@ -103,7 +103,7 @@ fn an_older_format_that_never_was_is_damage() {
 }
 
 #[test]
-fn a_file_that_somebody_holds_is_waited_for_and_then_given_up() {
+fn a_locked_file_is_waited_for_until_the_timeout() {
     let scratch = Scratch::new();
     drop(scratch.database());
     let path = scratch.file("store.db");

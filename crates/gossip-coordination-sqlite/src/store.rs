@@ -43,4 +43,8 @@ impl Store for SqliteStore {
     fn limits(&self) -> StoreLimits {
         LIMITS
     }
+
+    fn change_count(&mut self) -> Option<u64> {
+        self.database.core().change_count()
+    }
 }

@@ -32,7 +32,7 @@ fn a_commit_whose_compares_hold_does_everything_at_one_revision() {
 }
 
 #[test]
-fn a_commit_whose_compares_fail_does_nothing_and_says_what_is_there() {
+fn a_commit_whose_compares_fail_returns_the_stored_values() {
     let scratch = Scratch::new();
     let mut store = scratch.database().store();
     let stale = {

@@ -78,6 +78,11 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         worker: WorkerId,
     ) -> Result<ClaimReservation, ClaimError>;
 
+    /// See [`Store::change_count`](crate::store::Store::change_count).
+    fn change_count(&mut self) -> Option<u64> {
+        None
+    }
+
     /// As [`RunManagement::collect_claim_candidates_into`], but may return fewer shards and no
     /// deadline where a complete search is expensive. An empty result is complete, with its
     /// deadline.
@@ -177,6 +182,11 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Result<ClaimReservation, ClaimError>;
+
+    /// See [`ShardClaiming::change_count`].
+    fn change_count(&mut self) -> Option<u64> {
+        None
+    }
 
     /// See [`ShardClaiming::probe_candidates_into`].
     fn probe_candidates_into(

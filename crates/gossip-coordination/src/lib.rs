@@ -5,7 +5,50 @@
 //! operation is listed once, in [`operations`].
 //!
 //! **A stale fence is refused** in [`validate_lease`]; its checks are `check_lease` in
-//! `validation.rs`.
+//! `validation.rs`:
+//!
+//! ```
+//! use gossip_contracts::coordination::{
+//!     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
+//! };
+//! use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId, WorkerId};
+//! use gossip_coordination::{
+//!     AcquireScratch, CheckpointError, CoordinationBackend as _, CoordinatorRuntimeConfig,
+//!     InMemoryCoordinator, RunConfig, RunManagement as _, ShardClaiming as _,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut shards = InMemoryCoordinator::new(CoordinatorRuntimeConfig::default());
+//! let (tenant, run) = (TenantId::from_bytes([7; 32]), RunId::from_raw(1));
+//! let config = RunConfig::try_new(CursorSemantics::Completed, 100, None)?;
+//! let shard = InitialShardInput {
+//!     shard_id: ShardId::from_raw(1),
+//!     spec: ShardSpecRef::new(b"a", b"z", b""),
+//!     cursor: CursorUpdate::initial(),
+//! };
+//! let now = LogicalTime::from_raw(1);
+//! shards.create_run_with_shards(now, tenant, run, config, &[shard], OpId::from_raw(1))?;
+//!
+//! // The first worker stores its progress, and pauses for longer than its lease.
+//! let mut scratch = AcquireScratch::new();
+//! let first = WorkerId::from_raw(1);
+//! let paused = shards.claim_next_available(now, tenant, run, first, &mut scratch)?.lease;
+//! let cursor = CursorUpdate::with_last_key(b"m");
+//! shards.checkpoint(now, tenant, &paused, cursor, OpId::from_raw(2))?;
+//!
+//! // Another worker claims the shard and resumes after the stored key, under a higher fence.
+//! let (later, second) = (LogicalTime::from_raw(200), WorkerId::from_raw(2));
+//! let claimed = shards.claim_next_available(later, tenant, run, second, &mut scratch)?;
+//! assert_eq!(claimed.snapshot.cursor().last_key(), Some(&b"m"[..]));
+//! assert!(claimed.lease.fence() > paused.fence());
+//!
+//! // When the first worker continues, its writes are refused.
+//! let cursor = CursorUpdate::with_last_key(b"n");
+//! let refused = shards.checkpoint(later, tenant, &paused, cursor, OpId::from_raw(3));
+//! assert!(matches!(refused, Err(CheckpointError::StaleFence { .. })));
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! This crate never opens a file or a socket, reads a clock, draws a random number or starts a
 //! thread ([`block_on`] parks the calling one). It does not depend on `gossip-frontier`: keys are
@@ -31,10 +74,13 @@ mod request;
 mod run;
 mod run_errors;
 mod run_management;
+mod run_name;
 mod scratch;
 mod session;
 mod session_state;
 mod shard_limits;
+mod short_text;
+mod side_records;
 mod split_execution;
 pub mod store;
 mod traits;
@@ -83,11 +129,19 @@ pub use self::run_errors::{
     RequestActionError, RevokeLeaseError, RunOpIdConflict, RunTransitionError, UnparkError,
 };
 pub use self::run_management::{AsyncRunManagement, ClaimOutlook, RunManagement};
+pub use self::run_name::{RUN_NAME_MAX, RunName, RunNameError};
 pub use self::scratch::{AcquireResultView, AcquireScratch, FixedBuf, ShardSnapshotView};
 pub use self::session::{SessionError, WorkerSession};
 pub use self::session_state::SessionState;
 pub use self::shard_limits::{
     DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardLimitViolation, ShardQuota,
+};
+pub use self::short_text::ShortText;
+pub use self::side_records::{
+    ExitCause, FAILURE_RECORDS_MAX, FAILURE_STDERR_MAX, FAILURE_TEXT_MAX, FailureKind,
+    FailureRecord, HOST_NAME_MAX, RESULT_BLOCK_MAX, ResultBlock, SIDE_RECORD_BYTES_MAX,
+    SIDE_RECORDS_MAX, SideRecord, SideRecordId, SideRecordKind, SideRecords, SideRecordsError,
+    StoredSideRecord,
 };
 pub use self::split_execution::{
     DerivedShardKind, SplitReplaceResult, SplitResidualResult, derive_split_shard_id,
@@ -95,7 +149,7 @@ pub use self::split_execution::{
 pub use self::traits::{AsyncCoordinationBackend, CoordinationBackend};
 pub use self::validation::{check_op_idempotency, validate_cursor_update_pooled, validate_lease};
 pub use self::workers::{
-    ProcessId, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerProcess, WorkerState,
+    ProcessId, WORKER_ENTRY_TTL, WorkerEntry, WorkerError, WorkerLabel, WorkerProcess, WorkerState,
 };
 
 #[cfg(test)]

@@ -82,8 +82,9 @@ pub use crate::{
     HandoffId, IdempotentOutcome, InfraError, Lease, OfferError, ParkContext, ParkError,
     ParkReason, RegisterShardsError, ReleaseError, RenewError, RenewResult, RequestActionError,
     RevokeLeaseError, RunConfig, RunOpResult, RunProgress, RunRecord, RunTransitionError,
-    ShardAction, ShardFilter, ShardSummary, SplitError, SplitReplaceResult, SplitResidualResult,
-    UnparkError, WithdrawError, WorkerEntry, WorkerError, WorkerProcess, WorkerState,
+    ShardAction, ShardFilter, ShardSummary, SideRecordId, SideRecordKind, SideRecords, SplitError,
+    SplitReplaceResult, SplitResidualResult, StoredSideRecord, UnparkError, WithdrawError,
+    WorkerEntry, WorkerError, WorkerProcess, WorkerState,
 };
 
 /// The operations of [`CoordinationBackend`](crate::CoordinationBackend). See
@@ -126,12 +127,32 @@ macro_rules! for_each_shard_operation {
             ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError>
                 = under_lease(now, lease, Checkpoint { tenant, lease, cursor, op_id });
 
+            /// Added: as [`checkpoint`](Self::checkpoint), and stores `records` in the same commit.
+            /// They are no parameter of the operation: a retry with others is a replay, which
+            /// stores none.
+            fn checkpoint_with_records(
+                now: LogicalTime, tenant: TenantId, lease: &Lease, cursor: CursorUpdate<'_>,
+                records: SideRecords<'_>, op_id: OpId
+            ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError>
+                = under_lease(now, lease, WithRecords {
+                    operation: Checkpoint { tenant, lease, cursor, op_id }, records
+                });
+
             /// Ends a shard whose keys are all processed.
             fn complete(
                 now: LogicalTime, tenant: TenantId, lease: &Lease, cursor: CursorUpdate<'_>,
                 op_id: OpId
             ) -> Result<IdempotentOutcome<()>, CompleteError>
                 = under_lease(now, lease, Complete { tenant, lease, cursor, op_id });
+
+            /// Added: as [`complete`](Self::complete), and stores `records` in the same commit.
+            fn complete_with_records(
+                now: LogicalTime, tenant: TenantId, lease: &Lease, cursor: CursorUpdate<'_>,
+                records: SideRecords<'_>, op_id: OpId
+            ) -> Result<IdempotentOutcome<()>, CompleteError>
+                = under_lease(now, lease, WithRecords {
+                    operation: Complete { tenant, lease, cursor, op_id }, records
+                });
 
             /// Parks a shard: it is not processed further until it is unparked.
             fn park_shard(
@@ -149,6 +170,17 @@ macro_rules! for_each_shard_operation {
                 context: ParkContext<'_>, op_id: OpId
             ) -> Result<IdempotentOutcome<()>, ParkError>
                 = under_lease(now, lease, Park { tenant, lease, reason, context, op_id });
+
+            /// Added: as [`park_shard_with_context`](Self::park_shard_with_context), and stores
+            /// `records` in the same commit.
+            fn park_shard_with_records(
+                now: LogicalTime, tenant: TenantId, lease: &Lease,
+                why: (ParkReason, ParkContext<'_>), records: SideRecords<'_>, op_id: OpId
+            ) -> Result<IdempotentOutcome<()>, ParkError>
+                = under_lease(now, lease, WithRecords {
+                    operation: Park { tenant, lease, reason: why.0, context: why.1, op_id },
+                    records
+                });
 
             /// Replaces a shard by children that cover its range.
             fn split_replace(
@@ -236,6 +268,14 @@ macro_rules! for_each_run_operation {
                 now: LogicalTime, tenant: TenantId, run: RunId, filter: ShardFilter,
                 out: &mut Vec<ShardSummary>
             ) -> Result<(), GetRunError> = read();
+
+            /// Added: appends the side records of one kind to `out`, in the order of their ids: the
+            /// first of them after `after`, at most `limit`. None are appended only if there are
+            /// no more.
+            fn list_side_records_into(
+                tenant: TenantId, run: RunId, kind: SideRecordKind, after: Option<SideRecordId>,
+                limit: usize, out: &mut Vec<StoredSideRecord>
+            ) -> Result<(), InfraError> = read();
 
             /// Completes a run whose shards are all done.
             fn complete_run(

@@ -24,6 +24,7 @@ use thiserror::Error;
 use crate::handoff::HandoffId;
 use crate::protocol::FENCE_FLOOR_MAX;
 use crate::record::{ParkReason, ShardStatus, assert_holds, holds};
+use crate::run_name::RunName;
 
 /// How many operations a run remembers for replay.
 ///
@@ -147,6 +148,7 @@ pub struct RunConfig {
     /// Never zero.
     lease_duration: u64,
     max_shard_retries: Option<u32>,
+    name: Option<RunName>,
 }
 
 /// Settings that make no run.
@@ -172,7 +174,13 @@ impl RunConfig {
         if lease_duration == 0 {
             return Err(RunConfigError::ZeroLeaseDuration);
         }
-        Ok(Self { cursor_semantics, lease_duration, max_shard_retries })
+        Ok(Self { cursor_semantics, lease_duration, max_shard_retries, name: None })
+    }
+
+    /// Returns the same settings with this name; `None` for a run without one.
+    #[must_use]
+    pub const fn with_name(self, name: Option<RunName>) -> Self {
+        Self { name, ..self }
     }
 
     /// What an advance of the cursor promises.
@@ -191,6 +199,12 @@ impl RunConfig {
     #[must_use]
     pub const fn max_shard_retries(&self) -> Option<u32> {
         self.max_shard_retries
+    }
+
+    /// The name that a user gave to the run. The coordinator does not interpret it.
+    #[must_use]
+    pub const fn name(&self) -> Option<RunName> {
+        self.name
     }
 }
 

@@ -88,7 +88,7 @@ fn everything_once(effects: &Effects) -> bool {
 }
 
 #[test]
-fn a_zombie_is_fenced_out_and_its_successor_goes_on_where_it_stopped() {
+fn a_paused_worker_is_fenced_out_and_its_successor_resumes() {
     let mut coordinator = two_shards();
     let zombie = acquire(&mut coordinator, 10, 0, 1);
     let cursor = CursorUpdate::with_last_key(b"c");

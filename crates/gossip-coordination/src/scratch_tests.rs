@@ -48,7 +48,7 @@ fn a_buffer_shows_lengths_only() {
 }
 
 #[test]
-fn a_view_shows_what_was_written() {
+fn a_view_shows_the_written_state() {
     let mut scratch = AcquireScratch::new();
     scratch.write_spec(b"a", b"m", b"meta");
     scratch.write_cursor(Some(b"c"), Some(b"t"));

@@ -32,6 +32,7 @@ use crate::protocol::{OfferTerms, ReleaseMode};
 use crate::record::ParkReason;
 use crate::scratch::{AcquireResultView, AcquireScratch, ShardSnapshotView};
 use crate::session_state::SessionState;
+use crate::side_records::SideRecords;
 use crate::split_execution::{SplitReplaceResult, SplitResidualResult};
 use crate::traits::CoordinationBackend;
 
@@ -195,6 +196,23 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.state.settle(op_id, answer)
     }
 
+    /// Added: as [`checkpoint`](Self::checkpoint), and stores `records` in the same commit.
+    pub fn checkpoint_with_records(
+        &mut self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        records: SideRecords<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
+        if records.as_slice().is_empty() {
+            return self.checkpoint(now, cursor, op_id);
+        }
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer =
+            self.backend.checkpoint_with_records(now, tenant, &lease, cursor, records, op_id);
+        self.state.settle(op_id, answer)
+    }
+
     /// Moves the right part of the shard's range into a new shard, and narrows the session's range.
     pub fn split_residual(
         &mut self,
@@ -247,6 +265,23 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 
+    /// Added: as [`complete`](Self::complete), and stores `records` in the same commit.
+    pub fn complete_with_records(
+        mut self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        records: SideRecords<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, CompleteError>> {
+        if records.as_slice().is_empty() {
+            return self.complete(now, cursor, op_id);
+        }
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer =
+            self.backend.complete_with_records(now, tenant, &lease, cursor, records, op_id);
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
+    }
+
     /// Parks the shard: it is not processed further until it is unparked.
     pub fn park(
         mut self,
@@ -270,6 +305,23 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
         let answer =
             self.backend.park_shard_with_context(now, tenant, &lease, reason, context, op_id);
+        self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
+    }
+
+    /// Added: as [`park_with_context`](Self::park_with_context), and stores `records` in the same
+    /// commit.
+    pub fn park_with_records(
+        mut self,
+        now: LogicalTime,
+        why: (ParkReason, ParkContext<'_>),
+        records: SideRecords<'_>,
+        op_id: OpId,
+    ) -> Result<IdempotentOutcome<()>, SessionError<Self, ParkError>> {
+        if records.as_slice().is_empty() {
+            return self.park_with_context(now, why.0, why.1, op_id);
+        }
+        let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
+        let answer = self.backend.park_shard_with_records(now, tenant, &lease, why, records, op_id);
         self.state.settle(op_id, answer).map_err(|error| SessionError::new(self, error))
     }
 

@@ -230,7 +230,7 @@ fn an_offer_freezes_its_session_until_it_is_withdrawn() {
 }
 
 #[test]
-fn an_accepted_offer_goes_on_where_the_source_stopped() {
+fn an_accepted_offer_resumes_at_the_cursor_of_the_source() {
     let mut backend = two_shards();
     let mut source = session(&mut backend);
     source.offer(at(11), terms(50), until(b"c"), op(1)).unwrap();

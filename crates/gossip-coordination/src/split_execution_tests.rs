@@ -98,10 +98,7 @@ fn payloads_of_added_operations_are_tag_then_fields() {
 #[case(ShardAction::HandOff(None), &[2, 0])]
 #[case(ShardAction::HandOff(Some(worker(7))), &[2, 1, 7, 0, 0, 0, 0, 0, 0, 0])]
 #[case(ShardAction::Withdraw, &[3])]
-fn requests_are_told_apart_by_action_and_argument(
-    #[case] action: ShardAction,
-    #[case] written: &[u8],
-) {
+fn requests_differ_by_action_and_argument(#[case] action: ShardAction, #[case] written: &[u8]) {
     let expires = 9_u64.to_le_bytes();
     let expected = payload(&[b"request_action", &KEY_BYTES, written, &expires]);
     assert_eq!(hash_request_action(key(3), &action, at(9)), expected);

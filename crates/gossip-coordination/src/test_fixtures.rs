@@ -54,11 +54,16 @@ pub(crate) fn run_config() -> RunConfig {
 
 /// A coordinator with one active run of two shards, `[a, m)` and `[m, z)`, at time 1.
 pub(crate) fn two_shards() -> InMemoryCoordinator {
+    two_shards_of(run_config())
+}
+
+/// As [`two_shards`], with this configuration of the run.
+pub(crate) fn two_shards_of(config: RunConfig) -> InMemoryCoordinator {
     let mut coordinator = InMemoryCoordinator::new(CoordinatorRuntimeConfig {
         slab_capacity: 1 << 20,
         ..CoordinatorRuntimeConfig::default()
     });
-    register_two_shards(&mut coordinator);
+    register_two_shards_of(&mut coordinator, config);
     coordinator
 }
 
@@ -72,13 +77,17 @@ pub(crate) fn two_shards_async() -> AsyncStoreCoordinator<AsyncMap> {
 
 /// Registers the fixture's run.
 pub(crate) fn register_two_shards(coordinator: &mut impl RunManagement) {
+    register_two_shards_of(coordinator, run_config());
+}
+
+/// As [`register_two_shards`], with this configuration.
+fn register_two_shards_of(coordinator: &mut impl RunManagement, config: RunConfig) {
     let shards = [(0, b"a", b"m"), (1, b"m", b"z")].map(|(id, start, end)| InitialShardInput {
         shard_id: ShardId::from_raw(id),
         spec: ShardSpecRef::new(start, end, b""),
         cursor: CursorUpdate::initial(),
     });
-    let made =
-        coordinator.create_run_with_shards(at(1), TENANT, RUN, run_config(), &shards, op(1_000));
+    let made = coordinator.create_run_with_shards(at(1), TENANT, RUN, config, &shards, op(1_000));
     made.expect("a new run with two good shards");
 }
 

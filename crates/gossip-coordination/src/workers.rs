@@ -9,6 +9,7 @@ use gossip_contracts::identity::{LogicalTime, Redacted, WorkerId};
 use thiserror::Error;
 
 use crate::error::InfraError;
+use crate::short_text::ShortText;
 
 /// Lifetime of an entry without a heartbeat, in ticks: two default leases, so that one lost
 /// heartbeat does not remove a worker.
@@ -69,6 +70,25 @@ pub struct WorkerProcess {
     pub process: ProcessId,
     /// The process that ends the worker's commands after the worker, if it runs commands.
     pub watcher: Option<ProcessId>,
+    /// What people call it, if it said so.
+    pub label: Option<WorkerLabel>,
+}
+
+/// Maximum length of a host name in a label; longer ones are cut. Linux has no longer ones.
+pub(crate) const WORKER_HOST_MAX: usize = 64;
+
+/// Maximum length of a version: `1.2.3-rc.1 (0123456789ab)` and some room.
+pub(crate) const VERSION_MAX: usize = 32;
+
+/// What people call the process of a worker. No decision depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerLabel {
+    /// The name of its host.
+    pub host: ShortText<WORKER_HOST_MAX>,
+    /// The version of its program.
+    pub version: ShortText<VERSION_MAX>,
+    /// How many items it processes at a time.
+    pub jobs: u16,
 }
 
 /// A registered worker.

@@ -27,7 +27,7 @@ topic!("attempts":
     unparking_starts_the_count_anew,
     children_have_one_try_each,
     a_residual_has_one_try,
-    a_claim_parks_what_is_exhausted_and_goes_on,
+    a_claim_parks_exhausted_shards_and_takes_another,
     a_live_lease_speaks_before_the_count,
 );
 
@@ -215,7 +215,7 @@ pub fn a_residual_has_one_try<T: ConformanceTarget>(target: &T) {
 }
 
 /// The claim returns a usable shard instead of a park notice.
-pub fn a_claim_parks_what_is_exhausted_and_goes_on<T: ConformanceTarget>(target: &T) {
+pub fn a_claim_parks_exhausted_shards_and_takes_another<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(0)));
     expire(&mut world, 1);
     let claimed = world.claim(900, 5).expect("the other shard is free");

@@ -25,11 +25,11 @@ topic!("claims":
     workers_wait_for_themselves_only,
     handles_of_a_process_count_claims_together,
     an_in_flight_claim_counts_until_it_fails,
-    without_a_cooldown_nobody_waits,
+    without_a_cooldown_no_claim_waits,
     a_cooldown_speaks_before_the_run,
     workers_spread_out,
     candidates_are_free_limited_and_never_twice,
-    the_capacity_hint_counts_what_is_free,
+    the_capacity_hint_counts_free_shards,
     racing_workers_share_the_shards_and_never_one_shard,
 );
 
@@ -177,7 +177,7 @@ pub fn an_in_flight_claim_counts_until_it_fails<T: ConformanceTarget>(target: &T
 }
 
 /// A cooldown of zero disables it.
-pub fn without_a_cooldown_nobody_waits<T: ConformanceTarget>(target: &T) {
+pub fn without_a_cooldown_no_claim_waits<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     world.claim(10, 1).expect("free");
     world.claim(10, 1).expect("free");
@@ -232,7 +232,7 @@ pub fn candidates_are_free_limited_and_never_twice<T: ConformanceTarget>(target:
 }
 
 /// Counts free and expired shards up to a cap, and reports the earliest live deadline.
-pub fn the_capacity_hint_counts_what_is_free<T: ConformanceTarget>(target: &T) {
+pub fn the_capacity_hint_counts_free_shards<T: ConformanceTarget>(target: &T) {
     let mut world = World::empty(target, Settings::default());
     many_shards(&mut world, 5);
     let first = world.acquire(10, key(0), 1);

@@ -171,10 +171,11 @@ fn every_case_is_in_the_registry_of_its_topic() {
         ("parking", include_str!("parking.rs")),
         ("requests", include_str!("requests.rs")),
         ("runs", include_str!("runs.rs")),
+        ("side_records", include_str!("side_records.rs")),
         ("splits", include_str!("splits.rs")),
         ("tenants", include_str!("tenants.rs")),
         ("unknown", include_str!("unknown.rs")),
-        ("upkeep", include_str!("upkeep.rs")),
+        ("run_collection", include_str!("run_collection.rs")),
         ("workers", include_str!("workers.rs")),
     ];
     let mut written: Vec<(&str, &str)> = Vec::new();

@@ -21,6 +21,7 @@ use gossip_coordination::{
     RunProgress, ShardAction, ShardFilter, ShardSummary, StateTransitionEvent, WorkerEntry,
     WorkerState,
 };
+use gossip_testkit::Rng;
 
 use super::{ConformanceTarget, FenceFloors, Settings};
 
@@ -79,7 +80,7 @@ pub fn check_plan<T: ConformanceTarget>(
     for seed in plan.seeds.clone() {
         let pair = Pair {
             seed,
-            state: seed,
+            rng: Rng::seeded(seed),
             clock: 10,
             target,
             ours: Side::new(seed, &mut backend),
@@ -95,7 +96,7 @@ pub fn check_plan<T: ConformanceTarget>(
 /// One sequence on both sides.
 struct Pair<'p, T: ConformanceTarget> {
     seed: u64,
-    state: u64,
+    rng: Rng,
     clock: u64,
     target: &'p T,
     ours: Side<'p, T::Backend>,
@@ -108,7 +109,7 @@ impl<T: ConformanceTarget> Pair<'_, T> {
         let mut ids = vec![ShardId::from_raw(0), ShardId::from_raw(1)];
         for step in 0..plan.steps {
             let drawn = self.draw(&ids);
-            let fault = draw(&mut self.state);
+            let fault = self.rng.next_u64();
             prepare(self.ours.backend, fault);
             self.compare_step(step, drawn);
             if step % plan.list_every == 0 || step + 1 == plan.steps {
@@ -119,8 +120,8 @@ impl<T: ConformanceTarget> Pair<'_, T> {
     }
 
     fn draw(&mut self, ids: &[ShardId]) -> Draw {
-        self.clock += draw(&mut self.state) % 6;
-        let number = draw(&mut self.state);
+        self.clock += self.rng.next_u64() % 6;
+        let number = self.rng.next_u64();
         let pick = |shift: u32, sides: usize| {
             usize::try_from((number >> shift) % sides as u64).expect("below a usize")
         };
@@ -404,12 +405,4 @@ fn split(
         Ok(plan) => format!("{:?}", backend.split_residual(now, tenant, lease, &plan, op)),
         Err(error) => format!("{error:?}"),
     }
-}
-
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }

@@ -81,12 +81,13 @@ pub mod parking;
 pub mod remote;
 pub mod requests;
 pub mod round_robin;
+pub mod run_collection;
 pub mod runs;
+pub mod side_records;
 pub mod splits;
 pub mod tenants;
 pub mod testscript;
 pub mod unknown;
-pub mod upkeep;
 pub mod watches;
 pub mod workers;
 
@@ -304,7 +305,7 @@ macro_rules! refused {
 use refused;
 
 /// The number of cases when one was last counted. Fewer would mean that a topic or a case was lost.
-pub const CASES_MIN: usize = 252;
+pub const CASES_MIN: usize = 261;
 
 /// Returns every case, by topic.
 ///
@@ -321,11 +322,12 @@ pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
         cursors::cases(),
         splits::cases(),
         parking::cases(),
+        side_records::cases(),
         attempts::cases(),
         handoff::cases(),
         requests::cases(),
         runs::cases(),
-        upkeep::cases(),
+        run_collection::cases(),
         claims::cases(),
         listing::cases(),
         limits::cases(),

@@ -39,7 +39,7 @@ topic!("runs":
     an_operation_id_of_another_transition_is_a_conflict,
     the_runs_log_forgets_the_oldest,
     a_run_that_is_over_grants_nothing,
-    a_run_that_is_over_keeps_what_was_done,
+    an_ended_run_keeps_its_progress,
     a_run_that_is_not_there_is_not_found,
     only_a_run_that_is_over_is_deleted,
     a_deleted_run_is_gone_with_its_shards,
@@ -342,7 +342,7 @@ pub fn a_run_that_is_over_grants_nothing<T: ConformanceTarget>(target: &T) {
 }
 
 /// The progress of current owners is still recorded.
-pub fn a_run_that_is_over_keeps_what_was_done<T: ConformanceTarget>(target: &T) {
+pub fn an_ended_run_keeps_its_progress<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let left = world.acquire(10, key(0), 1);
     let right = world.acquire(10, key(1), 1);

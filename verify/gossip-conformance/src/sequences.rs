@@ -13,6 +13,7 @@ use gossip_coordination::{
     CoordinationBackend, HandoffId, IdempotentOutcome, Lease, OpSequence, ParkReason, RunConfig,
     RunManagement, ShardAction, ShardFilter, ShardStatus, ShardSummary,
 };
+use gossip_testkit::Rng;
 
 use super::model::{Answer, Cut, Model, Parts, Shard, grant_words};
 use super::world::{
@@ -44,8 +45,8 @@ pub fn check_sequences<T: ConformanceTarget>(
 ) -> Tally {
     let mut met = Tally::new();
     for seed in seeds {
-        let mut state = seed;
-        let numbers = std::iter::repeat_with(|| split_mix(&mut state)).take(steps);
+        let mut rng = Rng::seeded(seed);
+        let numbers = std::iter::repeat_with(|| rng.next_u64()).take(steps);
         for (answered, count) in check_sequence(target, &format!("seed {seed}"), numbers) {
             *met.entry(answered).or_default() += count;
         }
@@ -682,13 +683,4 @@ fn row_of(id: ShardId, shard: &Shard, now: u64) -> ShardSummary {
         parent: shard.parent,
         spawned_count: u32::try_from(shard.spawned.len()).expect("a few"),
     }
-}
-
-/// Returns the next number of a simple generator, good enough to select steps.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *state;
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ mixed >> 31
 }

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use gossip_scanner_runtime::ItemResult;
-use gossip_scanner_runtime::exec::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Template, parse_answers};
+use gossip_scanner_runtime::exec::{
+    ItemText, MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Template, parse_answers,
+};
 use serde_json::{Value, json};
 
 /// Reading a command line never panics, and every key of a batch is in its arguments.
@@ -12,7 +14,9 @@ pub(crate) fn command_template(data: &[u8]) -> bool {
     let words = data.split(|byte| *byte == 0);
     let words: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
     let Ok(template) = Template::parse(&words) else { return false };
-    let filled = template.arguments(&[b"key"]);
+    // Base name, directory and stem of this text contain the key, too.
+    let item = ItemText { text: b"key/key", number: 0 };
+    let filled = template.arguments(&[item]).expect("no source, no columns");
     let has_key = |word: &OsString| word.as_encoded_bytes().windows(3).any(|part| part == b"key");
     assert!(filled.iter().any(has_key), "the key is in no argument");
     true
@@ -44,8 +48,8 @@ fn check_verdict(result: &ItemResult, said: &Value) {
     let (message, retry) = match result {
         ItemResult::Done => return check_findings(0, said),
         ItemResult::Found(findings) => return check_findings(findings.get(), said),
-        ItemResult::Failed(message) => (message, said["retry"] != json!(false)),
-        ItemResult::Hopeless(message) => (message, said["retry"] == json!(false)),
+        ItemResult::Failed(failure) => (&failure.message, said["retry"] != json!(false)),
+        ItemResult::Hopeless(failure) => (&failure.message, said["retry"] == json!(false)),
         other => panic!("no program can say {other:?}"),
     };
     assert_eq!(said["type"], json!("error"));

@@ -22,7 +22,7 @@ const NEAR_SEEDS: u64 = 8_000;
 const NEAR_SLOW_SEEDS: u64 = 40;
 
 #[test]
-fn every_law_holds_of_its_seeds_and_of_what_is_near_them() {
+fn every_law_holds_of_its_seeds_and_of_inputs_near_them() {
     for law in LAWS {
         let seeds = (law.seeds)();
         assert!(!seeds.is_empty(), "{} has no seeds", law.name);
@@ -134,6 +134,7 @@ fn every_seed_of_a_stored_value_is_taken() {
         "run_roots",
         "shard_cold",
         "shard_hot",
+        "side_record",
         "store_key",
         "tombstone",
         "worker",

@@ -107,6 +107,7 @@ laws! {
     scan_input: detection::scan_input, detection::inputs;
     shard_cold: shards::cold, seeds::cold_shards;
     shard_hot: shards::hot, seeds::hot_shards;
+    side_record: stored::side_record, seeds::side_records;
     source_range: typed::source_range, seeds::source_ranges;
     store_key: stored::key, seeds::store_keys;
     store_url: typed::store_url, seeds::store_urls;

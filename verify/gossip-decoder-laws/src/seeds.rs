@@ -13,13 +13,15 @@ use gossip_contracts::identity::{
 };
 use gossip_coordination::protocol::{OfferTerms, Tombstone};
 use gossip_coordination::store::{
-    Key, OwnerBinding, RootProgress, encode_cold, encode_hot, encode_owner, encode_roots,
-    encode_run_head, encode_tenant_count, encode_tombstone, encode_worker,
+    Key, OwnerBinding, RootProgress, encode_cold, encode_failure, encode_hot, encode_owner,
+    encode_results, encode_roots, encode_run_head, encode_tenant_count, encode_tombstone,
+    encode_worker,
 };
 use gossip_coordination::{
-    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, GrantToken, HandoffId,
-    InMemoryCoordinator, Lease, OP_LOG_CAP, ParkReason, ProcessId, RUN_OP_LOG_CAP, RunConfig,
-    RunManagement, ShardStatus, WorkerEntry, WorkerProcess, WorkerState,
+    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, ExitCause, FailureKind,
+    FailureRecord, GrantToken, HandoffId, InMemoryCoordinator, Lease, OP_LOG_CAP, ParkReason,
+    ProcessId, RUN_OP_LOG_CAP, ResultBlock, RunConfig, RunManagement, RunName, ShardStatus,
+    ShortText, WorkerEntry, WorkerLabel, WorkerProcess, WorkerState,
 };
 use gossip_frontier::hint::{MetadataBuf, ShardHint, ShardMetadata};
 use gossip_handoff::{Phase, Record, RecordId};
@@ -27,7 +29,7 @@ use gossip_scanner_runtime::certificate::{
     CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request,
 };
 use gossip_scanner_runtime::connectors::{SourceOptions, SourceStamp, row_key};
-use gossip_scanner_runtime::{Accumulator, Job, RuntimeToken};
+use gossip_scanner_runtime::{Accumulator, Job, RuntimeToken, StreamFormat};
 
 use crate::seal::{FRAME_LEN, RUN, TENANT, shard};
 
@@ -113,7 +115,11 @@ pub(crate) fn jobs() -> Vec<Vec<u8>> {
         stream,
     };
     let stamp = Some(SourceStamp { len: 9, modified: 10 });
-    let jobs = [job(&[], None, false), job(&["wc", "-c", "{}"], stamp, true)];
+    let jobs = [
+        job(&[], None, None),
+        job(&["wc", "-c", "{}"], stamp, Some(StreamFormat::Json)),
+        job(&["wc", "-c", "{}"], stamp, Some(StreamFormat::Lines)),
+    ];
     jobs.iter().map(|job| job.encode().expect("a short job")).collect()
 }
 
@@ -328,11 +334,38 @@ pub(crate) fn tombstones() -> Vec<Vec<u8>> {
     vec![payload(|out| encode_tombstone(TENANT, RUN, &tombstone, out))]
 }
 
+pub(crate) fn side_records() -> Vec<Vec<u8>> {
+    let failure = FailureRecord {
+        key: b"k".as_slice().into(),
+        place: "urls.txt:2".into(),
+        kind: FailureKind::Failed,
+        exit: Some(ExitCause::Code(22)),
+        tries: 3,
+        at: at(99),
+        host: "host".into(),
+        pid: 7,
+        message: "exit status 22".into(),
+        stderr: b"not found".as_slice().into(),
+    };
+    let unread = FailureRecord { exit: None, kind: FailureKind::Unread, ..failure.clone() };
+    let killed = FailureRecord { exit: Some(ExitCause::Signal(9)), ..failure.clone() };
+    let block = ResultBlock { number: 9, content: b"results".as_slice().into() };
+    let failures = [failure, unread, killed];
+    let failures = failures.map(|it| payload(|out| encode_failure(TENANT, shard(false), &it, out)));
+    let results = payload(|out| encode_results(TENANT, shard(false), &block, out));
+    let with = |kind: u8, payload: Vec<u8>| [vec![kind], payload].concat();
+    failures.into_iter().map(|it| with(0, it)).chain([with(1, results)]).collect()
+}
+
 pub(crate) fn workers() -> Vec<Vec<u8>> {
     let states = WorkerState::ALL;
     let process = ProcessId { pid: 7, started: 8 };
-    let alone = WorkerProcess { boot: [9; 16], pid_namespace: 10, process, watcher: None };
-    let processes = [None, Some(alone), Some(WorkerProcess { watcher: Some(process), ..alone })];
+    let (watcher, label) = (None, None);
+    let alone = WorkerProcess { boot: [9; 16], pid_namespace: 10, process, watcher, label };
+    let (host, version) = (ShortText::cut("host"), ShortText::cut("0.1.0"));
+    let label = Some(WorkerLabel { host, version, jobs: 8 });
+    let full = WorkerProcess { watcher: Some(process), label, ..alone };
+    let processes = [None, Some(alone), Some(full)];
     let worker = WorkerId::from_raw(5);
     let entry = |(state, process)| WorkerEntry { worker, state, expires_at: at(99), process };
     let entries = states.into_iter().zip(processes).map(entry);
@@ -440,6 +473,7 @@ fn shards_in_every_state() -> InMemoryCoordinator {
         })
         .collect();
     let config = RunConfig::try_new(CursorSemantics::Completed, 50, None).expect("a good lease");
+    let config = config.with_name(Some(RunName::try_new("nightly").expect("a name")));
     let made = coordinator.create_run_with_shards(at(1), TENANT, RUN, config, &shards, op(1));
     made.expect("a new run");
     let split = acquire(&mut coordinator, 0);

@@ -1,13 +1,14 @@
 //! Values of the store: one law for each kind that is not a part of a shard.
 
-use gossip_contracts::identity::{LogicalTime, ShardId, WorkerId};
+use gossip_contracts::identity::{CanonicalHasher, Domain, LogicalTime, ShardId, WorkerId};
 use gossip_coordination::HandoffId;
 use gossip_coordination::store::{
-    Key, decode_allotment, decode_claim_entry, decode_count, decode_handoff, decode_mover_entry,
-    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_schema,
-    decode_tombstone, decode_worker, encode_allotment, encode_claim_entry, encode_handoff,
-    encode_mover_entry, encode_owner, encode_parked_entry, encode_roots, encode_run_head,
-    encode_schema, encode_tenant_count, encode_tombstone, encode_worker,
+    Key, decode_allotment, decode_claim_entry, decode_count, decode_failure, decode_handoff,
+    decode_mover_entry, decode_owner, decode_parked_entry, decode_results, decode_roots,
+    decode_run_head, decode_schema, decode_tombstone, decode_worker, encode_allotment,
+    encode_claim_entry, encode_failure, encode_handoff, encode_mover_entry, encode_owner,
+    encode_parked_entry, encode_results, encode_roots, encode_run_head, encode_schema,
+    encode_tenant_count, encode_tombstone, encode_worker,
 };
 
 use crate::seal::{RUN, TENANT, same_again, shard};
@@ -125,4 +126,32 @@ pub(crate) fn worker(data: &[u8]) -> bool {
         let read = decode_worker(tenant, worker, value);
         read.map(|entry| encode_worker(tenant, &entry, again)).is_ok()
     })
+}
+
+/// Decoding a side record never panics, and what decodes is written the same again.
+///
+/// The number of a failure follows from its item, so it is taken from the payload; the first byte
+/// chooses between the kinds.
+pub(crate) fn side_record(data: &[u8]) -> bool {
+    let Some((&first, data)) = data.split_first() else { return false };
+    let (tenant, shard) = (TENANT, shard(false));
+    if first % 2 == 0 {
+        let number = failure_number(data);
+        return same_again(Key::Failure { tenant, shard, number }, data, |value, again| {
+            let read = decode_failure(tenant, shard, number, value);
+            read.map(|failure| encode_failure(tenant, shard, &failure, again)).is_ok()
+        });
+    }
+    same_again(Key::ResultBlock { tenant, shard, block: 9 }, data, |value, again| {
+        let read = decode_results(tenant, shard, 9, value);
+        read.map(|block| encode_results(tenant, shard, &block, again)).is_ok()
+    })
+}
+
+/// Returns the number of a failure with this payload, as far as it names an item.
+fn failure_number(payload: &[u8]) -> u64 {
+    let len = payload.get(18..20).map_or(0, |len| u16::from_le_bytes([len[0], len[1]]));
+    let exit = payload.first().map_or(0, |flags| (flags & 3).count_ones() as usize * 4);
+    let key = payload.get(28 + exit..).and_then(|rest| rest.get(..usize::from(len)));
+    CanonicalHasher::for_domain(Domain::FAILURE_NUMBER_V1).finalize_64_with(key.unwrap_or(&[]))
 }

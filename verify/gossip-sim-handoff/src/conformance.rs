@@ -25,7 +25,7 @@ pub trait RepositoryTarget {
 /// If the repository violates a case.
 pub fn check<T: RepositoryTarget>(target: &T) {
     a_record_is_read_as_it_was_saved(target);
-    what_is_not_there_is_not_found(target);
+    a_missing_record_is_not_found(target);
     a_save_compares_the_version(target);
     of_two_recoverers_one_drives(target);
     both_sides_find_a_handoff_until_it_is_over(target);
@@ -33,7 +33,7 @@ pub fn check<T: RepositoryTarget>(target: &T) {
     every_record_is_on_some_page(target);
     the_largest_snapshot_fits_and_no_larger(target);
     what_no_machine_makes_is_not_saved(target);
-    only_what_is_over_is_forgotten(target);
+    only_ended_records_are_removed(target);
     a_forgotten_record_does_not_come_back(target);
 }
 
@@ -49,7 +49,7 @@ pub fn a_record_is_read_as_it_was_saved<T: RepositoryTarget>(target: &T) {
 }
 
 /// A record is found only after its save and under its id.
-pub fn what_is_not_there_is_not_found<T: RepositoryTarget>(target: &T) {
+pub fn a_missing_record_is_not_found<T: RepositoryTarget>(target: &T) {
     let missing = RecordId::new("missing").expect("a valid name");
     assert_eq!(target.handle().get(&missing), Err(RepositoryError::RecordNotFound));
     assert_eq!(target.handle().in_progress("unknown"), Ok(Vec::new()));
@@ -186,7 +186,7 @@ pub fn what_no_machine_makes_is_not_saved<T: RepositoryTarget>(target: &T) {
 }
 
 /// Only a current version is deleted.
-pub fn only_what_is_over_is_forgotten<T: RepositoryTarget>(target: &T) {
+pub fn only_ended_records_are_removed<T: RepositoryTarget>(target: &T) {
     let mut records = target.handle();
     let mut record = record("forget", "forget-a", "forget-b");
     let version = records.save(&record, None).expect("the id is unused");

@@ -134,7 +134,7 @@ fn clocks_that_differ_excuse_a_late_owner_and_no_source() {
 }
 
 #[test]
-fn what_is_left_at_rest_is_noticed() {
+fn records_left_at_rest_are_noticed() {
     let mut oracle = Oracle::default();
     BEGUN.iter().for_each(|event| oracle.observe(*event).expect("a valid start"));
     assert_eq!(oracle.rest(false), Err(Broken::RecordLeftOver));

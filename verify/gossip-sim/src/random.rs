@@ -3,8 +3,8 @@
 //! Each use has a stream of its own, identified by name and number. An additional draw from one
 //! stream does not shift the others, so a new choice leaves the rest of a simulation unchanged.
 
-/// An odd constant near the golden ratio: the step of a stream's counter.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+use gossip_testkit::GOLDEN_STEP as STEP;
+pub use gossip_testkit::mix;
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
@@ -46,13 +46,4 @@ impl Stream {
     pub const fn one_in(&mut self, bound: u64) -> bool {
         self.below(bound) == 0
     }
-}
-
-/// Scatters the bits of a number. Also the step of the trace hash, so it must never change between
-/// builds or machines.
-#[must_use]
-pub const fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }

@@ -31,11 +31,11 @@ use std::rc::Rc;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, RunId, TenantId, WorkerId};
 use gossip_coordination::Lease;
 
-use super::guest_coordinator::SimCoordinator;
 use super::keyspace::Keyspace;
 use super::messages::Message;
 use super::port::{Ask, Reply, SimStore};
 use super::random::Stream;
+use super::user_coordinator::SimCoordinator;
 
 /// The future of a worker process, from its start until it is killed or returns.
 type Life = Pin<Box<dyn Future<Output = ()>>>;

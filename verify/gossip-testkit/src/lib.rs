@@ -22,4 +22,4 @@ pub mod test_support;
 pub use self::counting_alloc::{
     AllocationCounts, CountingAllocator, count_allocations, with_allocation_limit,
 };
-pub use self::rng::Rng;
+pub use self::rng::{GOLDEN_STEP, Rng, mix};

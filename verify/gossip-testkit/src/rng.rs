@@ -26,11 +26,8 @@ impl Rng {
 
     /// Returns the next number; all 64 bits are usable.
     pub const fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.state = self.state.wrapping_add(GOLDEN_STEP);
+        mix(self.state)
     }
 
     /// Returns a number less than `bound`. The bias of the remainder is below `bound / 2^64`.
@@ -71,6 +68,17 @@ impl Rng {
             items.swap(end, self.index(end + 1));
         }
     }
+}
+
+/// The step of the generator's counter: an odd constant near the golden ratio.
+pub const GOLDEN_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Scatters the bits of a number. Hashes of traces use it too, so it never changes.
+#[must_use]
+pub const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

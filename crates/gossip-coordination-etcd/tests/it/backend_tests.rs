@@ -112,7 +112,7 @@ async fn ten_thousand_shards_are_registered_listed_and_deleted_on_a_default_serv
 
 /// A damaged record is reported, is left unchanged, and does not affect other shards.
 #[tokio::test]
-async fn a_damaged_record_and_one_of_a_newer_format_are_told_and_left_alone() {
+async fn damaged_and_newer_records_are_reported_and_not_changed() {
     let servers = Servers::Single;
     let mut coordinator = start(servers.client(), &servers.config());
     create(&mut coordinator, 2).await;

@@ -144,7 +144,7 @@ proptest! {
 
 /// The same on a real server, with a stale head among good ones of the same run.
 #[tokio::test]
-async fn nobody_pays_for_a_neighbour_whose_head_is_stale() {
+async fn a_stale_head_fails_no_other_transaction_of_the_batch() {
     let wishes: Vec<_> = (0..SHARDS)
         .flat_map(|number| (0..RUNS).map(move |run| (run, number)))
         .map(|(run, number)| (run, number, number != 3, run != 1 || number % 2 == 0))

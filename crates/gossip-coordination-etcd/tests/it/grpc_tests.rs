@@ -204,7 +204,7 @@ async fn a_grpc_server_that_is_not_etcd_is_named() {
 
 /// A starting or overloaded etcd, or a proxy in front of it, can return an unknown error text.
 #[tokio::test]
-async fn a_first_answer_that_nobody_recognises_is_worth_another_try() {
+async fn an_unrecognised_first_answer_is_retried() {
     let server = FakeGrpc::refusing(2, "some trouble");
     let error = write(&client(&[server.endpoint()]), "k", "v").await.unwrap_err();
     assert_eq!(error.fate, Fate::NotSent);
@@ -387,7 +387,7 @@ async fn a_cluster_that_took_the_place_of_ours_is_never_written_to() {
 
 /// A server closes idle connections. No request fails because of that.
 #[tokio::test]
-async fn a_connection_that_broke_while_nobody_used_it_is_not_noticed() {
+async fn a_connection_that_broke_while_idle_is_replaced_unnoticed() {
     let server = EtcdServer::single();
     let proxy = Proxy::before(server.client_port());
     let client = client(&[proxy.endpoint()]);
@@ -400,7 +400,7 @@ async fn a_connection_that_broke_while_nobody_used_it_is_not_noticed() {
 
 /// However long other requests may take: the lease of a process must not run out meanwhile.
 #[tokio::test]
-async fn a_lease_is_kept_although_the_first_member_stands_still() {
+async fn a_lease_is_kept_although_the_first_member_is_stopped() {
     let server = EtcdServer::single();
     let proxy = Proxy::before(server.client_port());
     let mut config = GrpcConfig::new([proxy.endpoint(), server.endpoint()]);

@@ -366,7 +366,7 @@ fn two_shards() -> (Said, BTreeMap<u64, Option<u64>>) {
 }
 
 #[test]
-fn the_judge_lets_pass_what_was_acknowledged() {
+fn the_judge_accepts_acknowledged_writes() {
     let (said, stored) = two_shards();
     said.check(&stored);
 }

@@ -246,7 +246,7 @@ async fn a_refusal_that_passes_is_tried_again_and_one_that_stays_is_an_error() {
 /// A server with lower limits than configured refuses the batch; then each transaction is sent
 /// alone, and only the one that is too large is refused.
 #[tokio::test]
-async fn nobody_pays_for_a_neighbour_that_is_refused() {
+async fn a_refused_transaction_fails_no_other_of_the_batch() {
     let kv = SimEtcdKv::with_limits(SimLimits { max_txn_ops: 40, ..SimLimits::default() });
     let mut store = EtcdStore::without_tasks(kv, &model_config()).unwrap();
     let mut large = Txn::new();

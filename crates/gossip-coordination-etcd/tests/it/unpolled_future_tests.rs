@@ -71,7 +71,7 @@ async fn is_there(store: &mut Store, number: u64) -> bool {
 }
 
 #[tokio::test]
-async fn a_commit_that_nobody_looks_at_is_made() {
+async fn a_commit_whose_future_is_not_polled_is_made() {
     let (kv, mut store) = store(true);
     let mut other = store.clone();
     kv.hold(true);
@@ -88,7 +88,7 @@ async fn a_commit_that_nobody_looks_at_is_made() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_lease_that_another_began_to_ask_for() {
+async fn no_caller_waits_for_a_lease_request_of_another() {
     for coalesce in [true, false] {
         let (kv, mut store) = store(coalesce);
         let mut other = store.clone();
@@ -102,7 +102,7 @@ async fn nobody_waits_for_a_lease_that_another_began_to_ask_for() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_connection_that_another_began_to_make() {
+async fn no_caller_waits_for_a_connection_attempt_of_another() {
     let server = EtcdServer::single();
     let proxy = Proxy::before(server.client_port());
     let client = GrpcClient::new(&GrpcConfig::new([proxy.endpoint()])).unwrap();
@@ -149,13 +149,13 @@ async fn callers_that_are_about_to_send_travel_together() {
 
 /// Callers that gave up while a server did not answer do not delay others when it does.
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_not_sent() {
+async fn a_cancelled_transaction_is_not_sent() {
     give_up_behind(3).await;
 }
 
 /// The first of them was taken out of the queue by a carrier, which waits for a flight.
 #[tokio::test]
-async fn what_was_given_up_while_its_carrier_waited_is_not_sent() {
+async fn a_transaction_cancelled_while_its_sender_waited_is_not_sent() {
     give_up_behind(2).await;
 }
 

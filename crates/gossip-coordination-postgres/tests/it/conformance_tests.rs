@@ -21,6 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::lossy_store::LossyStore;
 use crate::message_proxy::MessageProxy;
 use crate::real_server::config;
+use crate::store_pool::{Pool, Pooled};
 
 fn race(jobs: Vec<RaceJob<'_>>, enter: impl Fn() + Sync) {
     std::thread::scope(|scope| {
@@ -55,10 +56,15 @@ impl ConformanceTarget for OnBlocking {
     }
 
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        let mut config = PostgresConfig { is_pooled: self.is_pooled, ..config() };
-        config.port = self.proxy.as_ref().map_or(config.port, MessageProxy::port);
-        let store = BlockingStore::connect(&config).expect("our own server answers");
-        let mut store = LossyStore::new(store);
+        static POOL: Pool<BlockingStore> = Pool::new();
+        let (mut store, config) = if self.is_pooled || self.proxy.is_some() {
+            let mut config = PostgresConfig { is_pooled: self.is_pooled, ..config() };
+            config.port = self.proxy.as_ref().map_or(config.port, MessageProxy::port);
+            (LossyStore::new(connect(&config)), config)
+        } else {
+            let (pooled, taken) = POOL.take(connect);
+            (LossyStore::of_pool(pooled.store, taken), pooled.config)
+        };
         settings.allot(&mut store);
         StoreCoordinator::new(store, settings.limit(config.store_config()))
     }
@@ -94,8 +100,16 @@ impl ConformanceTarget for OnBlocking {
     }
 }
 
+fn connect(config: &PostgresConfig) -> BlockingStore {
+    BlockingStore::connect(config).expect("our own server answers")
+}
+
+fn connect_async(config: &PostgresConfig) -> PostgresStore {
+    RUNTIME.block_on(PostgresStore::connect(config)).expect("our own server answers")
+}
+
 /// Where the asynchronous coordinators run.
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a thread")
 });
 
@@ -118,14 +132,12 @@ impl ConformanceTarget for OnAsync {
     }
 
     fn fresh(&self, settings: Settings) -> Self::Backend {
-        let config = config();
-        let store = RUNTIME.block_on(async {
-            let store = PostgresStore::connect(&config).await.expect("our own server answers");
-            let mut store = LossyStore::new(store);
-            settings.allot_async(&mut store).await;
-            store
-        });
-        Blocking::new(AsyncStoreCoordinator::new(store, settings.limit(config.store_config())))
+        static POOL: Pool<PostgresStore> = Pool::new();
+        let (pooled, taken) = POOL.take(connect_async);
+        let mut store = LossyStore::of_pool(pooled.store, taken);
+        RUNTIME.block_on(settings.allot_async(&mut store));
+        let config = settings.limit(pooled.config.store_config());
+        Blocking::new(AsyncStoreCoordinator::new(store, config))
     }
 
     fn with_events<R>(
@@ -187,22 +199,26 @@ fn damage_to_one_shard_leaves_the_others_alone() {
     check_repairs(|| target.fresh(Settings::default()));
 }
 
-/// Returns settings as a script asks for; `None` if a store cannot have them.
-fn configure(settings: WorldSettings) -> Option<PostgresConfig> {
+/// Returns the configuration of a coordinator as a script asks for; `None` if a store cannot have
+/// it.
+fn configure(settings: WorldSettings, config: &PostgresConfig) -> Option<StoreConfig> {
     let claim_cooldown = Duration::from_millis(settings.claim_cooldown.unwrap_or(0));
-    settings.fit_a_store().then(|| PostgresConfig { claim_cooldown, ..config() })
+    let config = PostgresConfig { claim_cooldown, ..config.clone() };
+    settings.fit_a_store().then(|| config.store_config())
 }
 
-/// Scripts through the public coordinator.
-struct Scripts;
+/// Scripts through the public coordinator, one after the other in one schema.
+struct Scripts(Pooled<BlockingStore>);
 
 impl ScriptBackend for Scripts {
     type Coordinator = PostgresCoordinator;
 
     fn start(&mut self, settings: WorldSettings) -> Option<PostgresCoordinator> {
-        let mut coordinator = configure(settings)?.connect_blocking().expect("the server answers");
-        settings.allot(coordinator.store_mut());
-        Some(coordinator)
+        let config = configure(settings, &self.0.config)?;
+        self.0.empty();
+        let mut store = self.0.store.clone();
+        settings.allot(&mut store);
+        Some(StoreCoordinator::new(store, config))
     }
 
     fn observe<R>(
@@ -216,19 +232,17 @@ impl ScriptBackend for Scripts {
 }
 
 /// Scripts through the public coordinator of tasks.
-struct AsyncScripts;
+struct AsyncScripts(Pooled<PostgresStore>);
 
 impl ScriptBackend for AsyncScripts {
     type Coordinator = Blocking<AsyncPostgresCoordinator>;
 
     fn start(&mut self, settings: WorldSettings) -> Option<Self::Coordinator> {
-        let config = configure(settings)?;
-        let coordinator = RUNTIME.block_on(async {
-            let mut coordinator = config.connect().await.expect("our own server answers");
-            settings.allot_async(coordinator.store_mut()).await;
-            coordinator
-        });
-        Some(Blocking::new(coordinator))
+        let config = configure(settings, &self.0.config)?;
+        self.0.empty();
+        let mut store = self.0.store.clone();
+        RUNTIME.block_on(settings.allot_async(&mut store));
+        Some(Blocking::new(AsyncStoreCoordinator::new(store, config)))
     }
 
     fn observe<R>(
@@ -253,10 +267,10 @@ fn run_scripts(backend: &mut impl ScriptBackend) {
 
 #[test]
 fn golden_scripts_are_answered_as_written() {
-    run_scripts(&mut Scripts);
+    run_scripts(&mut Scripts(Pooled::connect(connect)));
 }
 
 #[test]
 fn golden_scripts_of_tasks_are_answered_as_written() {
-    run_scripts(&mut AsyncScripts);
+    run_scripts(&mut AsyncScripts(Pooled::connect(connect_async)));
 }

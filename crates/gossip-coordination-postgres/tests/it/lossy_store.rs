@@ -1,5 +1,6 @@
 //! A store whose next reply to a commit can be lost.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,11 +14,18 @@ use gossip_coordination::store::{
 pub(crate) struct LossyStore<S> {
     inner: S,
     loses_reply: Arc<AtomicBool>,
+    /// Dropped with the last clone.
+    _taken: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl<S> LossyStore<S> {
     pub(crate) fn new(inner: S) -> Self {
-        Self { inner, loses_reply: Arc::default() }
+        Self { inner, loses_reply: Arc::default(), _taken: None }
+    }
+
+    /// As [`Self::new`], of a store that returns to a pool when `taken` is dropped.
+    pub(crate) fn of_pool(inner: S, taken: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { _taken: Some(taken), ..Self::new(inner) }
     }
 
     /// Loses the reply to the next commit, which is applied.

@@ -13,3 +13,4 @@ mod lossy_store;
 mod message_proxy;
 mod real_server;
 mod schema_tests;
+mod store_pool;

@@ -13,6 +13,7 @@ mod in_memory_tests;
 mod queries;
 mod run_operations;
 mod shard_operations;
+mod side_records;
 mod slot_table;
 #[cfg(test)]
 mod slot_table_tests;
@@ -30,6 +31,7 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, RunId, ShardKey, Tenan
 use gossip_stdx::{SlabFull, SlabTooLarge};
 
 use self::claims::{ClaimIndex, Standing};
+use self::side_records::StoredRecords;
 use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant, Tenants};
 use self::undo::Undo;
 use crate::claim_clock::ClaimClock;
@@ -107,6 +109,7 @@ pub struct InMemoryCoordinator {
     claim_clock: ClaimClock,
     /// Apart for each tenant, so that no tenant's clock forgets the workers of another.
     workers: BTreeMap<TenantId, BTreeMap<WorkerId, WorkerEntry>>,
+    side_records: StoredRecords,
     /// The active collector.
     events: Option<EventCollector>,
     /// For the bytes that a change overwrites, until it is done.
@@ -142,6 +145,7 @@ impl InMemoryCoordinator {
             next_grant: 0,
             claim_clock: ClaimClock::default(),
             workers: BTreeMap::new(),
+            side_records: StoredRecords::default(),
             events: None,
             overwritten: Vec::with_capacity(OVERWRITTEN_USUAL),
         })
@@ -199,6 +203,7 @@ impl InMemoryCoordinator {
         match answer {
             Ok(output) => {
                 self.commit::<T>(now, place, tenant, change).map_err(T::exhausted)?;
+                self.side_records.store(tenant, key, operation.side_records());
                 Ok(IdempotentOutcome::Executed(output))
             }
             // An acquire that parks an exhausted shard commits the parking and refuses the caller.
@@ -437,6 +442,7 @@ impl InMemoryCoordinator {
         let run = self.runs[slot.0 as usize].take().expect("a run that is named is there");
         self.free_runs.push(slot);
         let home = self.tenants.get_mut(tenant).expect("a tenant with a run is known");
+        self.side_records.purge(tenant, run.record.run());
         home.tombstones.insert(run.record.run(), tombstone);
         home.runs.remove(&run.record.run());
         self.total_shards -= run.shards.len();

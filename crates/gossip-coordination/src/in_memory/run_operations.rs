@@ -45,6 +45,19 @@ impl RunManagement for InMemoryCoordinator {
         Ok(())
     }
 
+    fn list_side_records_into(
+        &mut self,
+        tenant: TenantId,
+        run: RunId,
+        kind: SideRecordKind,
+        after: Option<SideRecordId>,
+        limit: usize,
+        out: &mut Vec<StoredSideRecord>,
+    ) -> Result<(), InfraError> {
+        out.extend(self.side_records.list(tenant, run, kind, after).take(limit));
+        Ok(())
+    }
+
     fn collect_claim_candidates_into(
         &mut self,
         now: LogicalTime,

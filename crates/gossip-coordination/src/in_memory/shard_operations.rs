@@ -14,7 +14,7 @@ use crate::outcome::CapacityHint;
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, Grant, LeaseWatch, OfferShard, OwnerEvidence, Park,
     Release, Renew, ReplyPath, ShardInputs, ShardTransition, SplitReplace, SplitResidual, Verdict,
-    Withdraw,
+    WithRecords, Withdraw,
 };
 use crate::shard_limits::ShardQuota;
 use crate::traits::CoordinationBackend;

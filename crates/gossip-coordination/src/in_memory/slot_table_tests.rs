@@ -70,7 +70,7 @@ fn room_that_was_reserved_is_used() {
 }
 
 #[test]
-fn what_was_taken_out_is_not_asked_for_again() {
+fn a_removed_slot_is_not_probed_again() {
     let (mut table, slot) = (SlotTable::default(), Slot(1));
     for tag in 0..=u8::MAX {
         let hash = u64::from(tag) << 56;
@@ -83,7 +83,7 @@ fn what_was_taken_out_is_not_asked_for_again() {
 }
 
 #[test]
-fn emptied_buckets_send_nobody_further() {
+fn emptied_buckets_end_a_probe() {
     let mut table = SlotTable::default();
     (0..SLOTS).for_each(|number| table.insert(bad_hash(Slot(number)), Slot(number), bad_hash));
     (0..SLOTS).for_each(|number| table.remove(bad_hash(Slot(number)), |slot| slot.0 == number));

@@ -70,6 +70,7 @@ mod split_residual;
 #[cfg(test)]
 mod split_tests;
 mod unpark;
+mod with_records;
 mod withdraw;
 
 use std::fmt;
@@ -109,6 +110,7 @@ pub use self::run_transition::{RunTransition, RunTransitionKind};
 pub use self::split_replace::{Children, SplitReplace};
 pub use self::split_residual::SplitResidual;
 pub use self::unpark::Unpark;
+pub use self::with_records::WithRecords;
 pub use self::withdraw::Withdraw;
 
 use crate::events::{EventKind, RedactedKey};
@@ -120,6 +122,7 @@ use crate::refusal::{LeaseRefusal, OfferStands, RunOnPause, RunOver, ShardMissin
 use crate::request::{PendingRequest, ShardAction};
 use crate::run::{Registration, RunHead, RunOpLogEntry, RunRecord, RunStatus};
 use crate::shard_limits::ShardQuota;
+use crate::side_records::SideRecord;
 
 /// An operation on one shard.
 pub trait ShardTransition {
@@ -148,6 +151,11 @@ pub trait ShardTransition {
         now: LogicalTime,
         seen: &ShardInputs<'_>,
     ) -> Result<Decision<ShardChange<'_>, Self::Output, Self::Error>, Self::Error>;
+
+    /// Returns the side records that the commit writes. They are no input of the decision.
+    fn side_records(&self) -> &[SideRecord] {
+        &[]
+    }
 
     /// Converts a full slab into the operation's error.
     ///

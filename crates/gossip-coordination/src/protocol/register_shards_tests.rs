@@ -53,7 +53,7 @@ enum Answer {
     b"m",
     Answer::WrongStatus(RunStatus::Cancelled)
 )]
-fn a_registration_that_has_begun_goes_on_with_its_own_shards(
+fn an_interrupted_registration_continues_with_its_own_shards(
     #[case] status: RunStatus,
     #[case] operation: u64,
     #[case] end: &[u8],

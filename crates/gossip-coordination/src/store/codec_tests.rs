@@ -356,7 +356,7 @@ fn debug_of_a_part_shows_lengths_and_no_bytes() {
 }
 
 #[test]
-fn a_registration_that_goes_on_keeps_its_progress() {
+fn a_continued_registration_keeps_its_progress() {
     let begun = sample_of(KeyKind::RunHead, "begun");
     let part = codec::decode_run_head(TENANT, RunId::from_raw(2), &begun.value).unwrap();
     let half = RootProgress { total: 9, registered: 4, chunks: 2, last_chunk_at: at(3) };

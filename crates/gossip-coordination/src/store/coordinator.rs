@@ -19,7 +19,7 @@ use crate::operations::*;
 use crate::protocol::{
     Accept, Acquire, Checkpoint, Complete, CreateRun, DeleteRun, OfferShard, Park, RaiseFenceFloor,
     RegisterShards, Release, RepairShard, RepairedShard, ReplyPath, RequestAction, RevokeLease,
-    RunTransition, RunTransitionKind, SplitReplace, SplitResidual, Unpark, Withdraw,
+    RunTransition, RunTransitionKind, SplitReplace, SplitResidual, Unpark, WithRecords, Withdraw,
 };
 use crate::run_errors::RepairShardError;
 use crate::run_management::{AsyncRunManagement, RunManagement};
@@ -87,18 +87,20 @@ macro_rules! coordinator {
             }
 
             fn with_process(mut self, process: &ProcessState) -> Self {
-                let ProcessState { cache, claims, watches, format } = process.clone();
+                let ProcessState { cache, claims, watches, format, failure_room } = process.clone();
                 (self.core.cache, self.core.claims) = (cache, claims);
                 (self.core.watches, self.core.format) = (watches, format);
+                self.core.failure_room = failure_room;
                 self
             }
 
             /// Returns the state to be shared with other handles on the same store.
             #[must_use]
             pub fn process_state(&self) -> ProcessState {
-                let Core { cache, claims, watches, format, .. } = &self.core;
+                let Core { cache, claims, watches, format, failure_room, .. } = &self.core;
                 let (cache, claims) = (cache.clone(), claims.clone());
-                ProcessState { cache, claims, watches: watches.clone(), format: format.clone() }
+                let (watches, format) = (watches.clone(), format.clone());
+                ProcessState { cache, claims, watches, format, failure_room: failure_room.clone() }
             }
 
             /// Returns the settings and the nonce of this handle.
@@ -195,6 +197,10 @@ macro_rules! claiming {
                 worker: WorkerId,
             ) -> Result<ClaimReservation, ClaimError> {
                 self.core.reserve_claim(now, tenant, worker)
+            }
+
+            fn change_count(&mut self) -> Option<u64> {
+                self.store.change_count()
             }
 
             $($async)? fn probe_candidates_into(

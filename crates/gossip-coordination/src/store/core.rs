@@ -19,6 +19,7 @@ use super::lease_watches::LeaseWatches;
 use super::loaded::Loaded;
 use super::retry::Tries;
 use super::scatter::mixed;
+use super::side_records::FailureRoom;
 use super::txn::Txn;
 use crate::claim_clock::{ClaimClock, ClaimReservation};
 use crate::error::{InfraError, StoreRefusal};
@@ -79,7 +80,8 @@ impl StoreConfig {
 }
 
 /// State that the coordinator handles of one process share: the record cache, the claims of its
-/// workers, the leases it watches and the format of the store. Clones share the same state.
+/// workers, the leases it watches, the format of the store and how many failure records it may
+/// write. Clones share the same state.
 ///
 /// It belongs to **one** store: cached records are compared by revision, and revisions of different
 /// stores are unrelated.
@@ -89,6 +91,7 @@ pub struct ProcessState {
     pub(super) claims: ClaimClock,
     pub(super) watches: LeaseWatches,
     pub(super) format: StoreFormat,
+    pub(super) failure_room: FailureRoom,
 }
 
 impl ProcessState {
@@ -126,6 +129,8 @@ pub(super) struct Core {
     pub(super) watches: LeaseWatches,
     /// The format of the store, as far as this process knows it.
     pub(super) format: StoreFormat,
+    /// Failure records that this handle and the handles that share the cache may write.
+    pub(super) failure_room: FailureRoom,
     /// Estimated density of the claim indexes.
     pub(super) claim_stats: ClaimStats,
     /// The tenant of the last decoded shard, which is usually also that of the next one.
@@ -151,6 +156,7 @@ impl Core {
             claims: ClaimClock::default(),
             watches: LeaseWatches::default(),
             format: StoreFormat::default(),
+            failure_room: FailureRoom::default(),
             claim_stats: ClaimStats::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),
             grant_count: 0,

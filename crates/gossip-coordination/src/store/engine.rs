@@ -106,6 +106,14 @@ pub trait Store {
     fn binding(&self) -> Option<u64> {
         None
     }
+
+    /// Returns a number that changes whenever another handle or process may have changed the store,
+    /// if that costs next to nothing to find out; `None` otherwise, and if it cannot be found out.
+    ///
+    /// It is a hint for waits: its callers also look at intervals.
+    fn change_count(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 /// An asynchronous store. See [`Store`].
@@ -130,6 +138,11 @@ pub trait AsyncStore: Send {
 
     /// See [`Store::binding`].
     fn binding(&self) -> Option<u64> {
+        None
+    }
+
+    /// See [`Store::change_count`].
+    fn change_count(&mut self) -> Option<u64> {
         None
     }
 }

@@ -18,6 +18,9 @@ use crate::lease::{OP_LOG_CAP, OpKind, OpResult};
 use crate::park_context::PARK_CONTEXT_MAX;
 use crate::record::{ParkReason, ShardStatus};
 use crate::run::{RUN_OP_LOG_CAP, RunOpKind, RunStatus};
+use crate::side_records::{
+    FAILURE_STDERR_MAX, FAILURE_TEXT_MAX, FailureKind, HOST_NAME_MAX, RESULT_BLOCK_MAX,
+};
 use crate::workers::WorkerState;
 
 const DOCUMENT: &str = include_str!("../../../../docs/storage-format.md");
@@ -142,6 +145,7 @@ fn matches_pattern(pattern: &str, key: &str) -> bool {
             "<tenant>" => digits && part.len() == 64,
             "<run>" | "<shard>" | "<time>" | "<place>" | "<worker>" | "<handoff>" | "<party>"
             | "<writer>" | "<block>" => digits && part.len() == 16,
+            "<item>" => digits && part.len() == 16,
             "<chunk>" | "<number>" | "<slot>" => digits && part.len() == 4,
             name => name == *part,
         }
@@ -215,6 +219,7 @@ fn numbers_of_enums_are_as_listed() {
     check_numbers("### Run status", &RunStatus::ALL, |it| *it as u8);
     check_numbers("### Operation on a run", &RunOpKind::ALL, |it| *it as u8);
     check_numbers("### Worker state", &WorkerState::ALL, |it| *it as u8);
+    check_numbers("### Failure", &FailureKind::ALL, |it| *it as u8);
     let kinds = KeyKind::ALL.map(|kind| (kind.name(), kind as u8));
     for (name, number) in kinds {
         assert!(DOCUMENT.contains(&format!("### {number} `{name}`")));
@@ -266,6 +271,10 @@ fn limits_are_as_listed() {
         ("RUN_OP_LOG_CAP", RUN_OP_LOG_CAP),
         ("HANDOFF_PAYLOAD_MAX", HANDOFF_PAYLOAD_MAX),
         ("PARK_CONTEXT_MAX", PARK_CONTEXT_MAX),
+        ("FAILURE_TEXT_MAX", FAILURE_TEXT_MAX),
+        ("FAILURE_STDERR_MAX", FAILURE_STDERR_MAX),
+        ("HOST_NAME_MAX", HOST_NAME_MAX),
+        ("RESULT_BLOCK_MAX", RESULT_BLOCK_MAX),
         ("KEY_LEN_MAX", KEY_LEN_MAX),
     ];
     assert_eq!(listed, real.map(|(name, value)| (name, value.to_string())));

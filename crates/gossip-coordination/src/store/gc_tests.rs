@@ -112,7 +112,7 @@ fn a_registration_that_went_on_meanwhile_wins() {
 }
 
 #[test]
-fn a_registration_cannot_go_on_once_a_collection_began() {
+fn a_registration_is_refused_once_a_collection_began() {
     let mut coordinator = broken_off();
     // The collection cancels the run and gets no further.
     coordinator.store_mut().inject(Fault::None);

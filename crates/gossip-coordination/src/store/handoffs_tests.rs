@@ -30,7 +30,7 @@ fn found(store: &mut MapStore, party: u64) -> usize {
 }
 
 #[test]
-fn a_save_whose_reply_is_lost_is_told_as_what_it_was() {
+fn a_save_whose_reply_is_lost_is_reported_as_it_ended() {
     for fault in [Fault::LoseReply, Fault::LoseRequest] {
         let mut store = MapStore::new();
         store.inject(fault);

@@ -26,10 +26,10 @@
 //! | tombstone | `tombstone/<run>` | the deletion | from deletion of the run, for ever |
 //! | handoff index | `mover/<party>/<handoff>` | nothing | from Lock until the move is over, one for each side |
 //! | fence floor | `floor/<run>` | reserved and not used | |
-//! | failure | `failure/<run>/<shard>/<number>` | reserved: a failed or unread item | |
+//! | failure | `failure/<run>/<shard>/<number>` | a failed or unread item | from the commit that parks its shard or passes it, until deletion of the run |
 //! | event | `event/<run>/<writer>/<slot>` | reserved: ring of lifecycle events per writing process | |
 //! | key ledger | `ledger/<run>/<shard>/<block>` | reserved: block of keys and versions | |
-//! | result | `result/<run>/<shard>/<block>` | reserved: block of results | |
+//! | result | `result/<run>/<shard>/<block>` | block of results | from the commit of the cursor that passes the items, until deletion of the run |
 //! | budget | `budget/<run>/<number>` | reserved: rate shared by a run's workers | |
 //!
 //! Below `op/`, written by the operator only:
@@ -60,8 +60,8 @@ use thiserror::Error;
 use super::scatter::{scatter, unscatter};
 use crate::handoff::HandoffId;
 
-/// Length of the longest keys, those of the key ledger and of results.
-pub const KEY_LEN_MAX: usize = KeyKind::KeyLedger.key_len();
+/// Length of the longest keys, those of failures.
+pub const KEY_LEN_MAX: usize = KeyKind::Failure.key_len();
 
 /// Room for a key and the byte behind it that makes an inclusive bound exclusive. With its length
 /// it takes 128 bytes, the most that a compiler copies inline; anything larger is a call for
@@ -125,13 +125,13 @@ pub enum KeyKind {
     HandoffIndex = 13,
     /// Reserved and not used: the fence floor of a run is in its head (ADR 41).
     FenceFloor = 14,
-    /// Reserved (DESIGN Q36): a failed or unread item.
+    /// A failed or unread item (DESIGN Q36).
     Failure = 15,
     /// Reserved (DESIGN Q37): one slot of a writer's ring of lifecycle events.
     Event = 16,
     /// Reserved (DESIGN Q39): a block of a run's keys and their versions.
     KeyLedger = 17,
-    /// Reserved (DESIGN Q36): a block of results of a shard.
+    /// A block of results of a shard (DESIGN Q36).
     ResultBlock = 18,
     /// Reserved: a rate that the workers of a run share.
     Budget = 19,
@@ -227,8 +227,8 @@ impl KeyKind {
             | Self::Owner
             | Self::ParkedIndex
             | Self::HandoffIndex => 2 * NUMBER,
-            Self::Failure | Self::Event => 2 * NUMBER + SMALL,
-            Self::ClaimIndex | Self::KeyLedger | Self::ResultBlock => 3 * NUMBER,
+            Self::Event => 2 * NUMBER + SMALL,
+            Self::Failure | Self::ClaimIndex | Self::KeyLedger | Self::ResultBlock => 3 * NUMBER,
         };
         let prefix = match self.is_of_operator() {
             true => OPERATOR_PREFIX.len(),
@@ -291,7 +291,7 @@ const _: () = {
 
 /// A key, by what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "an engine that locks by kind must place a new one")]
 #[expect(missing_docs, reason = "the fields are the parts of the path, by their types' names")]
 pub enum Key {
     /// Settings, status, log and progress of registration; until the run is deleted.
@@ -322,13 +322,14 @@ pub enum Key {
     HandoffIndex { tenant: TenantId, party: u64, handoff: HandoffId },
     /// Reserved: the lowest fence of the next grant.
     FenceFloor { tenant: TenantId, run: RunId },
-    /// Reserved: a failed or unread item of a shard.
-    Failure { tenant: TenantId, shard: ShardKey, number: u16 },
+    /// A failed or unread item of a shard; until the run is deleted. The number is a hash of the
+    /// item's key.
+    Failure { tenant: TenantId, shard: ShardKey, number: u64 },
     /// Reserved: a slot of the event ring of a writing process.
     Event { tenant: TenantId, run: RunId, writer: u64, slot: u16 },
     /// Reserved: a block of keys and their versions.
     KeyLedger { tenant: TenantId, shard: ShardKey, block: u64 },
-    /// Reserved: a block of results.
+    /// A block of results; until the run is deleted.
     ResultBlock { tenant: TenantId, shard: ShardKey, block: u64 },
     /// Reserved: a rate that the workers of a run share.
     Budget { tenant: TenantId, run: RunId, number: u16 },
@@ -448,15 +449,13 @@ impl Key {
                     path.number(*party).number(handoff.as_raw());
                 })
             }
-            Self::Failure { tenant, shard, number } => {
-                KeyBytes::of_tenant(*tenant, kind, |path| _ = path.shard(*shard).small(*number))
-            }
             Self::Event { tenant, run, writer, slot } => {
                 KeyBytes::of_tenant(*tenant, kind, |path| {
                     path.number(run.as_raw()).number(*writer).small(*slot);
                 })
             }
-            Self::KeyLedger { tenant, shard, block }
+            Self::Failure { tenant, shard, number: block }
+            | Self::KeyLedger { tenant, shard, block }
             | Self::ResultBlock { tenant, shard, block } => {
                 KeyBytes::of_tenant(*tenant, kind, |path| _ = path.shard(*shard).number(*block))
             }
@@ -708,7 +707,7 @@ impl Parts<'_> {
             }
             KeyKind::FenceFloor => Key::FenceFloor { tenant, run: self.run()? },
             KeyKind::Failure => {
-                Key::Failure { tenant, shard: self.shard()?, number: self.small()? }
+                Key::Failure { tenant, shard: self.shard()?, number: self.number()? }
             }
             KeyKind::Event => {
                 let (run, writer) = (self.run()?, self.number()?);

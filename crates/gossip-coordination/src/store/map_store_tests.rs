@@ -136,7 +136,7 @@ fn bind(run: u64) -> Txn {
 }
 
 #[test]
-fn what_is_bound_vanishes_with_its_process() {
+fn bound_keys_vanish_with_their_process() {
     let mut store = MapStore::new().with_bindings();
     let mut other = store.another_handle();
     assert_eq!(MapStore::new().binding(), None);

@@ -18,6 +18,7 @@
 //! | `shard_scan` | the shards of a run page by page, damaged ones included |
 //! | `shard_repair`, `lost_range` | repair of a damaged shard; its range, from the other shards |
 //! | `shard_flight`, `renewals`, `run_flight`, `purge`, `worker_flight`, `queries` | the flights |
+//! | `side_records` | failures and results, in the commit that they describe |
 //! | `deletion`, `gc` | deletion, also of damaged runs; garbage collection of abandoned runs |
 //! | `lease_watches` | leases whose deadline lies too far ahead, watched until it is void |
 //! | `floors` | fence floors of many runs at once; the list of tenants |
@@ -98,6 +99,7 @@ mod settings;
 mod shard_flight;
 mod shard_repair;
 mod shard_scan;
+mod side_records;
 mod txn;
 mod upgrade;
 mod worker_flight;
@@ -105,12 +107,13 @@ mod worker_flight;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
     OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_allotment,
-    decode_claim_entry, decode_cold, decode_count, decode_handoff, decode_hot, decode_mover_entry,
-    decode_owner, decode_parked_entry, decode_roots, decode_run_head, decode_schema, decode_shard,
-    decode_tombstone, decode_worker, encode_allotment, encode_claim_entry, encode_cold,
-    encode_handoff, encode_hot, encode_mover_entry, encode_owner, encode_parked_entry,
-    encode_roots, encode_run_head, encode_schema, encode_tenant_count, encode_tombstone,
-    encode_worker, join_shard, make_room,
+    decode_claim_entry, decode_cold, decode_count, decode_failure, decode_handoff, decode_hot,
+    decode_mover_entry, decode_owner, decode_parked_entry, decode_results, decode_roots,
+    decode_run_head, decode_schema, decode_shard, decode_tombstone, decode_worker,
+    encode_allotment, encode_claim_entry, encode_cold, encode_failure, encode_handoff, encode_hot,
+    encode_mover_entry, encode_owner, encode_parked_entry, encode_results, encode_roots,
+    encode_run_head, encode_schema, encode_tenant_count, encode_tombstone, encode_worker,
+    join_shard, make_room,
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::{ProcessState, StoreConfig};
@@ -174,17 +177,19 @@ mod registration_tests;
 #[cfg(test)]
 mod renewals_tests;
 #[cfg(test)]
+mod round_trip_tests;
+#[cfg(test)]
 mod run_race_tests;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
 mod scatter_tests;
 #[cfg(test)]
+mod side_records_tests;
+#[cfg(test)]
 mod split_race_tests;
 #[cfg(test)]
 pub(crate) mod test_support;
-#[cfg(test)]
-mod trip_tests;
 #[cfg(test)]
 mod unresolved_tests;
 #[cfg(test)]

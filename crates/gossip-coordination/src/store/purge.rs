@@ -27,6 +27,9 @@ use crate::record::ShardStatus;
 
 /// Maximum writes that delete one shard: two parts, an index entry, and the owner key.
 const SHARD_WRITES: usize = 4;
+/// Maximum keys per batch once few shards are left: blocks of results are among them, and a page
+/// returns their values.
+const REST_PAGE: usize = 64;
 /// Writes that update the tenant's count.
 const COUNTER_WRITES: usize = 1;
 
@@ -157,12 +160,15 @@ fn next_of(tenant: TenantId, run: RunId, is_long: bool, limit: usize) -> Read {
     if is_long {
         return Read::Scan { range, limit };
     }
+    let limit = limit.min(REST_PAGE);
     let ranges = vec![
         range,
         KeyRange::cold_shards_of(tenant, run),
         KeyRange::claims_of(tenant, run),
         KeyRange::parked_of(tenant, run),
         KeyRange::owners_of(tenant, run),
+        KeyRange::failures_of(tenant, run),
+        KeyRange::results_of(tenant, run),
         KeyRange::roots_of(tenant, run),
     ];
     Read::ScanFirst { ranges, limit }

@@ -114,6 +114,14 @@ pub struct TenantUsage {
     pub is_default: bool,
 }
 
+impl TenantUsage {
+    /// Returns whether no further shard can be created.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.shards >= self.allotment.max_shards
+    }
+}
+
 /// Returns what a tenant uses and what it may use, at one instant.
 ///
 /// # Errors

@@ -134,6 +134,18 @@ impl KeyRange {
         Self::below(&of_run(KeyKind::ParkedIndex, tenant, run))
     }
 
+    /// The failure records of a run, shard by shard.
+    #[must_use]
+    pub(crate) fn failures_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(&of_run(KeyKind::Failure, tenant, run))
+    }
+
+    /// The result blocks of a run, shard by shard.
+    #[must_use]
+    pub(crate) fn results_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(&of_run(KeyKind::ResultBlock, tenant, run))
+    }
+
     /// A run's claim index. Empty exactly when no shard is active.
     #[must_use]
     pub fn claims_of(tenant: TenantId, run: RunId) -> Self {

@@ -134,7 +134,7 @@ fn a_run_of_many_pages_of_roots_is_read_as_of_one_instant() {
 }
 
 #[test]
-fn a_registration_that_broke_off_goes_on() {
+fn an_interrupted_registration_continues() {
     let mut coordinator = coordinator();
     let (bounds, key) = (bounds(100), ShardKey::new(RUN, ShardId::from_raw(0)));
     let roots = roots(&bounds);

@@ -13,7 +13,7 @@ use super::flight::{Flight, Io};
 use super::gc::RunsListed;
 use super::{
     capacity, deletion, gc, queries, renewals, run_flight, shard_flight, shard_repair,
-    worker_flight,
+    side_records, worker_flight,
 };
 use crate::error::{InfraError, RenewError};
 use crate::lease::Lease;
@@ -27,6 +27,7 @@ use crate::run::{RunProgress, RunRecord, ShardFilter, ShardSummary};
 use crate::run_errors::{DeleteRunError, GetRunError, RepairShardError, RunTransitionError};
 use crate::run_management::ClaimOutlook;
 use crate::scratch::{AcquireResultView, AcquireScratch};
+use crate::side_records::{SideRecordId, SideRecordKind, StoredSideRecord};
 use crate::workers::{WorkerEntry, WorkerError, WorkerProcess, WorkerState};
 
 /// A flight with a fallible result.
@@ -235,6 +236,20 @@ impl Core {
     ) -> Route<'f, (), GetRunError> {
         Flight::writing(self.format.clone(), move |io| async move {
             queries::list(self, &io, now, (tenant, run), filter, out).await
+        })
+    }
+
+    pub(super) fn list_side_records_into<'f>(
+        &'f mut self,
+        tenant: TenantId,
+        run: RunId,
+        kind: SideRecordKind,
+        after: Option<SideRecordId>,
+        limit: usize,
+        out: &'f mut Vec<StoredSideRecord>,
+    ) -> Route<'f, (), InfraError> {
+        Flight::writing(self.format.clone(), move |io| async move {
+            side_records::list(self, &io, (tenant, run), kind, (after, limit), out).await
         })
     }
 

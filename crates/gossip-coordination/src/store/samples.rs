@@ -17,9 +17,14 @@ use crate::protocol::{OfferTerms, Tombstone};
 use crate::record::{ShardStatus, ShardView};
 use crate::request::{ShardAction, SplitKey};
 use crate::run::{RUN_OP_LOG_CAP, RunConfig, RunRecord};
+use crate::run_name::RunName;
+use crate::short_text::ShortText;
+use crate::side_records::{ExitCause, FailureKind, FailureRecord, ResultBlock};
 use crate::store::{Allotment, OwnerBinding};
-use crate::test_fixtures::{RUN, TENANT, acquire, at, key, op, run_config, two_shards, worker};
-use crate::workers::{ProcessId, WorkerEntry, WorkerProcess, WorkerState};
+use crate::test_fixtures::{
+    RUN, TENANT, acquire, at, key, op, run_config, two_shards, two_shards_of, worker,
+};
+use crate::workers::{ProcessId, WorkerEntry, WorkerLabel, WorkerProcess, WorkerState};
 use crate::{
     AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, InfraError,
     ParkContext, ParkReason, RecordPool, RunManagement,
@@ -73,7 +78,7 @@ impl Put for Fields {
 /// At least one record of every kind: the barest, and one in which everything is present.
 pub(super) fn samples() -> &'static [Sample] {
     static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
-        let parts = [shard_samples(), run_samples(), small_samples()];
+        let parts = [shard_samples(), run_samples(), small_samples(), side_samples()];
         parts.into_iter().flatten().collect()
     });
     &SAMPLES
@@ -114,12 +119,12 @@ pub(super) fn decode(key: &Key, value: &[u8], partner: Option<&[u8]>) -> Result<
         | Key::Handoff { .. }
         | Key::Tombstone { .. }
         | Key::SchemaVersion
+        | Key::Failure { .. }
+        | Key::ResultBlock { .. }
         | Key::HandoffIndex { .. } => recode_small(key, value, &mut again)?,
         Key::FenceFloor { .. }
-        | Key::Failure { .. }
         | Key::Event { .. }
         | Key::KeyLedger { .. }
-        | Key::ResultBlock { .. }
         | Key::Budget { .. }
         | Key::TenantEntry { .. } => unreachable!("no values of a reserved kind"),
     }
@@ -163,15 +168,21 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
             codec::encode_tombstone(tenant, run, &tombstone, again);
         }
         Key::SchemaVersion => codec::encode_schema(codec::decode_schema(value)?, again),
+        Key::Failure { tenant, shard, number } => {
+            let failure = codec::decode_failure(tenant, shard, number, value)?;
+            codec::encode_failure(tenant, shard, &failure, again);
+        }
+        Key::ResultBlock { tenant, shard, block } => {
+            let results = codec::decode_results(tenant, shard, block, value)?;
+            codec::encode_results(tenant, shard, &results, again);
+        }
         Key::RunHead { .. }
         | Key::RunRoots { .. }
         | Key::ShardHot { .. }
         | Key::ShardCold { .. }
         | Key::FenceFloor { .. }
-        | Key::Failure { .. }
         | Key::Event { .. }
         | Key::KeyLedger { .. }
-        | Key::ResultBlock { .. }
         | Key::Budget { .. }
         | Key::TenantEntry { .. } => unreachable!("not a small value"),
     }
@@ -351,8 +362,10 @@ fn run_samples() -> Vec<Sample> {
     let semantics = run_config().cursor_semantics();
     let config = RunConfig::try_new(semantics, 15_000, None).expect("a lease that lasts");
     let new = RunRecord::new(TENANT, RunId::from_raw(2), config, at(1));
-    let mut begun = new.clone();
-    let mut coordinator = two_shards();
+    let short = config.with_name(Some(RunName::try_new("weekly").expect("a name")));
+    let mut begun = RunRecord::new(TENANT, RunId::from_raw(2), short, at(1));
+    let name = RunName::try_new("nightly").expect("a name");
+    let mut coordinator = two_shards_of(run_config().with_name(Some(name)));
     for step in 0..RUN_OP_LOG_CAP as u64 {
         let paused = coordinator.pause_run(at(5 + step), TENANT, RUN, op(step));
         paused.expect("an active run");
@@ -395,6 +408,10 @@ fn small_samples() -> Vec<Sample> {
     };
     let context = ParkContext::new("exit status 1");
     let (handoff, allotment) = (HandoffId::from_raw(6), Allotment::of_shards(67_890));
+    let (host, version) = (ShortText::cut("host-1"), ShortText::cut("0.1.0"));
+    let label = Some(WorkerLabel { host, version, jobs: 8 });
+    let (host, version) = (ShortText::cut("localhost"), ShortText::cut("0.2.0-rc.1"));
+    let other_label = Some(WorkerLabel { host, version, jobs: 1 });
     vec![
         sample(
             "full",
@@ -432,7 +449,8 @@ fn small_samples() -> Vec<Sample> {
             |out| codec::encode_allotment(tenant, allotment, out),
             |fields| codec::write_allotment(fields, allotment),
         ),
-        sample_worker("full", Some(WorkerProcess { watcher: Some(WATCHER), ..PROCESS })),
+        sample_worker("labelled", Some(WorkerProcess { label: other_label, ..PROCESS })),
+        sample_worker("full", Some(WorkerProcess { watcher: Some(WATCHER), label, ..PROCESS })),
         sample_worker("bare", None),
         sample_worker("without a watcher", Some(PROCESS)),
         sample_handoff("full", handoff, b"snapshot"),
@@ -452,15 +470,64 @@ fn small_samples() -> Vec<Sample> {
     ]
 }
 
+fn side_samples() -> Vec<Sample> {
+    let (tenant, shard) = (TENANT, key(5));
+    let full = FailureRecord {
+        key: b"urls.txt:2".as_slice().into(),
+        place: "urls.txt:2".into(),
+        kind: FailureKind::Failed,
+        exit: Some(ExitCause::Code(22)),
+        tries: 3,
+        at: at(1_700_000_000_000),
+        host: "worker-1".into(),
+        pid: 4711,
+        message: "exit status 22".into(),
+        stderr: b"curl: (22) 404\n".as_slice().into(),
+    };
+    let killed = FailureRecord { exit: Some(ExitCause::Signal(9)), ..full.clone() };
+    let bare = FailureRecord {
+        key: b"k".as_slice().into(),
+        place: "".into(),
+        kind: FailureKind::Unread,
+        exit: None,
+        host: "".into(),
+        message: "".into(),
+        stderr: [].into(),
+        ..full
+    };
+    let failure = |name, failure: &FailureRecord| {
+        sample(
+            name,
+            Key::Failure { tenant, shard, number: failure.number() },
+            |out| codec::encode_failure(tenant, shard, failure, out),
+            |fields| codec::write_failure(fields, failure),
+        )
+    };
+    let results = |name, content: &[u8]| {
+        let block = ResultBlock { number: 0x0203, content: content.into() };
+        sample(
+            name,
+            Key::ResultBlock { tenant, shard, block: block.number },
+            |out| codec::encode_results(tenant, shard, &block, out),
+            |fields| codec::write_results(fields, &block),
+        )
+    };
+    vec![
+        failure("full", &full),
+        failure("killed", &killed),
+        failure("bare", &bare),
+        results("full", b"results of two items"),
+        results("bare", b""),
+    ]
+}
+
 /// One key of each reserved kind, in the order of their numbers.
-pub(super) fn reserved_keys() -> [Key; 7] {
+pub(super) fn reserved_keys() -> [Key; 5] {
     let (tenant, run, shard) = (TENANT, RUN, key(5));
     [
         Key::FenceFloor { tenant, run },
-        Key::Failure { tenant, shard, number: 3 },
         Key::Event { tenant, run, writer: 0xBEEF, slot: 63 },
         Key::KeyLedger { tenant, shard, block: 9 },
-        Key::ResultBlock { tenant, shard, block: 9 },
         Key::Budget { tenant, run, number: 1 },
         Key::TenantEntry { tenant },
     ]
@@ -471,6 +538,7 @@ const PROCESS: WorkerProcess = WorkerProcess {
     pid_namespace: 0xF000_0004,
     process: ProcessId { pid: 4711, started: 86_400 },
     watcher: None,
+    label: None,
 };
 
 const WATCHER: ProcessId = ProcessId { pid: 4712, started: 86_401 };

@@ -63,6 +63,7 @@ use super::loaded::{Loaded, Origin, RevisionFloor};
 use super::owner::{OwnerKeyState, OwnershipChange};
 use super::quota::Quota;
 use super::retry::Tries;
+use super::side_records;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
 use crate::events::EventKind;
@@ -71,6 +72,7 @@ use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
 use crate::shard_limits::ShardQuota;
+use crate::side_records::SideRecord;
 
 /// Runs `operation`, and passes the changed shard to `show`.
 pub(super) fn fly<T>(
@@ -103,6 +105,13 @@ where
     T::Error: From<InfraError> + Send,
 {
     let mut op = ShardOp::new(core, now, operation);
+    if side_records::has_failures(operation.side_records()) {
+        // Boxed, because few operations have any, and every checkpoint pays for the size of this
+        // future.
+        let admitted =
+            Box::pin(side_records::admit(core, io, operation.subject(), operation.side_records()));
+        op.failures_admitted = admitted.await.map_err(|error| op.ended(error))?;
+    }
     loop {
         let next = op.next(core, io.binding(), &mut show);
         match next.map_err(|error| op.ended(error))? {
@@ -161,6 +170,8 @@ pub(super) struct ShardOp<'o, T: ShardTransition> {
     /// Whether some of `sibling_hashes` were read after `loaded`.
     siblings_are_newer: bool,
     owner_key_state: OwnerKeyState,
+    /// How many failures among the side records are stored; the run has no room for more.
+    failures_admitted: u8,
     /// The last transaction, until its outcome is known.
     sent: Option<Box<Prepared<T>>>,
     /// A transaction whose reply was lost.
@@ -183,6 +194,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
             sibling_hashes: SiblingHashes::new(),
             siblings_are_newer: false,
             owner_key_state: OwnerKeyState { binding: None, bound },
+            failures_admitted: 0,
             sent: None,
             unresolved: None,
         }
@@ -220,6 +232,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
             loaded,
             sibling_hashes: &self.sibling_hashes,
             owner_key_state: self.owner_key_state,
+            side_records: (self.operation.side_records(), self.failures_admitted),
         };
         let plan = plan_commit(core, self.now, self.operation, inputs, show)?;
         Ok(match plan {
@@ -621,6 +634,8 @@ struct PlanInputs<'l> {
     loaded: &'l Loaded,
     sibling_hashes: &'l SiblingHashes,
     owner_key_state: OwnerKeyState,
+    /// The records to store, and how many failures among them.
+    side_records: (&'l [SideRecord], u8),
 }
 
 /// Decides the operation on the loaded inputs and builds its transaction.
@@ -632,7 +647,7 @@ fn plan_commit<T: ShardTransition>(
     show: &mut impl FnMut(ShardView<'_>),
 ) -> Result<Plan<T>, InfraError> {
     let (tenant, key) = operation.subject();
-    let PlanInputs { loaded, sibling_hashes, owner_key_state } = inputs;
+    let PlanInputs { loaded, sibling_hashes, owner_key_state, .. } = inputs;
     let owner = core.shared(tenant);
     let quota = match T::MAKES_SHARDS {
         true => loaded.quota.quota(tenant, 0)?,
@@ -700,7 +715,7 @@ fn plan_commit<T: ShardTransition>(
 fn prepare<T: ShardTransition>(
     core: &mut Core,
     owner: &Arc<TenantId>,
-    PlanInputs { loaded, owner_key_state, .. }: PlanInputs<'_>,
+    PlanInputs { loaded, owner_key_state, side_records: (records, failures), .. }: PlanInputs<'_>,
     record: &mut ShardRecord,
     indexed_at: Option<LogicalTime>,
     change: &ShardChange<'_>,
@@ -745,6 +760,7 @@ fn prepare<T: ShardTransition>(
         assert!(added > 0, "a split creates shards");
         loaded.quota.change(&mut txn, tenant, added, 0)?;
     }
+    side_records::put(&mut txn, tenant, shard, records, failures);
     assert!(txn.compares().len() >= COMPARES, "a commit compares the shard and its run");
     Ok((txn, Parts { hot, cold }))
 }

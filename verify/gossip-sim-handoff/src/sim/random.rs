@@ -1,5 +1,8 @@
 //! Pseudo-random numbers from a seed.
 
+use gossip_testkit::GOLDEN_STEP;
+pub(super) use gossip_testkit::mix;
+
 /// A sequence of numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
@@ -11,7 +14,7 @@ impl Random {
 
     /// Returns a number below `bound`, which is not zero.
     pub(super) const fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(GOLDEN_STEP);
         ((mix(self.0) as u128 * bound as u128) >> 64) as u64
     }
 
@@ -24,11 +27,4 @@ impl Random {
     pub(super) const fn place(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
-}
-
-/// Scatters the bits of a number; also the step of the trace hash.
-pub(super) const fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }

@@ -1,5 +1,7 @@
 //! Sources that are hard to divide: the distribution of keys and their costs.
 
+use gossip_testkit::{GOLDEN_STEP, mix};
+
 /// The mean cost of a key, in ticks, before the dearest are made cheaper.
 const MEAN_TICKS: u64 = 2_500;
 
@@ -133,10 +135,7 @@ fn hot_path(number: u64) -> Vec<u8> {
     format!("dir{directory:03}/{:012x}", scatter(number, 11) >> 16).into_bytes()
 }
 
-/// SplitMix64 of a number: the same on every machine.
+/// Returns a hash of a number, the same on every machine.
 const fn scatter(number: u64, salt: u64) -> u64 {
-    let mut mixed = number.wrapping_add(salt << 48).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+    mix(number.wrapping_add(salt << 48).wrapping_mul(GOLDEN_STEP))
 }

@@ -287,7 +287,11 @@ fn a_sink_can_order_the_writers_of_a_key() {
     1,
     None
 )]
-fn a_split_cuts_what_is_there(#[case] act: Act, #[case] done: u8, #[case] broken: Option<Rule>) {
+fn a_split_cuts_an_existing_shard(
+    #[case] act: Act,
+    #[case] done: u8,
+    #[case] broken: Option<Rule>,
+) {
     let shard = OracleShard { done, ..shard() };
     assert_eq!(rule(executed(&shard, held(act), 2)), broken);
 }

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_closed_and_new_connections_too() {
+    fn a_cut_closes_connections_and_new_ones_too() {
         let proxy = Proxy::before(echo_server());
         let mut stream = connected(&proxy);
         assert_eq!(echo(&mut stream, 1).unwrap(), 1);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_comes_later() {
+    fn held_bytes_arrive_later() {
         let proxy = Proxy::before(echo_server());
         let mut stream = connected(&proxy);
         proxy.hold(Direction::FromTarget);

@@ -10,6 +10,7 @@
 //! | `shard` | hot and cold part of a shard |
 //! | `run` | head and roots of a run, tombstones |
 //! | `writing` | the format in which values are written |
+//! | `side` | failed items, blocks of results |
 //! | `small` | owners, index entries, counts, allotments, workers, handoffs |
 //!
 //! # Laws
@@ -24,6 +25,7 @@ mod fields;
 mod frame;
 mod run;
 mod shard;
+mod side;
 mod small;
 mod writing;
 
@@ -39,6 +41,7 @@ pub use self::shard::{
     decode_shard, encode_cold, encode_hot, join_shard,
 };
 pub(super) use self::shard::{check_pair, decode_own_shard, peek_indexed_at};
+pub use self::side::{decode_failure, decode_results, encode_failure, encode_results};
 pub use self::small::{
     HANDOFF_PAYLOAD_MAX, HandoffTooLarge, OwnerBinding, decode_allotment, decode_claim_entry,
     decode_count, decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry,
@@ -55,6 +58,7 @@ pub(super) use self::{
     frame::{CHECKSUM_LEN, HEAD_LEN, of_next_format, reseal},
     run::{write_roots, write_run_head, write_tombstone},
     shard::{write_cold, write_hot},
+    side::{write_failure, write_results},
     small::{
         write_allotment, write_count, write_handoff, write_owner, write_parked_entry, write_schema,
         write_worker,

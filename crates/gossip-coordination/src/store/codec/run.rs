@@ -18,6 +18,7 @@ use crate::run::{
     RUN_OP_LOG_CAP, Registration, RunConfig, RunHead, RunOpKind, RunOpLogEntry, RunRecord,
     RunStatus,
 };
+use crate::run_name::{RUN_NAME_MAX, RunName};
 use crate::store::key::{Key, KeyKind};
 
 // Counts of roots are stored in two bytes or four, the number of operations in one.
@@ -30,7 +31,8 @@ const RETRIES_BOUNDED: u8 = 1 << 1;
 const ENDED: u8 = 1 << 2;
 const REGISTERED: u8 = 1 << 3;
 const FLOORED: u8 = 1 << 4;
-const HEAD_FLAGS: u8 = PAUSED | RETRIES_BOUNDED | ENDED | REGISTERED | FLOORED;
+const NAMED: u8 = 1 << 5;
+const HEAD_FLAGS: u8 = PAUSED | RETRIES_BOUNDED | ENDED | REGISTERED | FLOORED | NAMED;
 
 /// Replaces `out` by the head of `run`, with the progress `roots` of its registration.
 ///
@@ -247,7 +249,8 @@ pub(in crate::store) fn write_run_head(out: &mut impl Put, run: &RunRecord, root
         | flag_if(config.max_shard_retries().is_some(), RETRIES_BOUNDED)
         | flag_if(run.completed_at().is_some(), ENDED)
         | flag_if(run.registration().is_some(), REGISTERED)
-        | flag_if(run.fence_floor() > FenceEpoch::ZERO, FLOORED);
+        | flag_if(run.fence_floor() > FenceEpoch::ZERO, FLOORED)
+        | flag_if(config.name().is_some(), NAMED);
     out.put_u8("flags", flags);
     out.put_u8("status", run.status() as u8);
     out.put_u8("cursor_semantics", config.cursor_semantics().as_u8());
@@ -273,6 +276,11 @@ pub(in crate::store) fn write_run_head(out: &mut impl Put, run: &RunRecord, root
         out.put_u64("fence_floor", run.fence_floor().as_raw());
     }
     run.op_log().for_each(|entry| write_op(out, entry));
+    if let Some(name) = config.name() {
+        let name = name.as_str();
+        out.put_u8("name_len", u8::try_from(name.len()).expect("a name is at most 64 bytes"));
+        out.put("name", name.as_bytes());
+    }
 }
 
 fn read_run_head(
@@ -304,13 +312,15 @@ fn read_run_head(
         registration
     });
     let fence_floor = flags.optional(FLOORED, || fields.nonzero_u64("fence_floor"))?;
-    let mut record = RunRecord::new(tenant, run, config, created_at);
+    let op_log = read_op_log(fields, op_count)?;
+    let name = flags.optional(NAMED, || read_name(fields))?;
+    let mut record = RunRecord::new(tenant, run, config.with_name(name), created_at);
     record.fence_floor = fence_floor.map_or(FenceEpoch::ZERO, FenceEpoch::from_raw);
     record.status = status;
     record.paused = flags.has(PAUSED);
     record.completed_at = completed_at.map(LogicalTime::from_raw);
     record.registration = registration;
-    record.op_log = read_op_log(fields, op_count)?;
+    record.op_log = op_log;
     Ok((record, roots))
 }
 
@@ -319,6 +329,12 @@ fn read_registration(fields: &mut Fields<'_>) -> Result<(Registration, LogicalTi
     let payload_hash = fields.nonzero_u64("registration.payload_hash")?;
     let last_chunk_at = LogicalTime::from_raw(fields.nonzero_u64("roots.last_chunk_at")?);
     Ok((Registration { op_id, payload_hash }, last_chunk_at))
+}
+
+fn read_name(fields: &mut Fields<'_>) -> Result<RunName, InfraError> {
+    let len = fields.count_u8("name_len", RUN_NAME_MAX)?;
+    let bytes = fields.bytes("name", len)?;
+    RunName::of_bytes(bytes).map_err(|error| fields.refuse("name", error))
 }
 
 fn write_op(out: &mut impl Put, entry: &RunOpLogEntry) {

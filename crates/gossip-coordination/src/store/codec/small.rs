@@ -12,25 +12,30 @@ use std::fmt;
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, Redacted, ShardKey, TenantId, WorkerId};
 use thiserror::Error;
 
-use super::fields::{Put, flag_if};
+use super::fields::{Fields, Put, flag_if};
 use super::frame::{FORMAT_FIRST, open, seal};
 use crate::error::InfraError;
 use crate::handoff::HandoffId;
 use crate::lease::GrantToken;
 use crate::park_context::{PARK_CONTEXT_MAX, ParkContext};
 use crate::record::holds;
+use crate::short_text::ShortText;
 use crate::store::key::Key;
 use crate::store::quota::Allotment;
-use crate::workers::{ProcessId, WorkerEntry, WorkerProcess, WorkerState};
+use crate::workers::{
+    ProcessId, VERSION_MAX, WORKER_HOST_MAX, WorkerEntry, WorkerLabel, WorkerProcess, WorkerState,
+};
 
 /// Maximum payload of a handoff: a snapshot of 256 KiB and 4 KiB for the other fields. It keeps the
 /// value below the 1.5 MiB that an engine accepts in one request.
 pub const HANDOFF_PAYLOAD_MAX: usize = (256 << 10) + (4 << 10);
 
-/// Flags of a worker: the identity of its process, and of the watcher of that process.
+/// Flags of a worker: the identity of its process, that of the watcher of the process, and its
+/// label.
 const HAS_PROCESS: u8 = 1;
-const HAS_WATCHER: u8 = 2;
-const WORKER_FLAGS: u8 = HAS_PROCESS | HAS_WATCHER;
+const HAS_WATCHER: u8 = 1 << 1;
+const HAS_LABEL: u8 = 1 << 2;
+const WORKER_FLAGS: u8 = HAS_PROCESS | HAS_WATCHER | HAS_LABEL;
 
 /// The lease holder of a shard, stored as long as the engine considers its process alive.
 ///
@@ -218,19 +223,30 @@ pub fn decode_worker(
         let boot = fields.array("boot")?;
         let pid_namespace = fields.u64("pid_namespace")?;
         let process = ProcessId { pid: fields.u32("pid")?, started: fields.u64("started")? };
-        Ok(WorkerProcess { boot, pid_namespace, process, watcher: None })
+        Ok(WorkerProcess { boot, pid_namespace, process, watcher: None, label: None })
     })?;
     let watcher = flags.optional(HAS_WATCHER, || {
         let pid = fields.u32("watcher.pid")?;
         Ok(ProcessId { pid, started: fields.u64("watcher.started")? })
     })?;
-    // Without its process the watcher would be lost, and the entry would be another one when it is
-    // encoded again.
-    let alone = watcher.is_some() && process.is_none();
-    fields.require(holds(!alone, "a watcher has a process to watch"))?;
+    let label = flags.optional(HAS_LABEL, || read_label(&mut fields))?;
+    // Without its process watcher and label would be lost, and the entry would be another one when
+    // it is encoded again.
+    let alone = (watcher.is_some() || label.is_some()) && process.is_none();
+    fields.require(holds(!alone, "a watcher and a label belong to a process"))?;
     fields.finish()?;
-    let process = process.map(|process| WorkerProcess { watcher, ..process });
+    let process = process.map(|process| WorkerProcess { watcher, label, ..process });
     Ok(WorkerEntry { worker, state, expires_at, process })
+}
+
+fn read_label(fields: &mut Fields<'_>) -> Result<WorkerLabel, InfraError> {
+    let len = fields.count_u8("host_len", WORKER_HOST_MAX)?;
+    let host = ShortText::of_bytes(fields.bytes("host", len)?);
+    let host = host.ok_or_else(|| fields.refuse("host", "not UTF-8"))?;
+    let len = fields.count_u8("version_len", VERSION_MAX)?;
+    let version = ShortText::of_bytes(fields.bytes("version", len)?);
+    let version = version.ok_or_else(|| fields.refuse("version", "not UTF-8"))?;
+    Ok(WorkerLabel { host, version, jobs: fields.u16("jobs")? })
 }
 
 /// Replaces `out` by the index entry of a handoff that concerns `party`.
@@ -315,8 +331,10 @@ pub(in crate::store) fn write_schema(out: &mut impl Put, format: u8) {
 
 pub(in crate::store) fn write_worker(out: &mut impl Put, entry: &WorkerEntry) {
     let watcher = entry.process.and_then(|process| process.watcher);
-    let flags =
-        flag_if(entry.process.is_some(), HAS_PROCESS) | flag_if(watcher.is_some(), HAS_WATCHER);
+    let label = entry.process.and_then(|process| process.label);
+    let flags = flag_if(entry.process.is_some(), HAS_PROCESS)
+        | flag_if(watcher.is_some(), HAS_WATCHER)
+        | flag_if(label.is_some(), HAS_LABEL);
     out.put_u8("flags", flags);
     out.put_u8("state", entry.state as u8);
     out.put_u64("expires_at", entry.expires_at.as_raw());
@@ -329,6 +347,15 @@ pub(in crate::store) fn write_worker(out: &mut impl Put, entry: &WorkerEntry) {
     if let Some(watcher) = watcher {
         out.put_u32("watcher.pid", watcher.pid);
         out.put_u64("watcher.started", watcher.started);
+    }
+    if let Some(WorkerLabel { host, version, jobs }) = &label {
+        for (names, text) in
+            [(["host_len", "host"], host.as_str()), (["version_len", "version"], version.as_str())]
+        {
+            out.put_u8(names[0], u8::try_from(text.len()).expect("a short text"));
+            out.put(names[1], text.as_bytes());
+        }
+        out.put_u16("jobs", *jobs);
     }
 }
 

@@ -8,13 +8,13 @@ use gossip_coordination::{
 use super::world::{ROOTS, STRANGER, TENANT, World, at, config, op};
 use super::{ConformanceTarget, Settings, refused, topic};
 
-topic!("upkeep":
+topic!("run_collection":
     all_runs_are_listed_in_order,
     runs_that_are_not_over_are_listed_in_order,
     the_list_of_runs_is_read_page_by_page,
     runs_of_another_tenant_are_not_listed,
     a_run_that_was_given_up_is_collected,
-    a_run_that_goes_on_or_is_over_is_not_collected,
+    an_active_or_ended_run_is_not_collected,
     a_collection_has_a_limit,
 );
 
@@ -113,7 +113,7 @@ pub fn a_run_that_was_given_up_is_collected<T: ConformanceTarget>(target: &T) {
 }
 
 /// Runs with shards are never collected, however old.
-pub fn a_run_that_goes_on_or_is_over_is_not_collected<T: ConformanceTarget>(target: &T) {
+pub fn an_active_or_ended_run_is_not_collected<T: ConformanceTarget>(target: &T) {
     let mut world = six_runs(target);
     assert_eq!(world.collect(9_000, 1, 9), runs(&[1, 3, 6]));
     let status = |world: &mut World<'_, T>, number| {

@@ -133,6 +133,10 @@ macro_rules! reported {
     (@call $self:ident, $name:ident transition $args:tt) => { reported!(@refuse $args) };
     (@call $self:ident, $name:ident delete $args:tt) => { reported!(@refuse $args) };
     (@call $self:ident, $name:ident collect $args:tt) => { reported!(@refuse $args) };
+    // No rule reads these records, so there is nothing to report.
+    (@call $self:ident, list_side_records_into read ($($arg:ident),*)) => {
+        $self.handle.list_side_records_into($($arg),*).await
+    };
     // A part of a claim, which is reported as a whole.
     (@call $self:ident, collect_claim_candidates_into read ($($arg:ident),*)) => {
         $self.handle.collect_claim_candidates_into($($arg),*).await
@@ -193,6 +197,24 @@ macro_rules! notice {
             last_key: last_key(&$cursor),
             ..Notice::under(Verb::Complete, $now, $lease, $op_id)
         }
+    };
+    (checkpoint_with_records($now:ident, $tenant:ident, $lease:ident, $cursor:ident,
+        $records:ident, $op_id:ident)) => {
+        Notice {
+            last_key: last_key(&$cursor),
+            ..Notice::under(Verb::Checkpoint, $now, $lease, $op_id)
+        }
+    };
+    (complete_with_records($now:ident, $tenant:ident, $lease:ident, $cursor:ident,
+        $records:ident, $op_id:ident)) => {
+        Notice {
+            last_key: last_key(&$cursor),
+            ..Notice::under(Verb::Complete, $now, $lease, $op_id)
+        }
+    };
+    (park_shard_with_records($now:ident, $tenant:ident, $lease:ident, $why:ident,
+        $records:ident, $op_id:ident)) => {
+        Notice::under(Verb::Park, $now, $lease, $op_id)
     };
     (park_shard($now:ident, $tenant:ident, $lease:ident, $reason:ident, $op_id:ident)) => {
         Notice::under(Verb::Park, $now, $lease, $op_id)
