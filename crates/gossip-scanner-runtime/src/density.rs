@@ -63,7 +63,7 @@ impl Density {
 
     /// Returns the number of all keys of the source, if it is known exactly.
     #[must_use]
-    pub(crate) const fn total(&self) -> Option<u64> {
+    pub const fn total(&self) -> Option<u64> {
         self.total
     }
 
@@ -100,7 +100,8 @@ impl Density {
         self.total = None;
     }
 
-    fn below(&self, bound: &[u8]) -> usize {
+    /// Returns the measure of everything before `bound`.
+    pub(crate) fn below(&self, bound: &[u8]) -> usize {
         self.keys.partition_point(|key| **key < *bound)
     }
 }

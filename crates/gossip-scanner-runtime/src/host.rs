@@ -3,7 +3,7 @@
 //! Only a worker of the same host and pid namespace can be looked up. Whatever cannot be read is
 //! unknown, and an unknown process is treated like one that exists.
 
-use gossip_coordination::{ProcessId, WorkerProcess};
+use gossip_coordination::{ProcessId, ShortText, WorkerLabel, WorkerProcess};
 use gossip_stdx::process::{self, Process};
 use gossip_stdx::spawn;
 
@@ -19,6 +19,22 @@ pub enum Presence {
     Gone,
     /// It cannot be said: it is a process of another host or container, or `/proc` is not readable.
     Unknown,
+}
+
+/// The process that failure records name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProcessName {
+    /// The name of its host; empty if unknown.
+    pub(crate) host: Box<str>,
+    /// Its id; zero if unknown.
+    pub(crate) pid: u32,
+}
+
+impl ProcessName {
+    /// Returns the name of this process.
+    pub(crate) fn current() -> Self {
+        Self { host: process::host_name().into(), pid: std::process::id() }
+    }
 }
 
 /// Looks up processes.
@@ -54,11 +70,15 @@ impl Host for SystemHost {
             None => None,
         };
         let process = id_of(Process::current()?);
-        Some(WorkerProcess { boot, pid_namespace, process, watcher })
+        // Jobs are added by the worker.
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let version = ShortText::cut(env!("CARGO_PKG_VERSION"));
+        let label = Some(WorkerLabel { host: ShortText::cut(&host), version, jobs: 0 });
+        Some(WorkerProcess { boot, pid_namespace, process, watcher, label })
     }
 
     fn presence(&self, process: &WorkerProcess) -> Presence {
-        let WorkerProcess { boot, pid_namespace, process, watcher } = *process;
+        let WorkerProcess { boot, pid_namespace, process, watcher, label: _ } = *process;
         if process::Host::current() != Some(process::Host { boot, pid_namespace }) {
             return Presence::Unknown;
         }

@@ -30,11 +30,13 @@ const FOLLOW_LINKS: u8 = 2;
 const NO_HEADER: u8 = 4;
 const STREAM: u8 = 8;
 const STAMPED: u8 = 16;
+/// Only with [`STREAM`].
+const LINES: u8 = 32;
 /// Maximum size of a job: metadata without the longest envelope of a built-in source, whose hint
 /// states rows (29 bytes).
 pub const MAX_JOB_SIZE: usize = MAX_METADATA_SIZE - 29;
 
-const ALL_FLAGS: u8 = IGNORE | FOLLOW_LINKS | NO_HEADER | STREAM | STAMPED;
+const ALL_FLAGS: u8 = IGNORE | FOLLOW_LINKS | NO_HEADER | STREAM | STAMPED | LINES;
 
 /// The source, and the command for each key.
 #[derive(Clone, PartialEq, Eq)]
@@ -47,8 +49,18 @@ pub struct Job {
     pub stamp: Option<SourceStamp>,
     /// The command and its arguments; empty for runs of programs that bring their own processor.
     pub command: Vec<OsString>,
-    /// Whether the command is kept running.
-    pub stream: bool,
+    /// How the command receives items, if it is kept running.
+    pub stream: Option<StreamFormat>,
+}
+
+/// How a command that is kept running receives items and replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "each is a protocol of its own")]
+pub enum StreamFormat {
+    /// One JSON object a line, in any order.
+    Json,
+    /// The text of an item a line, and one line back for each, in their order.
+    Lines,
 }
 
 impl Job {
@@ -111,7 +123,11 @@ impl Job {
     /// Returns the settings that distinguish jobs, except the source and the state of its file.
     #[must_use]
     pub fn settings(&self) -> Vec<u8> {
-        let mut bytes = vec![u8::from(self.stream)];
+        let mut bytes = vec![match self.stream {
+            None => 0,
+            Some(StreamFormat::Json) => 1,
+            Some(StreamFormat::Lines) => 2,
+        }];
         for word in &self.command {
             put(&mut bytes, word.as_bytes());
         }
@@ -123,7 +139,8 @@ impl Job {
         flag(self.options.ignore, IGNORE)
             | flag(self.options.follow_links, FOLLOW_LINKS)
             | flag(self.options.no_header, NO_HEADER)
-            | flag(self.stream, STREAM)
+            | flag(self.stream.is_some(), STREAM)
+            | flag(self.stream == Some(StreamFormat::Lines), LINES)
             | flag(self.stamp.is_some(), STAMPED)
     }
 }
@@ -195,7 +212,13 @@ impl Reader<'_> {
             follow_links: flags & FOLLOW_LINKS != 0,
             no_header: flags & NO_HEADER != 0,
         };
-        let job = Job { source, options, stamp, command, stream: flags & STREAM != 0 };
+        let stream = match (flags & STREAM != 0, flags & LINES != 0) {
+            (true, false) => Some(StreamFormat::Json),
+            (true, true) => Some(StreamFormat::Lines),
+            (false, false) => None,
+            (false, true) => return None,
+        };
+        let job = Job { source, options, stamp, command, stream };
         self.rest.is_empty().then_some(job)
     }
 

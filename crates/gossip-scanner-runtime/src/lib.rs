@@ -33,7 +33,7 @@
 //!         options,
 //!         stamp: source.stamp()?,
 //!         command: Vec::new(),
-//!         stream: false,
+//!         stream: None,
 //!     };
 //!     let tenant = TenantId::from_bytes([7; 32]);
 //!     let request = RunRequest {
@@ -45,6 +45,7 @@
 //!         lease,
 //!         retries: 5,
 //!         shards: 4,
+//!         name: None,
 //!         restart: false,
 //!         allow_parallel: false,
 //!     };
@@ -122,6 +123,7 @@ mod clock;
 pub mod connectors;
 mod density;
 pub mod exec;
+mod failures;
 mod host;
 mod initial;
 mod job;
@@ -131,6 +133,7 @@ mod observer;
 mod op_ids;
 mod processor;
 mod progress;
+mod results;
 mod run_plan;
 mod split_policy;
 mod split_specs;
@@ -154,6 +157,8 @@ mod observed_tests;
 #[cfg(test)]
 mod processor_tests;
 #[cfg(test)]
+mod results_tests;
+#[cfg(test)]
 mod run_plan_tests;
 #[cfg(test)]
 mod test_support;
@@ -165,16 +170,20 @@ mod watermark_tests;
 pub use self::accumulator::{Accumulator, AccumulatorError};
 pub use self::clock::{Clock, ClockOffset, SystemClock, monotonic_ticks};
 pub use self::density::Density;
+pub use self::failures::{FailedItem, list_failures};
 pub use self::host::{Host, Presence, SystemHost};
 pub use self::initial::{
     DEFAULT_SHARDS_MAX, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards,
 };
-pub use self::job::{Job, JobError, MAX_JOB_SIZE};
+pub use self::job::{Job, JobError, MAX_JOB_SIZE, StreamFormat};
 pub use self::observed::Observed;
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;
-pub use self::processor::{Broken, Inline, ItemResult, Processor, Report, Silence, Work};
-pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook};
+pub use self::processor::{
+    Broken, CommandStatus, Inline, ItemFailure, ItemResult, Processor, Report, Silence, Work,
+};
+pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Slice, SliceState};
+pub use self::results::{ITEM_RESULTS_MAX, ResultsError, StoredResults, for_each_result};
 pub use self::run_plan::{OpenRunError, OpenedRun, OpenedState, RunPlan, open_run};
 pub use self::split_specs::PartError;
 pub use self::start::{

@@ -140,6 +140,10 @@ impl<B: RunManagement> RunManagement for Monitored<B> {
 impl<B: ShardClaiming> ShardClaiming for Monitored<B> {
     const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
 
+    fn change_count(&mut self) -> Option<u64> {
+        self.inner.change_count()
+    }
+
     fn reserve_claim(
         &mut self,
         now: LogicalTime,

@@ -78,6 +78,10 @@ impl<B: RunManagement + CollectEvents> RunManagement for Observed<'_, B> {
 impl<B: ShardClaiming + CollectEvents> ShardClaiming for Observed<'_, B> {
     const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
 
+    fn change_count(&mut self) -> Option<u64> {
+        self.inner.change_count()
+    }
+
     fn reserve_claim(
         &mut self,
         now: LogicalTime,

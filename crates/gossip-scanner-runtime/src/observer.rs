@@ -15,6 +15,7 @@ use gossip_contracts::connector::OpenError;
 use gossip_contracts::identity::{ShardKey, WorkerId};
 use gossip_coordination::{InfraError, StateTransitionEvent};
 
+use crate::processor::ItemFailure;
 use crate::run_plan::OpenedRun;
 use crate::task::TaskOutcome;
 
@@ -79,8 +80,8 @@ pub enum Event<'a> {
     Failed {
         /// Its key.
         key: &'a [u8],
-        /// The processor's message.
-        message: &'a str,
+        /// Why, as the processor reported it.
+        failure: &'a ItemFailure,
         /// Whether it is retried.
         again: bool,
     },

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use gossip_contracts::connector::{Connector, ItemBody, OpenError, PageItem};
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
+use memchr::memmem;
 use thiserror::Error;
 
 /// One item to process.
@@ -73,14 +74,86 @@ pub enum ItemResult {
     /// Its results are durable, and this many of them are findings. Findings are counted with the
     /// cursor, so a crash neither loses nor repeats one in the count.
     Found(NonZeroU32),
+    /// Its results, which the checkpoint that passes the item stores in the same commit: exactly
+    /// once, whatever crashes. They are listed by [`for_each_result`](crate::for_each_result).
+    Results {
+        /// How many of them are findings.
+        findings: u32,
+        /// The results, at most [`ITEM_RESULTS_MAX`](crate::ITEM_RESULTS_MAX) bytes; with more the
+        /// item fails.
+        content: Box<[u8]>,
+    },
     /// It could not be opened or read.
     Unopened(OpenError),
     /// Processing failed; another try may succeed.
-    Failed(Box<str>),
+    Failed(ItemFailure),
     /// Processing failed, and would fail again.
-    Hopeless(Box<str>),
+    Hopeless(ItemFailure),
     /// It was not processed, for a reason that is not its own; it is submitted again.
     Undone,
+}
+
+/// Why processing an item failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ItemFailure {
+    /// The cause in words, on one line.
+    pub message: Box<str>,
+    /// How the command of the item ended; `None` if no command ended, as for a closure, a timeout,
+    /// or a program that keeps running.
+    pub status: Option<CommandStatus>,
+    /// The end of what the command wrote to standard error, at most [`Self::STDERR_MAX`] bytes;
+    /// empty if it wrote nothing or its output was not captured.
+    pub stderr: Box<[u8]>,
+}
+
+impl ItemFailure {
+    /// Maximum number of bytes of standard error that are kept: the end of most backtraces. A run
+    /// stores so much for each failed item.
+    pub const STDERR_MAX: usize = 4096;
+
+    /// Returns a failure with a message and nothing else.
+    #[must_use]
+    pub fn new(message: impl Into<Box<str>>) -> Self {
+        Self { message: message.into(), status: None, stderr: Box::default() }
+    }
+
+    /// Returns the failure with the end of standard error, and with a hint if that shows that the
+    /// command asked for a terminal.
+    pub(crate) fn with_stderr(self, stderr: Vec<u8>) -> Self {
+        let asked = TERMINAL_WORDS.iter().any(|words| memmem::find(&stderr, words).is_some());
+        let message = match asked {
+            true => format!("{}; it asked for a terminal, and commands have none", self.message),
+            false => self.message.into(),
+        };
+        Self { message: message.into(), status: self.status, stderr: stderr.into() }
+    }
+}
+
+/// What programs write that cannot open the terminal: shells, `ssh`, `sudo`, `git` and `gpg`.
+const TERMINAL_WORDS: [&[u8]; 5] =
+    [b"/dev/tty", b"a terminal is required", b"no tty present", b"not a tty", b"no terminal"];
+
+impl From<&str> for ItemFailure {
+    fn from(message: &str) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<String> for ItemFailure {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+/// How a command ended that did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a process ends in no other way")]
+pub enum CommandStatus {
+    /// With this exit status.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
 }
 
 /// The report of one item.
@@ -106,6 +179,9 @@ pub enum Broken {
     /// A drain was requested, and the handler neither replied nor exited.
     #[error("the handler did not reply after the request to stop, and was killed")]
     NoReply,
+    /// A command that shares the terminal was ended from there, and so is this process.
+    #[error("the command was interrupted")]
+    Interrupted,
     /// Any other reason.
     #[error("{0}")]
     Failed(Box<str>),
@@ -170,6 +246,10 @@ pub struct Inline<F> {
 /// two batches. A batch of slow items is one item.
 pub(crate) const INLINE_BATCH_TIME: Duration = Duration::from_millis(1);
 
+/// The clock is read after the first items of a batch, and then after so many: items that become
+/// slow within a batch are at most so many more.
+const CLOCK_EVERY: usize = 8;
+
 impl<F> Inline<F>
 where
     F: FnMut(Work<'_>, &mut Vec<u8>) -> ItemResult,
@@ -212,7 +292,11 @@ where
         let result = catch_unwind(AssertUnwindSafe(|| process(work, scratch)))
             .unwrap_or_else(|_| ItemResult::Hopeless("the processor panicked".into()));
         self.reports.push(Report { ticket, result });
-        self.is_over = begun.is_some_and(|begun| begun.elapsed() >= INLINE_BATCH_TIME);
+        let count = self.reports.len();
+        // Not after every item: reading the clock takes longer than a trivial one.
+        if count.is_power_of_two() || count.is_multiple_of(CLOCK_EVERY) {
+            self.is_over = begun.is_some_and(|begun| begun.elapsed() >= INLINE_BATCH_TIME);
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use rstest::rstest;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::connectors::{SourceOptions, SourceStamp};
-use crate::job::{Job, JobError, MAX_JOB_SIZE};
+use crate::job::{Job, JobError, MAX_JOB_SIZE, StreamFormat};
 use crate::run_plan::{OpenedRun, OpenedState, RunPlan, open_run};
 use crate::test_support::{TENANT, World};
 
@@ -95,7 +95,7 @@ fn a_registration_that_broke_off_is_gone_on_with() {
 
 /// It was in the middle of its chunks, and the source has changed since.
 #[test]
-fn a_registration_of_other_cuts_that_nobody_finishes_is_given_up() {
+fn an_unfinished_registration_of_other_cuts_is_abandoned() {
     let (world, plan, clock) = (World::new(), plan(b"source", b""), SystemClock::new());
     let store = world.small_store();
     let mut handle = store();
@@ -158,13 +158,14 @@ fn job() -> Job {
         options: SourceOptions { no_header: true, ..SourceOptions::NONE },
         stamp: Some(SourceStamp { len: 5, modified: 77 }),
         command: vec!["wc".into(), "".into(), "{}".into()],
-        stream: true,
+        stream: Some(StreamFormat::Json),
     }
 }
 
 #[rstest]
 #[case::full(job())]
-#[case::plain(Job { stamp: None, stream: false, command: vec![], ..job() })]
+#[case::lines(Job { stream: Some(StreamFormat::Lines), ..job() })]
+#[case::plain(Job { stamp: None, stream: None, command: vec![], ..job() })]
 fn a_job_is_read_as_it_was_written(#[case] job: Job) {
     let bytes = job.encode().unwrap();
     assert_eq!(Job::decode(&bytes).as_ref(), Ok(&job));
@@ -202,7 +203,9 @@ fn the_greatest_job_fits_beside_a_hint_of_rows() {
 #[test]
 fn settings_are_the_command_and_not_the_state_of_the_source() {
     assert_eq!(job().settings(), Job { stamp: None, ..job() }.settings());
-    assert_ne!(job().settings(), Job { stream: false, ..job() }.settings());
+    for stream in [None, Some(StreamFormat::Lines)] {
+        assert_ne!(job().settings(), Job { stream, ..job() }.settings());
+    }
     let other = Job { command: vec!["wc".into(), "{}".into()], ..job() };
     assert_ne!(job().settings(), other.settings());
 }

@@ -9,9 +9,9 @@
 //!
 //! - Never before first progress: a split is requested only after the shard's cursor has moved
 //!   since it was granted, or since it was last split.
-//! - Not for small shards: [`SPLIT_KEYS_MIN`] keys, and a minimum of remaining time, absolute and
-//!   relative to the time that the worker has been running. The latter bounds the splits of a run
-//!   by workers times a logarithm.
+//! - Not for small shards: [`SPLIT_KEYS_MIN`] keys, and a minimum of remaining time, relative to
+//!   the measured time of a move and to the time that the worker has been running. The latter
+//!   bounds the splits of a run by workers times a logarithm.
 //! - Bounded in number: [`SPLITS_PER_LEASE`] for each held shard, all workers together.
 //!
 //! It reads no clock and no store, and equal snapshots give equal answers.
@@ -35,9 +35,13 @@ pub(crate) const SPLITS_PER_LEASE: usize = 64;
 /// Work shorter than this is not split within a process: a claim takes a few ticks.
 const WORTH_NEAR: f64 = 100.0;
 
-/// Work shorter than this is not split between processes: the request waits for a checkpoint, and
-/// the new shard for a claim, about a second each.
+/// Work shorter than this is not split between processes while no move was measured: the request
+/// waits for a checkpoint, and the new shard for a claim, about a second each.
 const WORTH_FAR: f64 = 3_000.0;
+
+/// Work shorter than so many moves between processes is not split: the other worker must gain more
+/// than the move takes.
+const WORTH_MOVES: f64 = 2.0;
 
 /// Work shorter than this fraction of the elapsed time is not split: the run would end earlier by
 /// less than that.
@@ -65,6 +69,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) shards: &'a [ShardSummary],
     /// Ticks per key of this worker, if it has finished any.
     pub(crate) ticks_per_key: Option<f64>,
+    /// How many ticks a move between processes takes, if one was measured.
+    pub(crate) move_ticks: Option<f64>,
     /// For a shard of the same process: whether it has progressed.
     pub(crate) near: &'a dyn Fn(ShardId) -> Option<bool>,
 }
@@ -174,7 +180,10 @@ fn is_held(shard: &ShardSummary) -> bool {
 fn is_worth_it(left: f64, shard: &ShardSummary, situation: &Situation<'_>) -> bool {
     let elapsed = situation.now.as_raw().saturating_sub(situation.begun.as_raw());
     let near = (situation.near)(shard.shard).is_some();
-    let least = if near { WORTH_NEAR } else { WORTH_FAR };
+    let far = situation
+        .move_ticks
+        .map_or(WORTH_FAR, |ticks| (ticks * WORTH_MOVES).clamp(WORTH_NEAR, WORTH_FAR));
+    let least = if near { WORTH_NEAR } else { far };
     left >= least.max(elapsed as f64 * WORTH_OF_ELAPSED)
 }
 

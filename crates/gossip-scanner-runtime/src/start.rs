@@ -19,7 +19,7 @@ use gossip_contracts::coordination::{CursorSemantics, CursorUpdate, ShardSpec, S
 use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 use gossip_coordination::{
     CoordinationFacade, GetRunError, InfraError, RegisterShardsError, RunConfig, RunConfigError,
-    ShardDamage, ShardFilter,
+    RunName, ShardDamage, ShardFilter,
 };
 use gossip_frontier::{ShardMetadataDecodeError, decode_hint};
 use thiserror::Error;
@@ -39,6 +39,9 @@ pub const LEASE_SHORTEST: Duration = Duration::from_millis(100);
 
 /// Unfinished runs of one source that are examined to find one with other settings.
 const NEIGHBOURS: usize = 8;
+
+/// Unfinished runs that are listed at a time to find one with a certain name.
+const ACTIVE_PAGE: usize = 256;
 
 /// Milliseconds after which a run that was created and not fully registered counts as abandoned. A
 /// registration takes seconds; a day is more than the clocks of two machines differ.
@@ -66,6 +69,8 @@ pub struct RunRequest<'a> {
     pub retries: u32,
     /// Initial shards, at most [`INITIAL_SHARDS_MAX`]. A source with few keys gets fewer.
     pub shards: usize,
+    /// The name of the run, if it is to have one. Not part of its identity.
+    pub name: Option<RunName>,
     /// Whether a finished run is skipped and the next generation created.
     pub restart: bool,
     /// Whether an unfinished run of the same source with other settings is accepted. If not, it is
@@ -81,6 +86,7 @@ impl std::fmt::Debug for RunRequest<'_> {
             .field("lease", &self.lease)
             .field("retries", &self.retries)
             .field("shards", &self.shards)
+            .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
@@ -116,6 +122,7 @@ impl RunRequest<'_> {
             // every item.
             self.refuse_other_settings(coordinator, clock.wall(), &plan)?;
         }
+        self.refuse_used_name(coordinator, &plan)?;
         let opened =
             self.find_or_create(coordinator, clock, observer, &plan, root.as_spec_ref())?;
         if opened.state == OpenedState::New {
@@ -123,6 +130,7 @@ impl RunRequest<'_> {
             collect_abandoned(coordinator, clock.wall(), self.tenant, observer);
             return Ok(opened);
         }
+        self.check_name(coordinator, opened.run)?;
         // Keys of an existing run may be positions in a file, which mean other rows if it has
         // changed.
         let stored = job_of(coordinator, clock.wall(), self.tenant, opened.run)
@@ -139,7 +147,56 @@ impl RunRequest<'_> {
             return Err(StartError::LeaseTooShort);
         }
         let retries = Some(self.retries);
-        Ok(RunConfig::try_new(CursorSemantics::Completed, ticks(self.lease), retries)?)
+        let config = RunConfig::try_new(CursorSemantics::Completed, ticks(self.lease), retries)?;
+        Ok(config.with_name(self.name))
+    }
+
+    /// Refuses the name of another unfinished run: it would not be clear which of them is meant.
+    ///
+    /// Names are compared before the run is created and not in its commit, so two processes that
+    /// create runs at the same moment may both succeed. A name then refers to the newer run.
+    fn refuse_used_name<B: CoordinationFacade>(
+        &self,
+        coordinator: &mut B,
+        plan: &RunPlan<'_>,
+    ) -> Result<(), StartError> {
+        let Some(name) = self.name else { return Ok(()) };
+        let (mut runs, mut after) = (Vec::new(), None);
+        loop {
+            runs.clear();
+            coordinator
+                .list_active_runs_into(self.tenant, after, ACTIVE_PAGE, &mut runs)
+                .map_err(StartError::Store)?;
+            for run in &runs {
+                // A run that cannot be read, or was deleted since, holds no name.
+                let stored = coordinator.get_run(self.tenant, *run).ok();
+                if stored.and_then(|stored| stored.config().name()) == Some(name)
+                    && !plan.is_generation(*run)
+                {
+                    return Err(StartError::NameInUse { run: *run });
+                }
+            }
+            if runs.len() < ACTIVE_PAGE {
+                return Ok(());
+            }
+            after = runs.last().copied();
+        }
+    }
+
+    /// Refuses another name than that of the existing run, which cannot be changed.
+    fn check_name<B: CoordinationFacade>(
+        &self,
+        coordinator: &mut B,
+        run: RunId,
+    ) -> Result<(), StartError> {
+        let Some(name) = self.name else { return Ok(()) };
+        let stored = coordinator.get_run(self.tenant, run);
+        let stored =
+            stored.map_err(|error| StartError::Stored { run, error: ReadJobError::Run(error) })?;
+        match stored.config().name() {
+            Some(same) if same == name => Ok(()),
+            stored => Err(StartError::OtherName { run, name: stored }),
+        }
     }
 
     fn find_or_create<B: CoordinationFacade>(
@@ -366,6 +423,20 @@ pub enum StartError {
         run: RunId,
         /// The settings that differ, as far as they could be read.
         differing: Vec<Setting>,
+    },
+    /// Another unfinished run has the name.
+    #[error("run {:016x} has this name and is not finished", run.as_raw())]
+    NameInUse {
+        /// That run.
+        run: RunId,
+    },
+    /// The run exists under another name.
+    #[error("run {:016x} exists under another name", run.as_raw())]
+    OtherName {
+        /// The run.
+        run: RunId,
+        /// Its name.
+        name: Option<RunName>,
     },
     /// The store failed.
     #[error("the store failed: {0}")]

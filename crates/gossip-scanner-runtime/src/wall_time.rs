@@ -246,6 +246,10 @@ impl<B: RunManagement> RunManagement for WallTime<'_, B> {
 impl<B: ShardClaiming> ShardClaiming for WallTime<'_, B> {
     const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
 
+    fn change_count(&mut self) -> Option<u64> {
+        self.inner.change_count()
+    }
+
     fn reserve_claim(
         &mut self,
         now: LogicalTime,

@@ -101,13 +101,17 @@ impl ItemWatermark {
         true
     }
 
-    /// Moves the mark to the end of the finished prefix. Returns the items that it passed.
-    pub(crate) fn advance(&mut self) -> Range<usize> {
+    /// Moves the mark over the finished prefix, as far as `pass` admits each item and its state.
+    /// Returns the items that it passed.
+    pub(crate) fn advance(&mut self, mut pass: impl FnMut(usize, Settled) -> bool) -> Range<usize> {
         let from = self.mark;
         // Items that finished behind the first unfinished one wait: a cursor past it would cover
         // it.
-        let settled = self.items[from..].iter().take_while(|item| item.is_some()).count();
-        self.mark += settled;
+        while let Some(settled) = self.settled(self.mark)
+            && pass(self.mark, settled)
+        {
+            self.mark += 1;
+        }
         from..self.mark
     }
 

@@ -21,15 +21,15 @@ fn the_mark_waits_for_the_slowest() {
     let mut mark = of(3);
     assert_eq!((mark.start(), mark.start(), mark.start()), (Some(0), Some(1), Some(2)));
     assert!(mark.settle(2, Settled::Done) && mark.settle(1, Settled::Gone));
-    assert_eq!((mark.advance(), mark.in_flight), (0..0, 1));
+    assert_eq!((mark.advance(|_, _| true), mark.in_flight), (0..0, 1));
     assert!(mark.settle(0, Settled::Unread));
-    assert_eq!((mark.advance(), mark.in_flight), (0..3, 0));
+    assert_eq!((mark.advance(|_, _| true), mark.in_flight), (0..3, 0));
     assert_eq!(mark.settled(1), Some(Settled::Gone));
     assert!(mark.is_finished());
 }
 
 #[test]
-fn what_was_not_started_or_is_settled_cannot_be_settled() {
+fn an_unstarted_or_settled_item_cannot_be_settled() {
     let mut mark = of(2);
     assert!(!mark.settle(0, Settled::Done), "not started");
     mark.start();
@@ -48,7 +48,7 @@ fn a_page_does_not_begin_over_another() {
 }
 
 #[test]
-fn abandoning_forgets_what_is_on_its_way() {
+fn abandoning_forgets_in_flight_items() {
     let mut mark = of(1);
     mark.start();
     mark.abandon();
@@ -77,7 +77,7 @@ proptest! {
                     prop_assert_eq!(mark.settle(index, Settled::Done), fresh);
                 }
                 _ => {
-                    let moved = mark.advance();
+                    let moved = mark.advance(|_, _| true);
                     prop_assert_eq!(moved.start, passed);
                     passed = (0..len).find(|index| !settled.contains(index)).unwrap_or(len);
                     prop_assert_eq!(moved.end, passed);

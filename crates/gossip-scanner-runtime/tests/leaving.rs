@@ -9,7 +9,7 @@ use gossip_contracts::connector::{MemoryConnector, PageItem};
 use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey};
 use gossip_scanner_runtime::connectors::KeyFormat;
 use gossip_scanner_runtime::exec::{
-    BatchProcessor, ExecConfig, Rendering, Template, end_all_programs,
+    BatchProcessor, CommandOutput, ExecConfig, Rendering, Template, end_all_programs,
 };
 use gossip_scanner_runtime::{Drain, Processor as _, Work};
 
@@ -27,8 +27,15 @@ fn no_program_is_started_after_all_were_ended() {
     let script = format!("echo started >> {}; sleep 600", log.display());
     let words = ["sh", "-c", &script, "sh", "{}"].map(std::ffi::OsString::from);
     let drain = Drain::new();
-    let config =
-        ExecConfig { batch: 2, timeout: None, found_status: None, keeps_stdout: false, drain };
+    let config = ExecConfig {
+        batch: 2,
+        timeout: None,
+        ok_statuses: Vec::new(),
+        found_status: None,
+        output: CommandOutput::Inherited,
+        keeps_stdout: false,
+        drain,
+    };
     let mut processor = BatchProcessor::new(
         Template::parse(&words).unwrap(),
         Rendering::Key(KeyFormat::Bytes),

@@ -24,6 +24,7 @@
 //! | [`Item`], [`ItemError`] | what a handler receives, and how it fails |
 //! | [`Outcome`], [`ScanError`] | how a scan ended |
 //! | [`Prepared`], [`Session`], [`Joined`] | the steps of that call, for programs that do something in between |
+//! | [`secrets`] | a scan for leaked secrets |
 //! | [`store`] | a store by URL, and coordinator handles on it |
 //! | [`sources`] | sources by text; own connectors register there |
 //!
@@ -46,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod scan;
+pub mod secrets;
 pub mod store;
 mod tenant;
 
@@ -62,7 +64,7 @@ pub use gossip_coordination_postgres as postgres;
 pub use gossip_frontier as frontier;
 pub use gossip_handoff as handoff;
 pub use gossip_scanner_runtime as runtime;
-pub use gossip_scanner_runtime::{Drain, Event, certificate};
+pub use gossip_scanner_runtime::{Drain, Event, FailedItem, certificate};
 
 pub use self::scan::{
     FAILED_LISTED_MAX, FailedRange, Item, ItemError, Joined, Outcome, Prepared, Scan, ScanError,

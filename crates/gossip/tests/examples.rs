@@ -90,3 +90,20 @@ fn store_by_url_names_the_kinds_it_has_and_shows_no_password() {
     assert_eq!(code, Some(2));
     assert!(said.contains("password_file") && !said.contains("secret"), "{said}");
 }
+
+#[test]
+fn secrets_are_found_once_over_two_runs_and_not_shown() {
+    let directory = TestDirectory::new("example-secrets");
+    let tree = directory.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let sample = gossip::secrets::RuleSet::built_in().rule("npm-token").unwrap().mint(3).unwrap();
+    let sample = String::from_utf8(sample).unwrap();
+    std::fs::write(tree.join("notes.txt"), format!("first\ntoken: {sample}\n")).unwrap();
+    let store = format!("sqlite:{}", directory.path().join("state.db").display());
+    for _ in 0..2 {
+        let (code, said, error) = run("secrets", &[tree.to_str().unwrap(), &store]);
+        assert_eq!((code, error.as_str()), (Some(0), ""));
+        assert_eq!(said, "notes.txt:2 npm-token npm_…(40 bytes)\nComplete, 1 findings\n");
+        assert!(!said.contains(&sample));
+    }
+}

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 use crate::process::{Gossip, output_of};
-use crate::rng::Rng;
+use gossip_testkit::Rng;
 
 /// Keys of one job.
 const KEYS: usize = 100_000;
@@ -60,7 +60,7 @@ impl Campaign {
     fn new(seed: u64, directory: &Path) -> Outcome<Self> {
         Ok(Self {
             gossip: Gossip::on_sqlite(directory)?,
-            rng: Rng::new(seed),
+            rng: Rng::seeded(seed),
             kills: 0,
             jobs: 0,
             redone: 0,

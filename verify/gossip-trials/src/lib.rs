@@ -20,6 +20,7 @@
 //! | `soak` | `soak` | none: growth over hours |
 //! | `terminal` | none: run the program | Ctrl-C and Ctrl-Z while children are spawned |
 //! | `runtime-figures` | `bench runtime` | none: overhead and memory |
+//! | `end-to-end` | `bench end-to-end` | none: whole commands beside other tools |
 //!
 //! # Running it
 //!
@@ -30,6 +31,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod end_to_end;
 pub mod etcd_faults;
 pub mod etcd_network;
 pub mod fleet;
@@ -38,9 +40,9 @@ pub mod kill_worker;
 pub mod lose_leader;
 pub mod poison;
 pub mod process;
-mod rng;
 mod run;
 pub mod runtime_figures;
+pub mod scan;
 pub mod soak;
 pub mod sqlite;
 pub mod terminal;

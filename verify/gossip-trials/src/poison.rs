@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 use crate::process::Gossip;
-use crate::rng::Rng;
+use gossip_testkit::Rng;
 
 /// Keys per command: a killer also affects the other keys of its batch.
 const BATCH: &str = "100";
@@ -50,7 +50,7 @@ fn run(words: &[&str]) -> Outcome<String> {
 
 /// Draws `count` different keys.
 fn draw_killers(keys: u64, count: usize, seed: u64) -> BTreeSet<u64> {
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng::seeded(seed);
     let mut killers = BTreeSet::new();
     while killers.len() < count.min(usize::try_from(keys).unwrap_or(usize::MAX)) {
         killers.insert(rng.below(keys));

@@ -19,7 +19,7 @@ pub(crate) fn own_program() -> Outcome<Command> {
 ///
 /// If it was not built. Cargo builds the programs of its own package for a test, and no others, so
 /// the error names the command that builds this one.
-fn gossip_binary() -> Outcome<PathBuf> {
+pub(crate) fn gossip_binary() -> Outcome<PathBuf> {
     let gossip = std::env::current_exe()?.with_file_name("gossip");
     match gossip.is_file() {
         true => Ok(gossip),

@@ -167,6 +167,7 @@ impl Spawner {
                     arguments: &[CString::from(c"true")],
                     environment: &[],
                     stdio: [null.as_fd(), output.as_fd(), output.as_fd()],
+                    has_session: true,
                 };
                 let mut child = command.spawn()?;
                 loop {

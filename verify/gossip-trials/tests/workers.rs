@@ -22,16 +22,23 @@ fn a_fleet_loses_workers_and_no_key() {
 }
 
 #[test]
-fn keys_that_kill_their_worker_are_set_aside_alone() {
+fn keys_that_kill_their_worker_are_parked_alone() {
     let output = trial(env!("CARGO_BIN_EXE_poison"), &["20000", "1", "7", "1"]);
     assert!(output.contains("exactly those parked, everything else done"), "{output}");
 }
 
 /// A killer ends all threads of its process: three killers among four concurrent shards.
 #[test]
-fn keys_that_kill_a_worker_of_four_threads_are_set_aside_alone() {
+fn keys_that_kill_a_worker_of_four_threads_are_parked_alone() {
     let output = trial(env!("CARGO_BIN_EXE_poison"), &["2000", "3", "1", "4"]);
     assert!(output.contains("exactly those parked, everything else done"), "{output}");
+}
+
+/// The short form of `cargo xtask scan-trial`.
+#[test]
+fn planted_secrets_are_found_once_whatever_is_killed() {
+    let output = trial(env!("CARGO_BIN_EXE_scan-trial"), &["4000", "400", "5", "7"]);
+    assert!(output.contains("| 400 found, 0 missed, 0 invented |"), "{output}");
 }
 
 /// Set in continuous integration: a test that cannot run there fails instead of being skipped.

@@ -148,7 +148,7 @@ fn retouched_totals_are_refused(#[case] from: &str, #[case] to: &str) {
 #[case::less_is_left("\"uncovered\":{\"after\":\"k26\"", "\"uncovered\":{\"after\":\"k30\"")]
 #[case::it_ends_earlier("\"before\":\"k32\"", "\"before\":\"k28\"")]
 #[case::it_begins_otherwise("{\"after\":\"k26\"", "{\"from\":\"k26\"")]
-fn a_parked_leaf_that_misstates_what_is_left_is_refused(#[case] from: &str, #[case] to: &str) {
+fn a_parked_leaf_that_misstates_its_rest_is_refused(#[case] from: &str, #[case] to: &str) {
     let forged = retouched(from, to);
     assert_eq!(refused_by_itself(&forged), Some(Refusal::UncoveredMisstated { leaf: 4 }));
     assert_refused_by_signature(&forged);

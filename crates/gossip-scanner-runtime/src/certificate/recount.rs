@@ -34,7 +34,7 @@ use gossip_contracts::coordination::{
 };
 use ignore::WalkBuilder;
 
-use crate::connectors::{ManifestFormat, Source};
+use crate::connectors::{LineEnd, ManifestFormat, Source};
 
 /// Maximum memory for the keys of one source: some fifty million paths, or half a thousand million
 /// rows. Larger sources are compared part by part.
@@ -61,13 +61,13 @@ pub fn recount(source: &Source) -> Result<Box<dyn Connector>, ConnectorError> {
             found.read_directory(&tree, b"", &mut above)?;
             Keys::Paths(found.paths.sorted())
         }
-        Source::Lines { path } => Keys::Numbers(lines_of(path)?),
+        Source::Lines { path, end } => Keys::Numbers(lines_of(path, *end)?),
         Source::Manifest { path, format } => Keys::Numbers(rows_of(path, *format)?),
         Source::Integers(integers) => {
             Keys::Integers { first: integers.first(), last: integers.last() }
         }
-        // A connector of the user has no second implementation here.
-        Source::Registered(_) => return source.open(),
+        // A connector of the user has no second implementation here, and that of git is git itself.
+        Source::Git { .. } | Source::Registered(_) => return source.open(),
     };
     // A listing searches the prefix with the smallest key, and the walk finds them in the order of
     // directories.
@@ -332,9 +332,16 @@ fn path_of(error: &ignore::Error) -> Option<&Path> {
 }
 
 /// Returns where each line begins.
-fn lines_of(path: &Path) -> Result<Vec<u64>, ConnectorError> {
+fn lines_of(path: &Path, end: LineEnd) -> Result<Vec<u64>, ConnectorError> {
     let mut text = Text::open(path)?;
     let mut starts = Vec::new();
+    if end == LineEnd::Nul {
+        while text.peek()?.is_some() {
+            keep(&mut starts, text.offset)?;
+            while text.take()?.is_some_and(|byte| byte != 0) {}
+        }
+        return Ok(starts);
+    }
     while let Some(row) = text.row(false)? {
         keep(&mut starts, row.start)?;
     }

@@ -36,7 +36,7 @@ fn parked_leaves_and_unread_keys_make_it_incomplete() {
 }
 
 #[test]
-fn a_signature_is_told_from_none_and_from_that_of_another_key() {
+fn a_signature_differs_from_none_and_from_that_of_another_key() {
     let (ours, theirs) = (signing_key(b'a'), signing_key(b'b'));
     let signed = written(&request(), &leaves(), Some(&ours));
     let unsigned = written(&request(), &leaves(), None);

@@ -13,6 +13,8 @@ pub enum KeyFormat {
     Bytes,
     /// As the number of the row: [`row_key`].
     Row,
+    /// In hexadecimal digits: object ids.
+    Hex,
 }
 
 impl KeyFormat {
@@ -25,6 +27,9 @@ impl KeyFormat {
                 Some(row) => Cow::Owned(row.to_string().into_bytes()),
                 None => Cow::Borrowed(key),
             },
+            Self::Hex => {
+                Cow::Owned(key.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect())
+            }
         }
     }
 
@@ -45,7 +50,7 @@ impl KeyFormat {
     #[must_use]
     pub fn bound_text(self, bound: &[u8]) -> Cow<'_, [u8]> {
         let is_outermost = match self {
-            Self::Bytes => bound == FIRST_PATH || bound == END_OF_PATHS,
+            Self::Bytes | Self::Hex => bound == FIRST_PATH || bound == END_OF_PATHS,
             Self::Row => parse_row_key(bound) == Some(ROWS_END),
         };
         if is_outermost { Cow::Borrowed(b"") } else { self.text(bound) }
@@ -61,6 +66,16 @@ impl KeyFormat {
                 let is_plain = text.first().is_some_and(u8::is_ascii_digit);
                 let row = std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()?;
                 Some(row_key(row).to_vec())
+            }
+            Self::Hex => {
+                let pair = |pair: &[u8]| match pair {
+                    [high, low] => {
+                        let digit = |digit: u8| char::from(digit).to_digit(16);
+                        u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+                    }
+                    _ => None,
+                };
+                text.chunks(2).map(pair).collect::<Option<Vec<u8>>>().filter(|key| !key.is_empty())
             }
         }
     }
@@ -81,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_utf8_are_told_apart() {
+    fn names_that_are_not_utf8_are_distinguished() {
         assert_eq!(KeyFormat::Bytes.readable(b"a/\xFF.txt"), "a/\\xff.txt");
         assert_eq!(KeyFormat::Bytes.readable(b"a/\xFE.txt"), "a/\\xfe.txt");
         assert_eq!(KeyFormat::Bytes.readable("a\\ü".as_bytes()), "a\\ü");
@@ -108,6 +123,12 @@ mod tests {
             assert_eq!(KeyFormat::Row.parse(&KeyFormat::Row.text(&key)), Some(key.to_vec()));
         }
         assert_eq!(KeyFormat::Bytes.parse(b"a/b"), Some(b"a/b".to_vec()));
+        let oid = b"\x00\xab\xff";
+        assert_eq!(*KeyFormat::Hex.text(oid), *b"00abff");
+        assert_eq!(KeyFormat::Hex.parse(b"00abff"), Some(oid.to_vec()));
+        for bad in [&b""[..], b"0", b"0g", b"\xFF\xFF"] {
+            assert_eq!(KeyFormat::Hex.parse(bad), None);
+        }
         for bad in [&b""[..], b"+1", b"-1", b"1x", b"18446744073709551616", b"\xFF"] {
             assert_eq!(KeyFormat::Row.parse(bad), None);
         }

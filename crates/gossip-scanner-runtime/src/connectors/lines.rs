@@ -39,6 +39,17 @@ const LOOK_WHOLE_BYTES: u64 = 256 * 1024;
 /// The lines of one file.
 pub struct LineFile {
     file: Arc<SourceFile>,
+    syntax: RowSyntax,
+}
+
+/// What ends an item of a [`LineFile`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "each is a scheme of its own")]
+pub enum LineEnd {
+    /// A line feed; a carriage return before it is no content.
+    Feed,
+    /// A zero byte, which no path contains.
+    Nul,
 }
 
 impl LineFile {
@@ -48,17 +59,30 @@ impl LineFile {
     ///
     /// It does not exist, may not be read, or is no regular file.
     pub fn open(path: &Path) -> Result<Self, ConnectorError> {
-        Ok(Self { file: Arc::new(SourceFile::open(path)?) })
+        Self::open_with(path, LineEnd::Feed)
+    }
+
+    /// As [`Self::open`], with another end of items.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_with(path: &Path, end: LineEnd) -> Result<Self, ConnectorError> {
+        let syntax = match end {
+            LineEnd::Feed => RowSyntax::Lines,
+            LineEnd::Nul => RowSyntax::Nul,
+        };
+        Ok(Self { file: Arc::new(SourceFile::open(path)?), syntax })
     }
 
     /// Returns a source over the lines of `bytes`, for a list that is in memory already.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self { file: Arc::new(SourceFile::from_bytes(bytes)) }
+        Self { file: Arc::new(SourceFile::from_bytes(bytes)), syntax: RowSyntax::Lines }
     }
 
     fn scanner(&self, next: u64, buffer_len: usize) -> RowScanner {
-        RowScanner::new(Arc::clone(&self.file), RowSyntax::Lines, next, buffer_len)
+        RowScanner::new(Arc::clone(&self.file), self.syntax, next, buffer_len)
     }
 
     /// Returns the offsets that keys of `range` above the cursor may have, `[first, end)`.

@@ -128,7 +128,7 @@ fn a_line_of_a_changed_file_is_neither_gone_nor_given(#[case] now: &[u8]) {
 }
 
 #[test]
-fn what_is_no_readable_file_is_refused() {
+fn an_unreadable_file_is_refused() {
     let directory = TempDir::new();
     let refused = |path: PathBuf| LineFile::open(&path).map(drop);
     let not_found = Err(ConnectorError::NotFound);

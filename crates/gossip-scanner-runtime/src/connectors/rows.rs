@@ -23,6 +23,8 @@ pub(super) const ROW_BUFFER_LEN: usize = 4 * 1024;
 pub(super) enum RowSyntax {
     /// Every line feed ends a row.
     Lines,
+    /// Every zero byte does; anything else is content.
+    Nul,
     /// A line feed outside quotes does.
     Csv,
 }
@@ -56,6 +58,7 @@ impl RowSplitter {
             // Not the state machine: without quotes every line feed counts, and this scans many
             // bytes at once.
             RowSyntax::Lines => memchr::memchr(b'\n', bytes)?,
+            RowSyntax::Nul => memchr::memchr(0, bytes)?,
             RowSyntax::Csv => bytes.iter().position(|byte| self.ends_row(*byte))?,
         };
         self.state = CsvState::FieldStart;
@@ -161,7 +164,8 @@ impl RowScanner {
                 // The carriage return may be the last byte of the previous buffer.
                 let before = if behind > 1 { bytes[behind - 2] } else { before };
                 let next = position + behind as u64;
-                let carriage_return = u64::from(before == b'\r');
+                let is_text = self.syntax != RowSyntax::Nul;
+                let carriage_return = u64::from(is_text && before == b'\r');
                 self.next = next;
                 return Ok(Some(Row { start, end: next - 1 - carriage_return, next }));
             }

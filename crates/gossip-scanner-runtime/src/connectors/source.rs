@@ -3,9 +3,11 @@
 //! | typed | items |
 //! |---|---|
 //! | `DIR`, `tree:DIR` | the files below a directory |
-//! | `lines:FILE` | the lines of a file |
+//! | `lines:FILE`, `@FILE` | the lines of a file |
+//! | `lines0:FILE` | the parts of a file that end with a zero byte |
 //! | `jsonl:FILE`, `FILE.jsonl`, `FILE.ndjson` | the rows of a JSON Lines file |
 //! | `csv:FILE`, `FILE.csv` | the rows of a CSV file |
+//! | `git:REPO` | the contents of files in the history of a repository |
 //! | `range:A..B`, `range:A..=B` | integers, without or with the last; `_` may group digits |
 //!
 //! A bare file with another name is refused with what to type: most files are both lines and
@@ -30,9 +32,10 @@ use gossip_contracts::coordination::{MAX_KEY_SIZE, ShardSpec, ShardSpecRef};
 use gossip_frontier::{ShardSpecScratch, manifest_shard_ref, range_shard_ref};
 use thiserror::Error;
 
+use super::git::{GitBlobs, repository_of};
 use super::integers::IntegerRange;
 use super::key_format::{FIRST_PATH, KeyFormat};
-use super::lines::LineFile;
+use super::lines::{LineEnd, LineFile};
 use super::manifest::{Manifest, ManifestFormat};
 use super::registry::{RegisteredSource, SourceRegistry};
 use super::row_keys::{ROWS_END, SOURCE_MANIFEST_ID};
@@ -60,6 +63,8 @@ pub enum Source {
     Lines {
         /// Absolute, without links.
         path: PathBuf,
+        /// What ends each.
+        end: LineEnd,
     },
     /// The rows of a file.
     Manifest {
@@ -70,6 +75,11 @@ pub enum Source {
     },
     /// Integers.
     Integers(IntegerRange),
+    /// The blobs of a git repository.
+    Git {
+        /// Its directory of objects and refs, absolute, without links.
+        git_dir: PathBuf,
+    },
     /// A source of a family that a program registered.
     Registered(RegisteredSource),
 }
@@ -135,10 +145,12 @@ impl Source {
         Ok(match scheme {
             _ if rest.is_empty() => return Err(SourceError::Empty),
             Scheme::Tree => Self::Tree { root: path, options: tree_options(options) },
-            Scheme::Lines => Self::Lines { path },
+            Scheme::Lines => Self::Lines { path, end: LineEnd::Feed },
+            Scheme::Lines0 => Self::Lines { path, end: LineEnd::Nul },
             Scheme::Jsonl => Self::Manifest { path, format: ManifestFormat::JsonLines },
             Scheme::Csv => Self::Manifest { path, format: csv(options) },
             Scheme::Range => Self::Integers(parse_range(rest.as_bytes())?),
+            Scheme::Git => Self::Git { git_dir: path },
         })
     }
 
@@ -151,7 +163,8 @@ impl Source {
             Self::Tree { root, options: TreeOptions { ignore, follow_links } } => {
                 path_after(&[1, u8::from(*ignore), u8::from(*follow_links)], root)
             }
-            Self::Lines { path } => path_after(&[2], path),
+            Self::Lines { path, end: LineEnd::Feed } => path_after(&[2], path),
+            Self::Lines { path, end: LineEnd::Nul } => path_after(&[8], path),
             Self::Manifest { path, format: ManifestFormat::JsonLines } => path_after(&[3], path),
             Self::Manifest { path, format: ManifestFormat::Csv { header } } => {
                 path_after(&[4, u8::from(*header)], path)
@@ -164,6 +177,7 @@ impl Source {
                 bytes.extend_from_slice(&last.unwrap_or_default().to_be_bytes());
                 bytes
             }
+            Self::Git { git_dir } => path_after(&[7], git_dir),
             // The scheme holds no colon, so it ends at the first.
             Self::Registered(_) => [&[6], self.text().as_bytes()].concat(),
         }
@@ -173,7 +187,8 @@ impl Source {
     #[must_use]
     pub fn root(&self) -> ShardSpec {
         match self {
-            Self::Tree { .. } => root_of_paths(),
+            // Above every object id, too: no id has as many bytes as the end.
+            Self::Tree { .. } | Self::Git { .. } => root_of_paths(),
             Self::Lines { .. } | Self::Manifest { .. } => root_of_rows(0, ROWS_END),
             Self::Integers(integers) => {
                 // A shard has at least one row, also if the range has no integers.
@@ -190,6 +205,7 @@ impl Source {
         match self {
             Self::Tree { .. } => KeyFormat::Bytes,
             Self::Lines { .. } | Self::Manifest { .. } | Self::Integers(_) => KeyFormat::Row,
+            Self::Git { .. } => KeyFormat::Hex,
             Self::Registered(source) => source.family().key_format(source.name()),
         }
     }
@@ -202,9 +218,10 @@ impl Source {
     pub fn open(&self) -> Result<Box<dyn Connector>, ConnectorError> {
         Ok(match self {
             Self::Tree { root, options } => Box::new(FileTree::open(root, *options)?),
-            Self::Lines { path } => Box::new(LineFile::open(path)?),
+            Self::Lines { path, end } => Box::new(LineFile::open_with(path, *end)?),
             Self::Manifest { path, format } => Box::new(Manifest::open(path, *format)?),
             Self::Integers(integers) => Box::new(*integers),
+            Self::Git { git_dir } => Box::new(GitBlobs::open(git_dir)?),
             Self::Registered(source) => source.family().open(source.name())?,
         })
     }
@@ -216,11 +233,12 @@ impl Source {
     /// The file is gone or may not be looked at.
     pub fn stamp(&self) -> Result<Option<SourceStamp>, ConnectorError> {
         match self {
-            Self::Lines { path } | Self::Manifest { path, .. } => {
+            Self::Lines { path, .. } | Self::Manifest { path, .. } => {
                 let stamp = SourceFile::open(path)?.stamp();
                 Ok(Some(SourceStamp { len: stamp.len, modified: stamp.modified }))
             }
-            Self::Tree { .. } | Self::Integers(_) => Ok(None),
+            // Keys of blobs are their contents: they never mean something else.
+            Self::Tree { .. } | Self::Integers(_) | Self::Git { .. } => Ok(None),
             Self::Registered(source) => source.family().stamp(source.name()),
         }
     }
@@ -244,7 +262,8 @@ impl Source {
         };
         match self {
             Self::Tree { root, .. } => with_path("tree:", root),
-            Self::Lines { path } => with_path("lines:", path),
+            Self::Lines { path, end: LineEnd::Feed } => with_path("lines:", path),
+            Self::Lines { path, end: LineEnd::Nul } => with_path("lines0:", path),
             Self::Manifest { path, format: ManifestFormat::JsonLines } => with_path("jsonl:", path),
             Self::Manifest { path, format: ManifestFormat::Csv { .. } } => with_path("csv:", path),
             Self::Integers(integers) => {
@@ -256,6 +275,7 @@ impl Source {
                 );
                 format!("range:{range}").into()
             }
+            Self::Git { git_dir } => with_path("git:", git_dir),
             Self::Registered(source) => {
                 let scheme = source.scheme().as_bytes();
                 OsString::from_vec([scheme, b":", source.name().as_bytes()].concat())
@@ -277,6 +297,7 @@ impl Source {
             Self::Manifest { format: ManifestFormat::JsonLines, .. }
             | Self::Lines { .. }
             | Self::Integers(_)
+            | Self::Git { .. }
             | Self::Registered(_) => none,
         }
     }
@@ -294,6 +315,7 @@ impl Source {
             Self::Manifest { format: ManifestFormat::JsonLines, .. }
             | Self::Lines { .. }
             | Self::Integers(_)
+            | Self::Git { .. }
             | Self::Registered(_) => vec![],
         }
     }
@@ -316,6 +338,7 @@ impl Source {
                 vec!["rows of no bytes", "the first row"]
             }
             Self::Manifest { .. } => vec!["rows of no bytes"],
+            Self::Git { .. } => vec!["objects that no ref, stash or reflog reaches"],
             Self::Lines { .. } | Self::Integers(_) | Self::Registered(_) => vec![],
         }
     }
@@ -331,10 +354,12 @@ impl Source {
         let path = Path::new(rest);
         match scheme {
             Scheme::Tree => Self::tree(path, options),
-            Scheme::Lines => Ok(Self::Lines { path: file(path)? }),
+            Scheme::Lines => Ok(Self::Lines { path: file(path)?, end: LineEnd::Feed }),
+            Scheme::Lines0 => Ok(Self::Lines { path: file(path)?, end: LineEnd::Nul }),
             Scheme::Jsonl => Self::manifest(path, ManifestFormat::JsonLines),
             Scheme::Csv => Self::manifest(path, csv(options)),
             Scheme::Range => parse_range(rest.as_bytes()).map(Self::Integers),
+            Scheme::Git => Ok(Self::Git { git_dir: resolve(&repository_of(&resolve(path)?)?)? }),
         }
     }
 
@@ -392,6 +417,7 @@ impl fmt::Debug for Source {
             Self::Lines { .. } => "Lines",
             Self::Manifest { .. } => "Manifest",
             Self::Integers(_) => "Integers",
+            Self::Git { .. } => "Git",
             Self::Registered(_) => "Registered",
         };
         f.debug_struct(kind).field("text_len", &self.text().len()).finish_non_exhaustive()
@@ -415,7 +441,10 @@ pub enum SourceError {
     #[error("permission denied for the path of the source")]
     PermissionDenied,
     /// A file of which it is not clear what its items are.
-    #[error("it is a file; use lines:FILE, jsonl:FILE or csv:FILE to choose its format")]
+    #[error(
+        "it is a file; use lines:FILE, jsonl:FILE or csv:FILE to choose its format, \
+         or quote a pattern ('*.txt') to process files themselves"
+    )]
     BareFile,
     /// A directory was asked for.
     #[error("not a directory; for a file use lines:FILE, jsonl:FILE or csv:FILE")]
@@ -423,6 +452,12 @@ pub enum SourceError {
     /// The source must be a file.
     #[error("not a regular file; for a directory use its path or tree:DIR")]
     NotAFile,
+    /// The program `git` is missing, which reads repositories.
+    #[error("git is not installed; git:REPO needs the program `git` in PATH")]
+    NoGit,
+    /// Nothing that git accepts as a repository.
+    #[error("no git repository, or one that git refuses; `git -C DIR log -1` says why")]
+    NotARepository,
     /// Not two integers.
     #[error("a range is range:A..B without B, or range:A..=B with B")]
     MalformedRange,
@@ -468,18 +503,22 @@ impl SourceError {
 pub(super) enum Scheme {
     Tree,
     Lines,
+    Lines0,
     Jsonl,
     Csv,
     Range,
+    Git,
 }
 
 impl Scheme {
-    pub(super) const ALL: [(Self, &str); 5] = [
+    pub(super) const ALL: [(Self, &str); 7] = [
         (Self::Tree, "tree"),
         (Self::Lines, "lines"),
+        (Self::Lines0, "lines0"),
         (Self::Jsonl, "jsonl"),
         (Self::Csv, "csv"),
         (Self::Range, "range"),
+        (Self::Git, "git"),
     ];
 }
 

@@ -55,7 +55,7 @@ fn what_users_type(#[case] scheme: &str, #[case] name: &str, #[case] kind: &str)
 #[case("lines:", "missing", SourceError::NotFound)]
 #[case("lines:", "dir", SourceError::NotAFile)]
 #[case("tree:", "a.txt", SourceError::NotADirectory)]
-fn what_is_no_source_is_refused_with_what_to_type(
+fn an_unknown_source_is_refused_with_advice(
     #[case] scheme: &str,
     #[case] name: &str,
     #[case] expected: SourceError,
@@ -210,7 +210,7 @@ fn the_root_holds_every_key() {
 }
 
 #[test]
-fn a_stamp_tells_that_a_file_has_changed() {
+fn a_stamp_differs_for_a_changed_file() {
     let directory = files();
     let source = parse(below(&directory, "lines:", "a.txt")).unwrap();
     let before = source.stamp().unwrap().unwrap();
@@ -221,7 +221,7 @@ fn a_stamp_tells_that_a_file_has_changed() {
 }
 
 #[test]
-fn what_is_left_out_is_said() {
+fn exclusions_are_reported() {
     let directory = files();
     let tree = parse(below(&directory, "", "dir")).unwrap();
     assert!(tree.excluded().iter().any(|words| words.contains("symbolic links")));
@@ -264,7 +264,7 @@ fn a_source_is_restored_without_its_files(#[case] text: &str, #[case] options: S
 }
 
 #[test]
-fn what_is_restored_is_what_was_parsed() {
+fn a_restored_source_equals_the_parsed_one() {
     let directory = TempDir::new();
     let path = directory.write("rows.csv", "a\n");
     let parsed = Source::parse(path.as_os_str(), SourceOptions::NONE).unwrap();

@@ -4,19 +4,24 @@
 //! failing key is alone. The other keys are then processed more than once, as after a crash.
 
 use std::collections::VecDeque;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::num::{NonZeroU8, NonZeroU32};
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gossip_contracts::identity::{FenceEpoch, ShardKey};
 
+use super::capture::{Captured, OutputPipes};
 use super::child::{End, Launcher, Running, Stdio, check_output};
-use super::{ExecConfig, MAX_BATCH, Rendering, Template};
-use crate::processor::{Broken, ItemResult, Processor, Report, Work};
+use super::output::{CommandOutput, OutputGroup, cannot_print, unkept_text};
+use super::{ExecConfig, ItemText, MAX_BATCH, Rendering, Template};
+use crate::processor::{Broken, ItemFailure, ItemResult, Processor, Report, Work};
 use crate::worker::Drain;
 
 /// Bytes of keys that one process gets: Linux takes 128 KiB in one argument and 2 MiB in all.
@@ -34,8 +39,12 @@ pub struct BatchProcessor {
     rendering: Rendering,
     capacity: usize,
     timeout: Option<Duration>,
-    found_status: Option<NonZeroU8>,
+    ok_statuses: Vec<u8>,
+    found_status: Option<u8>,
     keeps_stdout: bool,
+    output: CommandOutput,
+    /// The memory for output of the next process.
+    reused: [Captured; 2],
     drain: Drain,
     /// The program, once it was looked for.
     launcher: Option<Launcher>,
@@ -53,9 +62,26 @@ pub struct BatchProcessor {
     holder: Option<(ShardKey, FenceEpoch)>,
 }
 
+/// The part of a finished process's output that a failure needs.
+#[derive(Default)]
+struct Kept {
+    /// Why its output was not captured to its end.
+    unkept: Option<String>,
+    /// The end of its standard error.
+    stderr_end: Vec<u8>,
+}
+
 struct Item {
     ticket: usize,
     text: Vec<u8>,
+    /// Its number in the source.
+    number: u64,
+}
+
+impl Item {
+    fn as_text(&self) -> ItemText<'_> {
+        ItemText { text: &self.text, number: self.number }
+    }
 }
 
 impl std::fmt::Debug for Item {
@@ -74,8 +100,11 @@ impl BatchProcessor {
             rendering,
             capacity: most,
             timeout: config.timeout,
+            ok_statuses: config.ok_statuses,
             found_status: config.found_status,
             keeps_stdout: config.keeps_stdout,
+            output: config.output,
+            reused: Default::default(),
             drain: config.drain,
             launcher: None,
             waiting: Vec::new(),
@@ -110,28 +139,53 @@ impl BatchProcessor {
         }
         let launcher = match self.launcher.take() {
             Some(launcher) => launcher,
-            None => Launcher::new(self.template.program())?,
+            None => Launcher::new(self.template.program(), self.output.variables())?,
         };
-        let started = self.start(&launcher, &part);
+        let items: Vec<ItemText<'_>> = part.iter().map(Item::as_text).collect();
+        let arguments = match self.template.arguments(&items) {
+            Ok(arguments) => arguments,
+            Err(complaint) => {
+                self.launcher = Some(launcher);
+                self.fail(part, &ItemFailure::new(complaint));
+                return self.start_next();
+            }
+        };
+        let started = self.start(&launcher, arguments);
         let launcher = self.launcher.insert(launcher);
         match started {
             Ok(running) => self.running = Some((running, part)),
             Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
-                self.fail(part, "the item is too long for a command line");
+                self.fail(part, &"the item is too long for a command line".into());
             }
             Err(error) => return Err(launcher.cannot_start(&error)),
         }
         Ok(())
     }
 
-    fn start(&self, launcher: &Launcher, part: &[Item]) -> io::Result<Running> {
-        let keys: Vec<&[u8]> = part.iter().map(|item| item.text.as_slice()).collect();
+    fn start(&mut self, launcher: &Launcher, arguments: Vec<OsString>) -> io::Result<Running> {
         let own = self.holder.map(|(shard, fence)| {
             let (run, shard) = (shard.run().as_raw(), shard.shard().as_raw());
             [format!("{run:016x}"), format!("{shard:016x}"), fence.to_string()]
         });
-        let stdio = if self.keeps_stdout { Stdio::OutputToStderr } else { Stdio::Inherited };
-        launcher.start(self.template.arguments(&keys), own, stdio)
+        match &self.output {
+            CommandOutput::Inherited if self.keeps_stdout => {
+                launcher.start(arguments, own, Stdio::OutputToStderr)
+            }
+            CommandOutput::Inherited => launcher.start(arguments, own, Stdio::Inherited),
+            CommandOutput::Captured(capture) => {
+                let (directory, reused) =
+                    (Arc::clone(&capture.spill_directory), std::mem::take(&mut self.reused));
+                let (pipes, ends) = OutputPipes::open(directory, reused)?;
+                let stdio = Stdio::Captured(ends.each_ref().map(OwnedFd::as_fd));
+                let mut running = launcher.start(arguments, own, stdio)?;
+                running.capture(pipes);
+                Ok(running)
+            }
+            CommandOutput::Terminal => {
+                let terminal = File::options().read(true).write(true).open("/dev/tty")?;
+                launcher.start(arguments, own, Stdio::Terminal(terminal.as_fd()))
+            }
+        }
     }
 
     /// Waits up to `patience` for the running process to end, or to exceed its timeout, and reports
@@ -142,33 +196,94 @@ impl BatchProcessor {
     fn reap(&mut self, patience: Duration) -> Result<(), Broken> {
         let Some((mut running, part)) = self.running.take() else { return Ok(()) };
         let left = self.timeout.map(|timeout| timeout.saturating_sub(running.age()));
-        match running.wait(left.map_or(patience, |left| left.min(patience))) {
-            Ok(Some(status)) if self.has_found(status) => self.report_found(&part),
-            Ok(Some(status)) => match End::of(status, &self.drain) {
-                End::Success => self.report(&part, &ItemResult::Done),
-                End::Untried => self.report(&part, &ItemResult::Undone),
-                End::Failure(complaint) => {
-                    check_output()?;
-                    self.fail(part, &complaint);
-                }
-            },
-            Ok(None) if self.timeout.is_some_and(|timeout| running.age() >= timeout) => {
-                drop(running);
+        let lost = |error| Broken::Failed(format!("a process was lost: {error}").into());
+        let waited = running.wait(left.map_or(patience, |left| left.min(patience)));
+        let ended = match waited.map_err(lost)? {
+            Some(status) => Some(status),
+            None if self.timeout.is_some_and(|timeout| running.age() >= timeout) => {
+                running.kill().map_err(lost)?;
+                None
+            }
+            None => {
+                // A command whose output is kept does not notice that it is not read any more, and
+                // may never end.
                 check_output()?;
-                self.fail(part, "timed out and was killed");
+                self.running = Some((running, part));
+                return Ok(());
             }
-            Ok(None) => self.running = Some((running, part)),
-            Err(error) => {
-                return Err(Broken::Failed(format!("a process was lost: {error}").into()));
+        };
+        // Before the results: output that cannot be printed is lost, and only processing its items
+        // again brings it back.
+        let kept = self.print(&mut running, &part)?;
+        let failure = match (kept.unkept, ended) {
+            (Some(why), _) => ItemFailure::new(why),
+            (None, None) => "timed out and was killed".into(),
+            (None, Some(status)) if self.has_found(status) => {
+                self.report_found(&part);
+                return Ok(());
             }
-        }
+            (None, Some(status)) if self.is_ok(status) => {
+                self.report(&part, &ItemResult::Done);
+                return Ok(());
+            }
+            (None, Some(status)) => match End::of(status, &self.drain) {
+                End::Success => {
+                    self.report(&part, &ItemResult::Done);
+                    return Ok(());
+                }
+                // Tried again it would ask its user again, who has just ended it.
+                End::Untried if matches!(self.output, CommandOutput::Terminal) => {
+                    return Err(Broken::Interrupted);
+                }
+                End::Untried => {
+                    self.report(&part, &ItemResult::Undone);
+                    return Ok(());
+                }
+                End::Failure(failure) => failure,
+            },
+        };
+        check_output()?;
+        self.fail(part, &failure.with_stderr(kept.stderr_end));
         Ok(())
+    }
+
+    /// Prints what a process has written, if it is captured, and returns what a failure needs of
+    /// it.
+    fn print(&mut self, running: &mut Running, part: &[Item]) -> Result<Kept, Broken> {
+        let (CommandOutput::Captured(capture), Some(pipes)) = (&self.output, running.output())
+        else {
+            return Ok(Kept::default());
+        };
+        let unkept = pipes.unkept().map(|error| unkept_text(error, &capture.spill_directory));
+        let left_processes = pipes.has_left_processes();
+        let [mut stdout, mut stderr] = std::mem::take(pipes.captured());
+        let kept = Kept { unkept, stderr_end: stderr.tail(ItemFailure::STDERR_MAX) };
+        let printed = if stdout.is_empty() && stderr.is_empty() && !left_processes {
+            Ok(())
+        } else {
+            capture.sink.print(&mut OutputGroup {
+                item: part.first().map_or(&[], |item| &item.text),
+                items: part.len(),
+                stdout: &mut stdout,
+                stderr: &mut stderr,
+                left_processes,
+            })
+        };
+        self.reused = [stdout, stderr];
+        printed.map(|()| kept).map_err(|error| cannot_print(&error))
     }
 
     /// Returns whether a process has ended as one that found something does.
     fn has_found(&self, status: ExitStatus) -> bool {
-        let found = self.found_status.map(|status| i32::from(status.get()));
+        let found = self.found_status.map(i32::from);
         found.is_some() && status.code() == found
+    }
+
+    /// Returns whether a process has ended with one of the statuses that mean success.
+    fn is_ok(&self, status: ExitStatus) -> bool {
+        status.code().is_some_and(|code| {
+            self.ok_statuses.iter().any(|accepted| i32::from(*accepted) == code)
+        })
     }
 
     /// Reports all keys as done. It is unknown which of them has the finding, so it counts once.
@@ -179,16 +294,16 @@ impl BatchProcessor {
     }
 
     /// Fails one key; of several it is unknown which failed.
-    fn fail(&mut self, part: Vec<Item>, complaint: &str) {
+    fn fail(&mut self, part: Vec<Item>, failure: &ItemFailure) {
         if part.len() == 1 {
-            return self.report(&part, &ItemResult::Failed(complaint.into()));
+            return self.report(&part, &ItemResult::Failed(failure.clone()));
         }
         let (present, missing) = self.separate_missing(part);
         if missing.is_empty() {
             return self.halve(present);
         }
         // Deleted files are a common cause, and the others need no search for the failing one.
-        self.report(&missing, &ItemResult::Failed(complaint.into()));
+        self.report(&missing, &ItemResult::Failed(failure.clone()));
         if !present.is_empty() {
             self.parts.push_front(present);
         }
@@ -241,7 +356,8 @@ impl Processor for BatchProcessor {
             Some(result) => self.ready.push(Report { ticket: work.ticket, result }),
             None => {
                 self.checked.extend_from_slice(work.key());
-                self.waiting.push(Item { ticket: work.ticket, text });
+                let number = self.template.number_of(work.key());
+                self.waiting.push(Item { ticket: work.ticket, text, number });
             }
         }
         Ok(())

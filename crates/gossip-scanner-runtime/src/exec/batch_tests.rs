@@ -6,9 +6,10 @@ use gossip_contracts::connector::{Connector, MemoryConnector, PageItem};
 use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey};
 use rstest::rstest;
 
-use super::{BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template};
+use super::{BatchProcessor, CommandOutput, ExecConfig, Rendering, StreamProcessor, Template};
 use crate::connectors::KeyFormat;
 use crate::connectors::test_support::TempDir;
+use crate::job::StreamFormat;
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 use crate::worker::Drain;
 
@@ -22,10 +23,12 @@ pub(super) fn command(words: &[&str]) -> Vec<OsString> {
 pub(super) fn config(batch: usize, timeout: Option<u64>) -> ExecConfig {
     let timeout = timeout.map(Duration::from_millis);
     let drain = Drain::new();
-    ExecConfig { batch, timeout, found_status: None, keeps_stdout: false, drain }
+    let (ok_statuses, output) = (Vec::new(), CommandOutput::Inherited);
+    let (found_status, keeps_stdout) = (None, false);
+    ExecConfig { batch, timeout, ok_statuses, found_status, output, keeps_stdout, drain }
 }
 
-fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {
+pub(super) fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {
     BatchProcessor::new(
         Template::parse(&command(words)).unwrap(),
         Rendering::Key(KeyFormat::Bytes),
@@ -34,7 +37,8 @@ fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {
 }
 
 pub(super) fn stream(script: &str, config: ExecConfig) -> StreamProcessor {
-    StreamProcessor::new(command(&["sh", "-c", script]), Rendering::Key(KeyFormat::Bytes), config)
+    let rendering = Rendering::Key(KeyFormat::Bytes);
+    StreamProcessor::new(command(&["sh", "-c", script]), StreamFormat::Json, rendering, config)
 }
 
 /// Gives all keys to a processor, as often as it says undone, and returns the results.
@@ -78,7 +82,7 @@ pub(super) fn work<'a>(connector: &'a dyn Connector, key: &'a [u8], ticket: usiz
 }
 
 pub(super) fn is_failed(result: &ItemResult, needle: &str) -> bool {
-    matches!(result, ItemResult::Failed(message) if message.contains(needle))
+    matches!(result, ItemResult::Failed(failure) if failure.message.contains(needle))
 }
 
 #[rstest]
@@ -103,7 +107,7 @@ fn a_program_gets_keys_and_fence() {
 }
 
 #[test]
-fn of_a_batch_that_fails_only_the_bad_key_is_told() {
+fn of_a_failed_batch_only_the_bad_key_is_reported() {
     let script = "for key; do test \"$key\" != bad || exit 3; done";
     let mut processor = batch(&["sh", "-c", script, "sh", "{}"], config(8, None));
     let verdicts = process(&mut processor, &[b"a", b"b", b"bad", b"c", b"d"]).unwrap();

@@ -13,8 +13,9 @@ use gossip_stdx::spawn::{self, Child};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
+use super::capture::OutputPipes;
 use super::program::find;
-use crate::processor::Broken;
+use crate::processor::{Broken, CommandStatus, ItemFailure};
 use crate::worker::Drain;
 
 /// Kills every program of this process and its descendants, and starts no more. For an immediate
@@ -65,24 +66,32 @@ pub(super) struct Launcher {
     null: File,
 }
 
-/// Where standard input and output of a program are.
+/// Where the standard streams of a program are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stdio<'a> {
     /// No input, and the output of this process.
     Inherited,
     /// No input, and the standard error of this process as output.
     OutputToStderr,
-    /// Pipes.
+    /// No input, and pipes for output and errors.
+    Captured([BorrowedFd<'a>; 2]),
+    /// A terminal as input, and the output of this process. The program is in the session and the
+    /// process group of this process, as a program that a shell starts: keys of the terminal reach
+    /// both.
+    Terminal(BorrowedFd<'a>),
+    /// Pipes for input and output.
     Pipes { input: BorrowedFd<'a>, output: BorrowedFd<'a> },
 }
 
 impl Launcher {
-    /// Looks for a program.
-    pub(super) fn new(program: &OsStr) -> Result<Self, Broken> {
+    /// Looks for a program. Its processes get the environment of this one, with `defaults` for
+    /// variables that are not set, and without the settings of gossip that may contain a password.
+    pub(super) fn new(program: &OsStr, defaults: &[(&str, &str)]) -> Result<Self, Broken> {
         let found = find(program).and_then(|path| {
-            let is_own = |name: &OsStr| OWN_VARIABLES.iter().any(|own| name == *own);
-            let variables = std::env::vars_os().filter(|(name, _)| !is_own(name));
-            let environment = variables.map(|(name, value)| variable(name, &value));
+            let inherited = std::env::vars_os().filter(|(name, _)| is_passed_on(name));
+            let unset = defaults.iter().filter(|(name, _)| std::env::var_os(name).is_none());
+            let unset = unset.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+            let environment = inherited.chain(unset).map(|(name, value)| variable(name, &value));
             Ok(Self {
                 program: program.to_owned(),
                 path: CString::new(path.into_os_string().into_vec())?,
@@ -109,18 +118,22 @@ impl Launcher {
         let environment: Vec<&CStr> =
             self.environment.iter().chain(&own).map(CString::as_c_str).collect();
         let (stdout, stderr) = (io::stdout(), io::stderr());
-        let (input, output) = match stdio {
-            Stdio::Inherited => (self.null.as_fd(), stdout.as_fd()),
-            Stdio::OutputToStderr => (self.null.as_fd(), stderr.as_fd()),
-            Stdio::Pipes { input, output } => (input, output),
+        let (null, stdout, stderr) = (self.null.as_fd(), stdout.as_fd(), stderr.as_fd());
+        let streams = match stdio {
+            Stdio::Inherited => [null, stdout, stderr],
+            Stdio::OutputToStderr => [null, stderr, stderr],
+            Stdio::Captured([output, error]) => [null, output, error],
+            Stdio::Terminal(terminal) => [terminal, stdout, stderr],
+            Stdio::Pipes { input, output } => [input, output, stderr],
         };
         let command = spawn::Command {
             program: &self.path,
             arguments: &arguments,
             environment: &environment,
-            stdio: [input, output, stderr.as_fd()],
+            stdio: streams,
+            has_session: !matches!(stdio, Stdio::Terminal(_)),
         };
-        Ok(Running { child: command.spawn()?, since: Instant::now() })
+        Ok(Running { child: command.spawn()?, since: Instant::now(), output: None })
     }
 
     /// Describes an error of [`Self::start`].
@@ -139,17 +152,41 @@ impl fmt::Debug for Launcher {
 /// The variables that identify run, shard and fence to a program.
 pub(super) const OWN_VARIABLES: [&str; 3] = ["GOSSIP_RUN", "GOSSIP_SHARD", "GOSSIP_FENCE"];
 
+/// Variables that a program which keeps running gets if they are not set: Python would keep its
+/// answers in a buffer, because it writes into a pipe.
+pub(super) const HANDLER_VARIABLES: [(&str, &str); 1] = [("PYTHONUNBUFFERED", "1")];
+
+/// Variables that ask programs to colour output that goes into a pipe.
+pub(super) const COLOR_VARIABLES: [(&str, &str); 2] =
+    [("CLICOLOR_FORCE", "1"), ("FORCE_COLOR", "1")];
+
+/// What the name of a setting of gossip with a password may contain.
+const SECRET_WORDS: [&str; 5] = ["STORE", "PASSWORD", "SECRET", "TOKEN", "KEY"];
+
+/// Returns whether programs get a variable: not those that differ between them, and no setting of
+/// gossip that may contain a password, which a program could print.
+fn is_passed_on(name: &OsStr) -> bool {
+    let setting = name.to_str().and_then(|name| name.strip_prefix("GOSSIP_"));
+    let is_secret = setting.is_some_and(|name| SECRET_WORDS.iter().any(|word| name.contains(word)));
+    !is_secret && !OWN_VARIABLES.iter().any(|own| name == *own)
+}
+
 fn variable(mut name: OsString, value: &OsStr) -> io::Result<CString> {
     name.push("=");
     name.push(value);
     Ok(CString::new(name.into_vec())?)
 }
 
+/// How long the end of a killed program is waited for: longer only if it hangs in the kernel.
+const KILL_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A running program; it and its descendants are killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
     since: Instant,
+    /// Its output, if it is captured here.
+    output: Option<OutputPipes>,
 }
 
 impl Running {
@@ -158,15 +195,48 @@ impl Running {
         self.since.elapsed()
     }
 
-    /// Returns its end, if it comes within `patience`.
+    /// Captures its output, whose pipes it has got.
+    pub(super) fn capture(&mut self, output: OutputPipes) {
+        self.output = Some(output);
+    }
+
+    /// Returns its output so far, if it is captured.
+    pub(super) const fn output(&mut self) -> Option<&mut OutputPipes> {
+        self.output.as_mut()
+    }
+
+    /// Returns its end, if it comes within `patience`, and captures its output meanwhile.
+    ///
+    /// The end of the process counts, not that of its output, which another process may hold. A
+    /// process whose output cannot be kept is killed.
     pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
         let begun = Instant::now();
         loop {
-            match self.child.wait(patience.saturating_sub(begun.elapsed())) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                waited => return waited,
+            let left = patience.saturating_sub(begun.elapsed());
+            let pipes = self.output.as_ref().map_or([None, None], OutputPipes::open_ends);
+            let woken = match self.child.wait_or_read(pipes, left) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                woken => woken?,
+            };
+            if let Some(output) = &mut self.output {
+                if !output.read(woken.readable) {
+                    self.child.kill_group();
+                }
+                if woken.ended.is_some() {
+                    output.drain();
+                }
+            }
+            let is_over = left.is_zero() || woken.readable == [false; 2];
+            if woken.ended.is_some() || is_over {
+                return Ok(woken.ended);
             }
         }
+    }
+
+    /// Kills it and its descendants, and captures what they had written.
+    pub(super) fn kill(&mut self) -> io::Result<()> {
+        self.child.kill_group();
+        self.wait(KILL_PATIENCE).map(drop)
     }
 
     /// Returns whether it has ended; the processes it started may still run.
@@ -184,8 +254,8 @@ impl Running {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     Success,
-    /// With the exit status or the signal, in words.
-    Failure(Box<str>),
+    /// With another exit status than 0, or by a signal.
+    Failure(ItemFailure),
     /// By a signal that was not meant for its item, but for this process and all it runs.
     Untried,
 }
@@ -197,13 +267,18 @@ impl End {
     /// Waits at most [`DRAIN_GRACE`] for the drain, because the program may get its signal first.
     pub(super) fn of(status: ExitStatus, drain: &Drain) -> Self {
         let requests = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
+        let failure = |message: String, status| {
+            Self::Failure(ItemFailure { status: Some(status), ..message.into() })
+        };
         match (status.code(), status.signal()) {
             (Some(0), _) => Self::Success,
-            (Some(code), _) => Self::Failure(format!("exit status {code}").into()),
+            (Some(code), _) => failure(format!("exit status {code}"), CommandStatus::Exited(code)),
             (None, Some(signal)) if requests.contains(&signal) && is_draining(drain) => {
                 Self::Untried
             }
-            (None, Some(signal)) => Self::Failure(format!("killed by signal {signal}").into()),
+            (None, Some(signal)) => {
+                failure(format!("killed by signal {signal}"), CommandStatus::Signaled(signal))
+            }
             (None, None) => Self::Failure("the command failed".into()),
         }
     }

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 
 use super::{BatchProcessor, ExecConfig, Rendering, StreamProcessor, Template, TemplateError};
+use crate::connectors::Source;
+use crate::job::StreamFormat;
 use crate::processor::Processor;
 
 /// How a command is run for keys.
@@ -11,20 +13,24 @@ use crate::processor::Processor;
 pub enum Handler {
     /// Once per batch of keys, which replace `{}` among its arguments.
     Batch(Template),
-    /// Kept running, with JSON lines on its standard input and output.
-    Stream(Vec<OsString>),
+    /// Kept running, with lines on its standard input and output.
+    Stream(Vec<OsString>, StreamFormat),
 }
 
 impl Handler {
-    /// Reads a command; with `stream` it is kept running.
+    /// Reads a command for items of `source`; with a `stream` format it is kept running.
     ///
     /// # Errors
     ///
-    /// As [`Template::parse`], unless it is kept running.
-    pub fn parse(command: &[OsString], stream: bool) -> Result<Self, TemplateError> {
+    /// As [`Template::parse_for`], unless it is kept running.
+    pub fn parse(
+        command: &[OsString],
+        stream: Option<StreamFormat>,
+        source: &Source,
+    ) -> Result<Self, TemplateError> {
         Ok(match stream {
-            true => Self::Stream(command.to_vec()),
-            false => Self::Batch(Template::parse(command)?),
+            Some(format) => Self::Stream(command.to_vec(), format),
+            None => Self::Batch(Template::parse_for(command, source)?),
         })
     }
 
@@ -35,8 +41,9 @@ impl Handler {
             Self::Batch(template) => {
                 Box::new(BatchProcessor::new(template.clone(), rendering.clone(), config))
             }
-            Self::Stream(command) => {
-                Box::new(StreamProcessor::new(command.clone(), rendering.clone(), config))
+            Self::Stream(command, format) => {
+                let (command, rendering) = (command.clone(), rendering.clone());
+                Box::new(StreamProcessor::new(command, *format, rendering, config))
             }
         }
     }

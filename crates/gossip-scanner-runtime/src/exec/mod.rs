@@ -13,8 +13,11 @@
 //! - takes silence, invalid output or a bad exit status for success.
 
 mod batch;
+mod capture;
 mod child;
+mod columns;
 mod handler;
+mod output;
 mod program;
 mod stream;
 mod template;
@@ -23,25 +26,28 @@ mod text;
 #[cfg(test)]
 mod batch_tests;
 #[cfg(test)]
+mod capture_tests;
+#[cfg(test)]
 mod program_tests;
 #[cfg(test)]
 mod stream_tests;
 #[cfg(test)]
 mod template_tests;
 
-use std::num::NonZeroU8;
 use std::time::Duration;
 
 use crate::worker::Drain;
 
 pub use self::batch::BatchProcessor;
+pub use self::capture::Captured;
 pub use self::child::{
     end_all_programs, finish_programs, ignores_hangup, prepare_programs, running_programs,
 };
 pub use self::handler::Handler;
+pub use self::output::{CommandOutput, OutputCapture, OutputGroup, OutputSink};
 pub use self::program::find_program;
 pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor, parse_answers};
-pub use self::template::{Template, TemplateError};
+pub use self::template::{ItemText, Template, TemplateError};
 pub use self::text::Rendering;
 
 /// Settings for both ways to run a program.
@@ -52,11 +58,15 @@ pub struct ExecConfig {
     /// Timeout of a process for its keys, or of a running program with items between two answers;
     /// `None` for no timeout.
     pub timeout: Option<Duration>,
+    /// The exit statuses by which a process reports that its keys are done; 0 alone if empty.
+    pub ok_statuses: Vec<u8>,
     /// The exit status by which a process reports that its keys are done and that it found
     /// something; `None` if there is none. A running program reports findings in its answers.
-    pub found_status: Option<NonZeroU8>,
-    /// Whether standard output belongs to this process alone: output of programs then goes to
-    /// standard error.
+    pub found_status: Option<u8>,
+    /// Where the output of programs goes.
+    pub output: CommandOutput,
+    /// Whether standard output belongs to this process alone: output that programs inherit then
+    /// goes to standard error. A sink decides that for itself.
     pub keeps_stdout: bool,
     /// The drain of the worker: a program that is killed by SIGINT, SIGTERM or SIGHUP after it was
     /// requested has not failed.

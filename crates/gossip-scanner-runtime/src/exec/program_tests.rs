@@ -26,7 +26,7 @@ fn a_program_is_found_as_the_system_finds_it(
 }
 
 #[test]
-fn what_is_missing_is_told_as_when_it_is_started() {
+fn a_missing_program_has_the_same_error_as_when_started() {
     let broken = find_program(OsStr::new("no-such-program")).unwrap_err();
     assert!(
         matches!(&broken, Broken::NotExecutable(why) if why.contains("`no-such-program` not found")),

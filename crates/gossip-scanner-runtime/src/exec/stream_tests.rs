@@ -3,9 +3,10 @@ use std::time::Duration;
 use gossip_contracts::connector::MemoryConnector;
 use rstest::rstest;
 
-use super::batch_tests::{config, is_failed, process, stream, work};
+use super::batch_tests::{command, config, is_failed, process, stream, work};
 use super::{MAX_LINE_BYTES, Rendering, StreamProcessor};
 use crate::connectors::KeyFormat;
+use crate::job::StreamFormat;
 use crate::processor::{Broken, ItemResult, Processor as _};
 
 /// A handler in sh: answers every item with what `answer` makes of its number and line.
@@ -126,9 +127,9 @@ fn a_few_keys_that_kill_their_handler_do_not_break_the_processor() {
 
 #[test]
 fn a_handler_that_is_not_there_breaks_the_processor() {
-    let words = super::batch_tests::command(&["no-such-program-at-all"]);
-    let mut processor =
-        StreamProcessor::new(words, Rendering::Key(KeyFormat::Bytes), config(1, None));
+    let words = command(&["no-such-program-at-all"]);
+    let rendering = Rendering::Key(KeyFormat::Bytes);
+    let mut processor = StreamProcessor::new(words, StreamFormat::Json, rendering, config(1, None));
     let ended = process(&mut processor, &[b"a"]);
     let Err(Broken::NotExecutable(message)) = ended else { panic!("it ran: {ended:?}") };
     assert!(message.contains("not found"), "{message}");
@@ -216,4 +217,73 @@ fn a_drain_does_not_wait_for_a_handler_that_never_replies(#[case] script: &str) 
     drain.ask();
     let ended = wait_for(&mut processor, |_, collected| collected.err());
     assert_eq!(ended, Broken::NoReply);
+}
+
+/// It answers each item with more than a pipe holds, and reads the next one only after that. The
+/// items together are more than a pipe holds, too, so one side must read while its writes wait.
+#[test]
+fn two_full_pipes_do_not_lock_each_other() {
+    let answer = "printf '{\"type\":\"done\",\"id\":%s,\"pad\":\"%s\"}\\n' $id $pad";
+    let script = format!("pad=$(head -c 60000 /dev/zero | tr '\\0' x); {}", handler(answer));
+    let mut processor = stream(&script, config(64, Some(30_000)));
+    let keys: Vec<Vec<u8>> =
+        (0..64).map(|number| [vec![b'k'; 4000], vec![number]].concat()).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    assert_eq!(process(&mut processor, &keys), Ok(vec![ItemResult::Done; 64]));
+}
+
+/// A handler in sh that reads plain lines.
+fn lines(script: &str, window: usize) -> StreamProcessor {
+    let words = command(&["sh", "-c", script]);
+    let rendering = Rendering::Key(KeyFormat::Bytes);
+    StreamProcessor::new(words, StreamFormat::Lines, rendering, config(window, Some(20_000)))
+}
+
+#[rstest]
+#[case::one(1)]
+#[case::several(8)]
+fn plain_lines_are_answered_in_their_order(#[case] window: usize) {
+    let script = "while read -r line; do case $line in
+        a) echo;; b) echo ok;; c) echo found 2;; d) echo retry later;; e) echo error no such thing;;
+        f) echo error;; esac; done";
+    let verdicts = process(&mut lines(script, window), &[b"a", b"b", b"c", b"d", b"e", b"f"]);
+    let expected = [
+        ItemResult::Done,
+        ItemResult::Done,
+        ItemResult::Found(2.try_into().unwrap()),
+        ItemResult::Failed("later".into()),
+        ItemResult::Hopeless("no such thing".into()),
+        ItemResult::Hopeless("no message".into()),
+    ];
+    assert_eq!(verdicts, Ok(expected.into()));
+}
+
+#[test]
+fn a_plain_line_that_is_no_answer_fails_the_item_it_came_for() {
+    let script = "while read -r line; do case $line in bad) echo processing;; *) echo;; esac; done";
+    let verdicts = process(&mut lines(script, 1), &[b"a", b"bad", b"c"]).unwrap();
+    assert!(is_failed(&verdicts[1], "an invalid reply: `processing`"), "{:?}", verdicts[1]);
+    assert_eq!((&verdicts[0], &verdicts[2]), (&ItemResult::Done, &ItemResult::Done));
+}
+
+/// The lines of a text with a line feed would be answered twice.
+#[test]
+fn a_text_with_a_line_feed_is_not_given_as_a_plain_line() {
+    let script = "while read -r line; do echo; done";
+    let verdicts = process(&mut lines(script, 4), &[b"a", b"b\nc", b"d"]).unwrap();
+    let refused = ItemResult::Hopeless("the text contains a line feed; use --stream=json".into());
+    assert_eq!(verdicts, [ItemResult::Done, refused, ItemResult::Done]);
+}
+
+/// Answers to items of a lost lease come late and are not taken for those of the next items.
+#[test]
+fn late_plain_answers_belong_to_the_items_that_were_abandoned() {
+    let script = "while read -r line; do case $line in a) sleep 0.2; echo error late;; \
+        *) echo;; esac; done";
+    let mut processor = lines(script, 2);
+    let connector = MemoryConnector::try_new([(*b"a", *b"")]).unwrap();
+    processor.submit(work(&connector, b"a", 0)).unwrap();
+    processor.collect(Duration::ZERO, &mut Vec::new()).unwrap();
+    processor.abandon();
+    assert_eq!(process(&mut processor, &[b"b", b"c"]), Ok(vec![ItemResult::Done; 2]));
 }

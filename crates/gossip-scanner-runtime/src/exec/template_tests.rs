@@ -3,14 +3,60 @@ use std::os::unix::ffi::OsStrExt;
 
 use rstest::rstest;
 
-use super::{Template, TemplateError};
+use super::{ItemText, Template, TemplateError};
+use crate::connectors::{Source, SourceOptions};
 
 fn command(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
 fn filled(words: &[&str], keys: &[&[u8]]) -> Vec<OsString> {
-    Template::parse(&command(words)).unwrap().arguments(keys)
+    let items: Vec<_> = keys.iter().map(|text| ItemText { text, number: 0 }).collect();
+    Template::parse(&command(words)).unwrap().arguments(&items).unwrap()
+}
+
+#[rstest]
+#[case("dir/sub/name.tar.gz", ["name.tar.gz", "dir/sub", "dir/sub/name.tar"])]
+#[case("name", ["name", ".", "name"])]
+#[case("/name.x", ["name.x", "/", "/name"])]
+#[case("d.x/.hidden", [".hidden", "d.x", "d.x/.hidden"])]
+#[case("dir/", ["", "dir", "dir/"])]
+fn parts_of_paths_are_as_parallel_names_them(#[case] text: &str, #[case] expected: [&str; 3]) {
+    assert_eq!(filled(&["echo", "{/}", "{//}", "{.}"], &[text.as_bytes()]), expected);
+    let inside = filled(&["echo", "a{/}b"], &[text.as_bytes()]);
+    assert_eq!(inside, [OsString::from(format!("a{}b", expected[0]))]);
+}
+
+#[test]
+fn numbers_are_those_of_integers_from_one() {
+    let source = Source::parse("range:5..9".as_ref(), SourceOptions::NONE).unwrap();
+    let template = Template::parse_for(&command(&["echo", "{#}", "{}"]), &source).unwrap();
+    let key = crate::connectors::row_key(7);
+    let item = ItemText { text: b"7", number: template.number_of(&key) };
+    assert_eq!(template.arguments(&[item]).unwrap(), ["3", "7"]);
+    let words = command(&["echo", "{#}"]);
+    assert_eq!(Template::parse(&words), Err(TemplateError::NoNumbers));
+}
+
+#[test]
+fn columns_are_filled_from_rows() {
+    let directory = crate::connectors::test_support::TempDir::new();
+    let path = directory.path().join("table.csv");
+    std::fs::write(&path, "url,\"the size\",n\nx,2,3\n").unwrap();
+    let source = Source::parse(path.as_os_str(), SourceOptions::NONE).unwrap();
+    let parse = |words: &[&str]| Template::parse_for(&command(words), &source);
+    let template = parse(&["curl", "{url}", "--n={n}", "${n}"]).unwrap();
+    let row = ItemText { text: b"\"https://a,b\",7,x", number: 0 };
+    let expected = ["https://a,b", "--n=x", "${n}"];
+    assert_eq!(template.arguments(&[row]).unwrap(), expected);
+    let short = ItemText { text: b"only", number: 0 };
+    assert!(template.arguments(&[short]).unwrap_err().contains("column 3"));
+    assert!(matches!(parse(&["curl", "{urll}"]), Err(TemplateError::NoColumn { .. })));
+    // In a script a column would run as code, as the item would.
+    assert_eq!(parse(&["sh", "-c", "echo {url}"]), Err(TemplateError::PlaceInScript));
+    // Without columns a name in braces is text.
+    let plain = filled(&["awk", "{print}"], &[b"f"]);
+    assert_eq!(plain, ["{print}", "f"]);
 }
 
 #[rstest]
@@ -42,6 +88,8 @@ fn any_bytes_are_one_argument() {
 #[case::program(&["{}"], TemplateError::PlaceInProgram)]
 #[case::script(&["sh", "-c", "rm {}"], TemplateError::PlaceInScript)]
 #[case::bundle(&["/bin/bash", "-euc", "echo {}"], TemplateError::PlaceInScript)]
+#[case::base_in_script(&["sh", "-c", "rm {/}"], TemplateError::PlaceInScript)]
+#[case::number(&["echo", "{#}"], TemplateError::NoNumbers)]
 fn what_cannot_be_run_is_refused(#[case] words: &[&str], #[case] error: TemplateError) {
     assert_eq!(Template::parse(&command(words)), Err(error));
 }
@@ -119,7 +167,7 @@ const HARMLESS: [&[&str]; 20] = [
 ];
 
 #[test]
-fn what_is_no_code_of_a_shell_is_allowed() {
+fn arguments_that_are_no_shell_code_are_allowed() {
     for words in HARMLESS {
         assert!(Template::parse(&command(words)).is_ok(), "{words:?}");
     }

@@ -1,5 +1,6 @@
 //! The text that replaces `{}`.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +30,21 @@ impl Rendering {
         match source {
             Source::Tree { root, .. } => Self::Path(root.clone()),
             Source::Lines { .. } | Source::Manifest { .. } => Self::Body,
-            Source::Integers(_) | Source::Registered(_) => Self::Key(source.key_format()),
+            Source::Integers(_) | Source::Git { .. } | Source::Registered(_) => {
+                Self::Key(source.key_format())
+            }
+        }
+    }
+
+    /// As [`Self::of`], with the directory of a tree as it was typed: relative to the working
+    /// directory of this process, which commands share.
+    #[must_use]
+    pub fn as_typed(source: &Source, typed: &OsStr) -> Self {
+        let typed = typed.as_bytes();
+        let path = typed.strip_prefix(b"tree:").unwrap_or(typed);
+        match source {
+            Source::Tree { .. } => Self::Path(PathBuf::from(OsStr::from_bytes(path))),
+            other => Self::of(other),
         }
     }
 

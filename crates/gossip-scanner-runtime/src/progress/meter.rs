@@ -6,7 +6,7 @@ use gossip_contracts::identity::{FenceEpoch, ShardId};
 use gossip_coordination::{RunStatus, ShardStatus, ShardSummary};
 
 use super::eta::{Eta, Needs, Speed};
-use super::{Progress, ProgressKind, RunLook, Tally, counted, covered};
+use super::{Progress, ProgressKind, RunLook, Slice, Tally, counted, covered};
 use crate::density::Density;
 
 /// Tracks one run. Its reports never decrease.
@@ -61,6 +61,15 @@ impl ProgressMeter {
             paused: look.paused,
             eta: total.and_then(|total| self.eta(look, total, is_over)),
         }
+    }
+
+    /// Returns where the shards of a snapshot lie in the source, in the order of their ranges.
+    /// Split shards are left out, because their parts are shards of their own.
+    ///
+    /// Without a sample of the source all shards have the same width.
+    #[must_use]
+    pub fn slices(&self, look: &RunLook) -> Vec<Slice> {
+        look.slices(&self.density)
     }
 
     /// Records leases and speed of a snapshot.

@@ -22,6 +22,7 @@
 
 mod eta;
 mod meter;
+mod slices;
 
 #[cfg(test)]
 mod progress_tests;
@@ -36,6 +37,7 @@ use gossip_coordination::{
 pub use self::eta::Eta;
 pub(crate) use self::eta::Speed;
 pub use self::meter::ProgressMeter;
+pub use self::slices::{Slice, SliceState};
 use crate::density::Density;
 use crate::token::RuntimeToken;
 
@@ -128,6 +130,12 @@ impl RunLook {
         let mut shards = Vec::new();
         coordinator.list_shards_into(at, tenant, run, ShardFilter::all(), &mut shards)?;
         Ok(Self { at, status, paused, shards })
+    }
+
+    /// Returns the shards of the run.
+    #[must_use]
+    pub fn shards(&self) -> &[ShardSummary] {
+        &self.shards
     }
 }
 

@@ -196,6 +196,31 @@ proptest! {
         }
     }
 
+    /// A map has no gap and no overlap, and shows as much covered as a tally counts.
+    #[test]
+    fn slices_tile_the_source_whatever_happens(acts in acts()) {
+        let mut play = Play::new();
+        let density = density(&play.connector);
+        for act in acts {
+            play.act(act);
+            let (shards, at) = (play.world.rows(), at(play.world.now));
+            let tally = Tally::of(&shards, &density);
+            let look = RunLook { at, status: RunStatus::Active, paused: false, shards };
+            for density in [&density, &Density::default()] {
+                let slices = look.slices(density);
+                let ends = slices.iter().map(|slice| slice.to);
+                let starts = slices.iter().map(|slice| slice.from);
+                let (ends, starts): (Vec<_>, Vec<_>) =
+                    (std::iter::once(0.0).chain(ends).collect(), starts.chain([1.0]).collect());
+                prop_assert_eq!(starts, ends, "{:?}", act);
+                prop_assert!(slices.iter().all(|it| it.from <= it.covered && it.covered <= it.to));
+            }
+            let covered: f64 =
+                look.slices(&density).iter().map(|slice| slice.covered - slice.from).sum();
+            prop_assert!((covered * 200.0 - tally.covered as f64).abs() < 1e-6, "{act:?}");
+        }
+    }
+
     /// A listing that is torn between two instants shows no step back either.
     #[test]
     fn a_meter_never_goes_back(
@@ -267,7 +292,7 @@ fn eta_of(looks: &[(u64, bool)]) -> Option<Eta> {
 }
 
 #[test]
-fn kinds_are_told() {
+fn kinds_are_shown() {
     let kind =
         |density| ProgressMeter::new(density).observe(&look(1, false, vec![row(1, 0), row(2, 0)]));
     let exact = kind(density(&numbered(200)));

@@ -96,7 +96,7 @@ fn no_more_than_an_interval_is_finished_behind_an_item_that_waits() {
 #[case::released(|task: &mut ShardTask| task.release())]
 #[case::released_on_request(|task: &mut ShardTask| task.request(&ShardAction::Release))]
 #[case::split(|task: &mut ShardTask| task.request(&ShardAction::Split(None)))]
-fn what_is_planned_repeats_nothing_behind_an_item_that_waits(#[case] ask: fn(&mut ShardTask)) {
+fn a_plan_repeats_nothing_after_an_item_that_waits(#[case] ask: fn(&mut ShardTask)) {
     let connector = numbered(100);
     let mut ahead = Ahead::new();
     ahead.step_until(WAITS + 4, &connector);
@@ -107,7 +107,7 @@ fn what_is_planned_repeats_nothing_behind_an_item_that_waits(#[case] ask: fn(&mu
 }
 
 #[test]
-fn a_shard_stands_still_when_nothing_waits_to_be_tried_again() {
+fn a_shard_is_frozen_once_no_retry_is_pending() {
     let connector = numbered(100);
     let mut ahead = Ahead::new();
     ahead.step_until(WAITS + 4, &connector);
@@ -125,7 +125,7 @@ fn a_shard_stands_still_when_nothing_waits_to_be_tried_again() {
 
 /// It was put off while the shard was frozen, and must be resumed.
 #[test]
-fn an_item_that_turns_out_hopeless_while_the_shard_stands_is_set_aside_afterwards() {
+fn an_item_that_fails_for_good_while_frozen_is_parked_afterwards() {
     let connector = numbered(100);
     let mut ahead = Ahead { failures_max: u32::MAX, ..Ahead::new() };
     ahead.step_until(WAITS + 4, &connector);

@@ -5,6 +5,7 @@ use std::fmt;
 use gossip_contracts::connector::{Page, PageItem};
 use gossip_contracts::coordination::CursorUpdate;
 
+use super::side_records::TaskRecords;
 use crate::accumulator::Accumulator;
 use crate::token::{RuntimeToken, TokenError};
 use crate::watermark::{ItemWatermark, Settled};
@@ -54,17 +55,25 @@ impl CoveredKeys {
         })
     }
 
-    /// Adds the items that the watermark has passed. Returns their number and their size in bytes.
-    pub(super) fn advance(&mut self, mark: &mut ItemWatermark, page: &Page) -> (u64, u64) {
-        let passed = mark.advance();
+    /// Adds the items that the watermark passes, and moves their records to those of the next
+    /// checkpoint. Returns their number and their size in bytes.
+    pub(super) fn advance(
+        &mut self,
+        mark: &mut ItemWatermark,
+        page: &Page,
+        records: &mut TaskRecords,
+    ) -> (u64, u64) {
         let (mut items, mut bytes) = (0, 0);
-        for index in passed.clone() {
+        let passed = mark.advance(|index, settled| {
             let item = page.item(index).expect("the mark follows this page");
-            let settled = mark.settled(index).expect("the mark passes settled items only");
+            if !records.pass(index, self.accumulator.count(), item.key()) {
+                return false;
+            }
             self.take_in(item, settled);
             items += 1;
             bytes += item.size_hint().unwrap_or(0);
-        }
+            true
+        });
         if let Some(last) = passed.last().and_then(|index| page.item(index)) {
             // Once per advance and not per item: only the last cursor is ever stored.
             self.move_to(last);

@@ -1,18 +1,21 @@
 //! Submits items to the processor and handles their results.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gossip_contracts::connector::{OpenError, Reaction};
 use gossip_contracts::coordination::{MAX_KEY_SIZE, key_successor_into};
 use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::{ParkContext, ParkReason};
+use gossip_coordination::{ExitCause, FailureKind, FailureRecord, ParkContext, ParkReason};
 
 use super::result_cache::CachedResult;
+use super::side_records::Left;
 use super::{
     Decision, Operation, Retrying, ShardTask, StoreAccess, TaskContext, TaskStep, park_reason,
 };
 use crate::observer::Event;
-use crate::processor::{Broken, ItemResult, Report, Work};
+use crate::processor::{Broken, CommandStatus, ItemFailure, ItemResult, Report, Work};
+use crate::results::ITEM_RESULTS_MAX;
 use crate::split_specs;
 use crate::watermark::Settled;
 
@@ -94,14 +97,17 @@ impl ShardTask {
             return false;
         };
         match cached {
-            CachedResult::Settled(settled) => {
+            CachedResult::Settled(settled, left) => {
                 self.mark.start();
+                if let Some(left) = left {
+                    self.records.leave(index, left);
+                }
                 self.settle_item(index, settled);
                 true
             }
-            CachedResult::Failed { failures, error } => {
+            CachedResult::Failed { failures, error, failure } => {
                 let item = self.retrying.entry(index).or_default();
-                (item.failures, item.error) = (failures, error);
+                (item.failures, item.error, item.failure) = (failures, error, failure);
                 let hopeless = failures >= self.config.item_tries;
                 if hopeless {
                     self.mark.start();
@@ -122,26 +128,31 @@ impl ShardTask {
         for index in (self.mark.mark()..self.page.len()).filter(is_split_off) {
             let failed = self.retrying.get(&index).filter(|item| item.failures > 0);
             let result = match (self.mark.settled(index), failed) {
-                (Some(settled), _) => CachedResult::Settled(settled),
-                (None, Some(Retrying { failures, error, .. })) => {
-                    CachedResult::Failed { failures: *failures, error: error.clone() }
+                (Some(settled), _) => {
+                    CachedResult::Settled(settled, self.records.left_by(index).cloned())
                 }
+                (None, Some(Retrying { failures, error, failure, .. })) => CachedResult::Failed {
+                    failures: *failures,
+                    error: error.clone(),
+                    failure: failure.clone(),
+                },
                 (None, None) => continue,
             };
             result_cache.insert(now, self.key_at(index), result);
         }
     }
 
-    /// Waits up to [`COLLECT_PATIENCE`] for reports, applies them and advances the watermark.
+    /// Waits up to `patience` for reports, applies them and advances the watermark.
     ///
     /// Fails if the processor is unusable; the reports that it returned before are applied.
     pub(super) fn collect<B>(
         &mut self,
         now: LogicalTime,
+        patience: Duration,
         context: &mut TaskContext<'_, B>,
     ) -> Result<(), Broken> {
         let mut reports = std::mem::take(&mut self.reports);
-        let collected = context.processor.collect(COLLECT_PATIENCE, &mut reports);
+        let collected = context.processor.collect(patience, &mut reports);
         for report in reports.drain(..) {
             self.take_report(now, report, context);
         }
@@ -189,8 +200,10 @@ impl ShardTask {
         }
     }
 
-    fn advance<B>(&mut self, context: &TaskContext<'_, B>) {
-        let (items, bytes) = self.covered.advance(&mut self.mark, &self.page);
+    /// Moves the watermark over the finished items, as far as their records have room.
+    pub(super) fn advance<B>(&mut self, context: &TaskContext<'_, B>) {
+        let advanced = self.covered.advance(&mut self.mark, &self.page, &mut self.records);
+        let (items, bytes) = advanced;
         self.cautious = self.cautious.saturating_sub(items);
         if items > 0 {
             context.observer.observe(Event::Covered { items, bytes });
@@ -219,11 +232,34 @@ impl ShardTask {
         match result {
             ItemResult::Done => self.settle_item(ticket, Settled::Done),
             ItemResult::Found(number) => self.settle_item(ticket, Settled::Found(number)),
+            ItemResult::Results { findings, content } => {
+                self.take_results(ticket, findings, content, context);
+            }
             ItemResult::Unopened(error) => self.unopened(now, ticket, error, context),
-            ItemResult::Failed(message) => self.failed(now, ticket, &message, context),
-            ItemResult::Hopeless(message) => self.hopeless(ticket, &message, context),
+            ItemResult::Failed(failure) => self.failed(now, ticket, &failure, context),
+            ItemResult::Hopeless(failure) => self.hopeless(ticket, &failure, context),
             ItemResult::Undone => self.undone(now, ticket, context),
         }
+    }
+
+    /// Settles an item with results, which the checkpoint that passes it stores.
+    fn take_results<B>(
+        &mut self,
+        index: usize,
+        findings: u32,
+        content: Box<[u8]>,
+        context: &TaskContext<'_, B>,
+    ) {
+        if content.len() > ITEM_RESULTS_MAX {
+            let len = content.len();
+            let message = format!("{len} bytes of results exceed the limit of {ITEM_RESULTS_MAX}");
+            return self.hopeless(index, &message.into(), context);
+        }
+        if !content.is_empty() {
+            self.records.leave(index, Left::Results(content));
+        }
+        let found = NonZeroU32::new(findings);
+        self.settle_item(index, found.map_or(Settled::Done, Settled::Found));
     }
 
     /// Returns why the source cannot open an item that failed, if that may be the cause: the
@@ -255,6 +291,8 @@ impl ShardTask {
             Reaction::SkipGone => self.settle_item(index, Settled::Gone),
             Reaction::SkipUnread => {
                 context.observer.observe(Event::Unread { key: self.key_at(index), error });
+                let failure = self.failure(now, index, FailureKind::Unread, &error.to_string());
+                self.records.leave(index, Left::Unread(Box::new(failure)));
                 self.settle_item(index, Settled::Unread);
             }
             Reaction::Park(cause) => {
@@ -263,11 +301,14 @@ impl ShardTask {
                 if self.decision.is_none() {
                     self.decision = Some(Decision::Park(park_reason(cause)));
                     self.park_text = error.to_string();
+                    let text = self.park_text.clone();
+                    let failure = self.failure(now, index, FailureKind::Failed, &text);
+                    self.failed_item = Some(Box::new(failure));
                 }
                 self.put_off(index);
             }
             // The contract's enum may grow. A retry loses nothing, and `item_tries` bounds it.
-            Reaction::Retry | _ => self.failed(now, index, &error.to_string(), context),
+            Reaction::Retry | _ => self.failed(now, index, &error.to_string().into(), context),
         }
     }
 
@@ -283,37 +324,40 @@ impl ShardTask {
         }
         item.undone += 1;
         if item.undone >= MAX_UNDONE {
-            return self.hopeless(index, "handed back untried too often", context);
+            return self.hopeless(index, &"handed back untried too often".into(), context);
         }
         item.retry_at = Some(now);
     }
 
     /// Schedules an item for a retry after a backoff, or fails it for good after `item_tries`
-    /// failures. `message` says why it failed, for the observer.
+    /// failures. The observer receives the `failure`.
     fn failed<B>(
         &mut self,
         now: LogicalTime,
         index: usize,
-        message: &str,
+        failure: &ItemFailure,
         context: &TaskContext<'_, B>,
     ) {
         let retry_at = Some(now.saturating_add(self.backoff.wait()));
         let item = self.retrying.entry(index).or_default();
         item.failures += 1;
-        item.error = ParkContext::new(message).as_str().into();
+        item.error = ParkContext::new(&failure.message).as_str().into();
+        item.failure = Some(Box::new(failure.clone()));
         item.retry_at = retry_at;
         if item.failures >= self.config.item_tries {
-            return self.hopeless(index, message, context);
+            return self.hopeless(index, failure, context);
         }
         let key = self.key_at(index);
-        context.observer.observe(Event::Failed { key, message, again: true });
+        context.observer.observe(Event::Failed { key, failure, again: true });
     }
 
     /// Reports that an item failed for good, and decides to park it.
-    fn hopeless<B>(&mut self, index: usize, message: &str, context: &TaskContext<'_, B>) {
+    fn hopeless<B>(&mut self, index: usize, failure: &ItemFailure, context: &TaskContext<'_, B>) {
         let key = self.key_at(index);
-        context.observer.observe(Event::Failed { key, message, again: false });
-        self.retrying.entry(index).or_default().error = ParkContext::new(message).as_str().into();
+        context.observer.observe(Event::Failed { key, failure, again: false });
+        let item = self.retrying.entry(index).or_default();
+        item.error = ParkContext::new(&failure.message).as_str().into();
+        item.failure = Some(Box::new(failure.clone()));
         self.park_item(index);
     }
 
@@ -375,7 +419,7 @@ impl ShardTask {
         let ahead = self.mark.ahead();
         let room =
             ahead < most || self.covered.unsaved + (ahead as u64) < self.config.checkpoint_items;
-        self.mark.next().filter(|_| room)
+        self.mark.next().filter(|_| room && self.records.has_room_ahead())
     }
 
     /// Returns whether an item waits for a retry.
@@ -405,15 +449,46 @@ impl ShardTask {
         self.page.item(index).map_or(&[], |item| item.key())
     }
 
+    /// Returns the failure record of the item at `index`.
+    fn failure(
+        &self,
+        now: LogicalTime,
+        index: usize,
+        kind: FailureKind,
+        message: &str,
+    ) -> FailureRecord {
+        let item = self.retrying.get(&index);
+        let failure = item.and_then(|item| item.failure.as_deref());
+        let exit = failure.and_then(|failure| failure.status).map(|status| match status {
+            CommandStatus::Exited(code) => ExitCause::Code(code),
+            CommandStatus::Signaled(signal) => ExitCause::Signal(signal),
+        });
+        let record = FailureRecord {
+            key: self.key_at(index).into(),
+            place: "".into(),
+            kind,
+            exit,
+            tries: item.map_or(1, |item| item.failures.max(1)),
+            at: now,
+            host: self.process.host.clone(),
+            pid: self.process.pid,
+            message: message.into(),
+            stderr: failure.map(|failure| failure.stderr.clone()).unwrap_or_default(),
+        };
+        record.cut()
+    }
+
     /// Parks the item at `index`: splits off everything after it, then parks the rest.
     ///
     /// Everything before the item is checkpointed, so the rest is the item alone.
-    pub(super) fn isolate(&mut self, index: usize) {
+    pub(super) fn isolate(&mut self, now: LogicalTime, index: usize) {
         let reason = ParkReason::Poisoned;
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
         self.decision = Some(Decision::Park(reason));
         self.park_text =
             self.retrying.get(&index).map(|item| item.error.to_string()).unwrap_or_default();
+        let failure = self.failure(now, index, FailureKind::Failed, &self.park_text);
+        self.failed_item = Some(Box::new(failure));
         self.begin(match self.point_behind(index).filter(|_| !is_last) {
             Some(point) => Operation::Split(point),
             None => Operation::Park(reason),

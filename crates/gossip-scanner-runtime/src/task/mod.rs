@@ -23,10 +23,12 @@
 
 mod covered_keys;
 mod items;
+mod listing;
 mod operations;
 mod refusal;
 mod requests;
 mod result_cache;
+mod side_records;
 
 #[cfg(test)]
 mod ahead_tests;
@@ -51,16 +53,19 @@ use gossip_contracts::coordination::{CursorUpdate, ShardSpec};
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CoordinationFacade, InfraError, Lease, ParkReason, SessionState, ShardAction,
+    CoordinationFacade, FailureRecord, InfraError, Lease, ParkReason, SessionState, ShardAction,
 };
 
 use self::covered_keys::CoveredKeys;
 pub use self::items::COLLECT_PATIENCE;
+use self::listing::Ahead;
 pub(crate) use self::result_cache::ResultCache;
+use self::side_records::TaskRecords;
 use crate::backoff::Backoff;
+use crate::host::ProcessName;
 use crate::observer::{Event, Observer};
 use crate::op_ids::OpIds;
-use crate::processor::{Broken, Processor, Report};
+use crate::processor::{Broken, ItemFailure, Processor, Report};
 use crate::task::requests::SPLIT_SAMPLE_KEYS;
 use crate::throttle::Throttle;
 use crate::watermark::ItemWatermark;
@@ -225,10 +230,16 @@ pub struct ShardTask {
     attempts: u32,
     /// Whether another shard of the process is to be processed alone.
     pause_requested: bool,
+    /// Whether progress is to be stored as soon as there is some.
+    save_soon: bool,
     covered: CoveredKeys,
     /// Dropped after an error and when the range is narrowed; opened again from `covered`.
     listing: Option<CheckedEnumeration>,
     page: Page,
+    /// The page behind `page`, listed while the last items of that are processed.
+    ahead: Option<Ahead>,
+    /// The memory of the page before `page`, for the next one.
+    spare: Option<Page>,
     mark: ItemWatermark,
     /// Failed items of the page, by index. Each waits for its next try or is with the processor.
     retrying: BTreeMap<usize, Retrying>,
@@ -249,6 +260,8 @@ pub struct ShardTask {
     wait_until: Option<LogicalTime>,
     /// The decision about the shard as a whole; the first one is kept.
     decision: Option<Decision>,
+    /// The item behind a decision to park; its record is stored with the parking.
+    failed_item: Option<Box<FailureRecord>>,
     /// The error behind a decision to park, stored with the shard for people.
     park_text: String,
     /// How many items are still to be processed one by one, each checkpointed before the next
@@ -262,6 +275,10 @@ pub struct ShardTask {
     cuts: Vec<Box<[u8]>>,
     /// The outcome, if the task ended without an operation of its own.
     ended: Option<TaskOutcome>,
+    /// What the next checkpoint stores beside the cursor.
+    records: TaskRecords,
+    /// The process that failure records name.
+    process: Arc<ProcessName>,
     /// Results of items that other threads of the process had processed before a split.
     result_cache: Option<Arc<ResultCache>>,
 }
@@ -273,6 +290,8 @@ struct Retrying {
     failures: u32,
     /// The last error; empty if it did not fail. Cut to the length that a parked shard stores.
     error: Box<str>,
+    /// The last failure as the processor reported it, for the failure record.
+    failure: Option<Box<ItemFailure>>,
     /// How often it was returned untried since another item was settled.
     undone: u32,
     /// How many items were settled when it was last returned untried.
@@ -340,9 +359,12 @@ impl ShardTask {
             shard: session.lease().key(),
             attempts,
             pause_requested: false,
+            save_soon: false,
             covered: covered.expect("a cursor without a token has nothing to misread"),
             listing: None,
             page: Page::default(),
+            ahead: None,
+            spare: None,
             mark: ItemWatermark::default(),
             retrying: BTreeMap::new(),
             submitted: 0,
@@ -357,12 +379,15 @@ impl ShardTask {
             listing_failures: 0,
             wait_until: None,
             decision,
+            failed_item: None,
             park_text: restored_error,
             cautious: if attempts >= CAUTION_FROM { CAUTIOUS_ITEMS } else { 0 },
             last_chance: config.is_last_chance(attempts),
             split: None,
             cuts: Vec::new(),
             ended: None,
+            records: TaskRecords::default(),
+            process: Arc::default(),
             result_cache: None,
         }
     }
@@ -370,6 +395,11 @@ impl ShardTask {
     /// Returns the task with the result cache of its process.
     pub(crate) fn with_result_cache(self, result_cache: &Arc<ResultCache>) -> Self {
         Self { result_cache: Some(Arc::clone(result_cache)), ..self }
+    }
+
+    /// Returns the task with the process that its failure records name.
+    pub(crate) fn with_process(self, process: &Arc<ProcessName>) -> Self {
+        Self { process: Arc::clone(process), ..self }
     }
 
     /// Performs the next step: ends the task, waits for the store or for its backoff, sends the
@@ -434,7 +464,7 @@ impl ShardTask {
         if self.submitted == 0 {
             return TaskStep::Wait(until);
         }
-        match self.collect(now, context) {
+        match self.collect(now, COLLECT_PATIENCE, context) {
             Ok(()) => TaskStep::Continue,
             Err(broken) => self.give_up(broken, context),
         }
@@ -481,7 +511,7 @@ impl ShardTask {
         if self.submitted == 0 {
             return self.wait_for_items(now, throttled);
         }
-        if let Err(broken) = self.collect(now, context) {
+        if let Err(broken) = self.collect_beside_listing(now, context) {
             return self.give_up(broken, context);
         }
         if self.checkpoint_is_due(now) {
@@ -513,11 +543,20 @@ impl ShardTask {
             self.begin(Operation::Complete);
             return TaskStep::Continue;
         }
-        let limits = page_limits(context.processor.capacity());
-        if self.page.limits() != limits {
-            self.page = Page::with_limits(limits);
-        }
-        match self.list(context.connector) {
+        let listed = match self.ahead.take() {
+            Some(Ahead { page, listed }) => {
+                self.spare = Some(std::mem::replace(&mut self.page, page));
+                listed
+            }
+            None => {
+                let limits = page_limits(context.processor.capacity());
+                if self.page.limits() != limits {
+                    self.page = Page::with_limits(limits);
+                }
+                self.list(context.connector)
+            }
+        };
+        match listed {
             Ok(()) => {
                 self.listing_failures = 0;
                 self.backoff.reset();
@@ -542,21 +581,6 @@ impl ShardTask {
         }
     }
 
-    /// Fills the page from the listing, and opens one at the cursor if there is none. Fails if the
-    /// connector does or breaks its contract.
-    fn list(&mut self, connector: &dyn Connector) -> Result<(), PageError> {
-        let mut listing = match self.listing.take() {
-            Some(listing) => listing,
-            None => {
-                let from = self.covered.listed_from();
-                CheckedEnumeration::open(connector, self.spec().as_spec_ref(), from)?
-            }
-        };
-        let listed = listing.next_page(&mut self.page);
-        self.listing = Some(listing);
-        listed
-    }
-
     /// Handles a listing that failed: waits for a retry, or parks the range that cannot be listed
     /// if the error is permanent or `listing_tries` failed in a row.
     fn listing_failed(
@@ -565,6 +589,7 @@ impl ShardTask {
         error: PageError,
         observer: &dyn Observer,
     ) -> TaskStep {
+        assert!(self.ahead.is_none(), "the page that failed is the one behind the last");
         let listing = self.listing.take();
         let at = listing.as_ref().and_then(CheckedEnumeration::failed_at);
         observer.observe(Event::ListingFailed { shard: self.shard, error: &error, at });
@@ -605,8 +630,12 @@ impl ShardTask {
     /// repeated.
     fn settle<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) -> TaskStep {
         if matches!(self.decision, Some(Decision::Freeze)) {
-            // No checkpoint: the cursor travels with the offer, and the coordinator refuses
-            // operations on an offered shard.
+            // The cursor travels with the offer, but side records do not: they are stored before
+            // the shard counts as frozen. From then on the coordinator may refuse operations.
+            if !self.records.is_stored() {
+                self.begin(Operation::Checkpoint);
+                return TaskStep::Continue;
+            }
             return TaskStep::Wait(now.saturating_add(FROZEN_POLL_TICKS));
         }
         if self.covered.unsaved > 0 {
@@ -619,7 +648,7 @@ impl ShardTask {
                 self.begin(Operation::Release(ReleaseMode::Clean));
             }
             Some(Decision::Park(reason)) => self.begin(Operation::Park(reason)),
-            Some(Decision::ParkItem(index)) => self.isolate(index),
+            Some(Decision::ParkItem(index)) => self.isolate(now, index),
             Some(Decision::Freeze) => {}
         }
         TaskStep::Continue
@@ -665,11 +694,12 @@ impl ShardTask {
     fn checkpoint_is_due(&self, now: LogicalTime) -> bool {
         // One by one: the cursor must stop right before a fatal key. Pause requested: the task may
         // pause only after its first progress is stored.
-        if (self.cautious > 0 || self.pause_requested) && self.covered.unsaved > 0 {
+        let is_urgent = self.cautious > 0 || self.pause_requested || self.save_soon;
+        if is_urgent && self.covered.unsaved > 0 {
             return true;
         }
         let by_time = self.checkpoint_due_at().is_some_and(|due| now >= due);
-        by_time || self.covered.unsaved >= self.config.checkpoint_items
+        by_time || self.records.is_due() || self.covered.unsaved >= self.config.checkpoint_items
     }
 
     /// Returns when a checkpoint is due by time; `None` if there is no progress to store.
@@ -692,7 +722,7 @@ impl ShardTask {
     /// Drops the unstarted items of the page; they are listed again, after the started ones.
     fn forget_unstarted(&mut self) {
         self.mark.cut_short();
-        self.listing = None;
+        self.drop_listing();
     }
 
     /// Drops the page; it is listed again from the cursor.
@@ -701,7 +731,8 @@ impl ShardTask {
         self.mark.abandon();
         self.page.clear();
         self.retrying.clear();
-        self.listing = None;
+        self.records.forget_page();
+        self.drop_listing();
     }
 }
 

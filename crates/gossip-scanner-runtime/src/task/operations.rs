@@ -12,10 +12,12 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
-    CoordinationFacade, InfraError, ParkContext, ParkReason, SessionError, WorkerSession,
+    CoordinationFacade, InfraError, ParkContext, ParkReason, SessionError, SideRecord,
+    WorkerSession,
 };
 
 use super::refusal::Refusal;
+use super::side_records::checked;
 use super::{Decision, Operation, ShardTask, StoreAccess, TaskContext, TaskOutcome, TaskStep};
 use crate::observer::Event;
 use crate::split_specs;
@@ -90,9 +92,12 @@ impl ShardTask {
         context: &mut TaskContext<'_, B>,
     ) -> Result<Answered, Refusal> {
         let mut session = self.attach(context)?;
-        let saved = session.checkpoint(now, self.covered.cursor(), op_id);
+        let records = self.records.for_operation();
+        let cursor = self.covered.cursor();
+        let saved = session.checkpoint_with_records(now, cursor, checked(&records), op_id);
         self.session = Some(session.detach());
         let saved = saved?;
+        self.records.stored();
         // Only a checkpoint with progress resets the attempts, here as in the store: otherwise a
         // shard that never advances would never be parked.
         if self.covered.unsaved > 0 {
@@ -100,9 +105,12 @@ impl ShardTask {
         }
         self.covered.unsaved = 0;
         self.saved_at = now;
+        self.save_soon = false;
         if let Some(request) = saved.into_inner().request {
             self.request(request.action());
         }
+        // The watermark may have waited for room among the records.
+        self.advance(context);
         Ok(Answered::Continue)
     }
 
@@ -114,7 +122,9 @@ impl ShardTask {
     ) -> Result<Answered, Refusal> {
         let session = self.attach(context)?;
         let start: Box<[u8]> = session.spec().start.into();
-        let ended = session.complete(now, self.covered.final_cursor(&start), op_id);
+        let records = self.records.for_operation();
+        let cursor = self.covered.final_cursor(&start);
+        let ended = session.complete_with_records(now, cursor, checked(&records), op_id);
         ended.map_err(|failed| self.keep(failed))?;
         Ok(Answered::Over(TaskOutcome::Completed))
     }
@@ -128,7 +138,9 @@ impl ShardTask {
     ) -> Result<Answered, Refusal> {
         let session = self.attach(context)?;
         let text = ParkContext::new(&self.park_text);
-        let ended = session.park_with_context(now, reason, text, op_id);
+        let mut records = self.records.for_operation();
+        records.extend(self.failed_item.as_deref().cloned().map(SideRecord::Failure));
+        let ended = session.park_with_records(now, (reason, text), checked(&records), op_id);
         ended.map_err(|failed| self.keep(failed))?;
         Ok(Answered::Over(TaskOutcome::Parked(reason)))
     }
@@ -240,6 +252,7 @@ impl ShardTask {
         self.forget_items(context);
         // The store refuses this progress; a checkpoint before parking would be refused again.
         self.covered.unsaved = 0;
+        self.records.stored();
         self.decision = Some(Decision::Park(ParkReason::Poisoned));
         TaskStep::Continue
     }

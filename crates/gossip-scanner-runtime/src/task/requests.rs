@@ -53,7 +53,7 @@ impl ShardTask {
         let is_idle = self.submitted == 0 && self.pending.is_none();
         // A pending retry would be lost with the handoff, and the next holder would repeat every
         // item after it.
-        let is_frozen = freezes && is_idle && !self.has_retries();
+        let is_frozen = freezes && is_idle && self.records.is_stored() && !self.has_retries();
         is_frozen.then(|| self.covered.cursor().into())
     }
 
@@ -70,6 +70,12 @@ impl ShardTask {
     /// during its pause would count as a failed attempt.
     pub(crate) fn request_pause(&mut self, pause: bool) {
         self.pause_requested = pause;
+    }
+
+    /// Stores progress as soon as there is some: another worker is idle, and the request to split
+    /// comes with the answer. A shard is split only after progress that others can see.
+    pub(crate) const fn save_soon(&mut self) {
+        self.save_soon = true;
     }
 
     /// Returns whether the shard is paused with nothing in flight: a crash of the process is then

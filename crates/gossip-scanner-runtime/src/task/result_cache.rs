@@ -19,6 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gossip_contracts::identity::LogicalTime;
 
+use super::side_records::Left;
+use crate::processor::ItemFailure;
 use crate::watermark::Settled;
 
 /// Maximum number of cached items: a few pages. Items beyond it are processed again.
@@ -31,12 +33,15 @@ const CACHED_TICKS: u64 = 60_000;
 /// The result of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CachedResult {
-    Settled(Settled),
+    /// Settled, with the records that the checkpoint stores.
+    Settled(Settled, Option<Left>),
     Failed {
         /// How often it failed.
         failures: u32,
         /// The last error, at most as long as a shard that is parked stores.
         error: Box<str>,
+        /// The last failure, for the record of an item that fails for good.
+        failure: Option<Box<ItemFailure>>,
     },
 }
 
@@ -92,16 +97,19 @@ mod tests {
     }
 
     fn failed(failures: u32) -> CachedResult {
-        CachedResult::Failed { failures, error: "exit status 1".into() }
+        CachedResult::Failed { failures, error: "exit status 1".into(), failure: None }
     }
 
     #[test]
     fn a_result_is_used_once_and_expires() {
         let result_cache = ResultCache::default();
         assert_eq!(result_cache.take(at(1), b"a"), None);
-        result_cache.insert(at(1), b"a", CachedResult::Settled(Settled::Done));
+        result_cache.insert(at(1), b"a", CachedResult::Settled(Settled::Done, None));
         result_cache.insert(at(1), b"b", failed(3));
-        assert_eq!(result_cache.take(at(2), b"a"), Some(CachedResult::Settled(Settled::Done)));
+        assert_eq!(
+            result_cache.take(at(2), b"a"),
+            Some(CachedResult::Settled(Settled::Done, None))
+        );
         assert_eq!(result_cache.take(at(2), b"a"), None);
         assert_eq!(result_cache.take(at(1 + CACHED_TICKS), b"b"), None, "it was unparked, perhaps");
     }

@@ -36,7 +36,7 @@ fn a_shard_without_items_is_completed_at_its_start() {
 
 /// The next lease holder continues after the last checkpoint, with the counts of the first.
 #[test]
-fn a_crash_repeats_at_most_what_was_not_recorded() {
+fn a_crash_repeats_at_most_the_unsaved_items() {
     let mut world = World::new();
     let connector = numbered(100);
     let config = TaskConfig { checkpoint_items: 10, ..TaskConfig::default() };

@@ -102,7 +102,7 @@ pub fn worker_of(run: RunId, number: u64) -> WorkerId {
 }
 
 /// Returns whether two workers belong to one run, if both ids come from [`worker_of`].
-const fn is_same_run(one: WorkerId, other: WorkerId) -> bool {
+pub(super) const fn is_same_run(one: WorkerId, other: WorkerId) -> bool {
     one.as_raw() >> 32 == other.as_raw() >> 32
 }
 

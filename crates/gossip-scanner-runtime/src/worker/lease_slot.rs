@@ -28,6 +28,8 @@ struct HeldLease {
     request: Option<ShardAction>,
     /// Whether the shard has progressed under this lease.
     progressed: bool,
+    /// Whether its progress is to be stored soon.
+    save_soon: bool,
     transit: Transit,
 }
 
@@ -57,6 +59,7 @@ impl LeaseSlot {
             release: false,
             request: None,
             progressed: false,
+            save_soon: false,
             transit: Transit::default(),
         });
     }
@@ -71,6 +74,13 @@ impl LeaseSlot {
         self.lock().as_ref().map(|held| held.lease.clone())
     }
 
+    /// Asks for the progress of the shard to be stored soon.
+    pub(super) fn save_soon(&self) {
+        if let Some(held) = self.lock().as_mut() {
+            held.save_soon = true;
+        }
+    }
+
     /// Delivers the pending messages to the task, and records whether the task has progressed.
     pub(super) fn deliver(&self, task: &mut ShardTask) {
         let mut slot = self.lock();
@@ -82,6 +92,9 @@ impl LeaseSlot {
         }
         if held.release {
             task.release();
+        }
+        if std::mem::take(&mut held.save_soon) {
+            task.save_soon();
         }
         if let Some(action) = held.request.take() {
             task.request(&action);

@@ -295,7 +295,7 @@ fn a_busy_worker_accepts_no_shard() {
 #[case::gone(worker_of(RUN, 999), 1)]
 #[case::stranger(WorkerId::from_raw(999), 0)]
 #[case::oneself(worker_of(RUN, 1), 0)]
-fn a_move_to_nobody_leaves_the_shard_where_it_is(#[case] to: WorkerId, #[case] offers: usize) {
+fn a_move_without_a_destination_leaves_the_shard(#[case] to: WorkerId, #[case] offers: usize) {
     let mut world = halves();
     let shard = ShardKey::new(RUN, ShardId::from_raw(1));
     let ask = |_: &Drain| {

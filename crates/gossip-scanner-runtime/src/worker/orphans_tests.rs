@@ -28,6 +28,7 @@ const PROCESS: WorkerProcess = WorkerProcess {
     pid_namespace: 2,
     process: ProcessId { pid: 3, started: 4 },
     watcher: Some(ProcessId { pid: 5, started: 6 }),
+    label: None,
 };
 
 /// A host with one other worker.

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::{
-    CoordinationFacade, Lease, RunManagement as _, WORKER_ENTRY_TTL, WorkerError as RegistryError,
-    WorkerProcess, WorkerState,
+    CoordinationFacade, Lease, RunManagement as _, ShardClaiming as _, WORKER_ENTRY_TTL,
+    WorkerEntry, WorkerError as RegistryError, WorkerLabel, WorkerProcess, WorkerState,
 };
 
 use super::WorkerShared;
+use super::handoff_thread::is_same_run;
+use super::lease_slot::LeaseSlot;
 use super::sync::{AtomicBool, Instant, Ordering};
 use crate::monitored::Monitored;
 use crate::task::StoreAccess;
@@ -30,13 +32,27 @@ const _: () = assert!(RENEW_SHORTEST < ROUND_LONGEST);
 /// becomes idle and busy all the time.
 const STATE_SHORTEST: Duration = Duration::from_millis(500);
 
+/// How often a store that counts changes is read: a shard that another process has split off or
+/// released waits for so long.
+const WATCH_EVERY: Duration = Duration::from_millis(20);
+
+/// The first and the longest time between two early renewals, which fetch the requests of idle
+/// workers. It grows while they bring none: nothing may be worth a request.
+const EARLY_FIRST: Duration = Duration::from_millis(100);
+const EARLY_LONGEST: Duration = Duration::from_secs(1);
+
+const _: () = assert!(EARLY_FIRST.as_millis() < EARLY_LONGEST.as_millis());
+
+/// The shortest time between two changes of state in the registry of a store that counts changes.
+const WATCHED_STATE_SHORTEST: Duration = Duration::from_millis(50);
+
 /// Renews until every runner has stopped. A worker that has ended still holds shards with in-flight
 /// items until then, so their leases must stay valid.
 pub(super) fn run<B: CoordinationFacade>(shared: &WorkerShared<'_, B>, runners_done: &AtomicBool) {
     let mut renewer = Renewer::new(shared);
     while !runners_done.load(Ordering::SeqCst) {
         let ticks = renewer.round(shared.parts.clock.now());
-        rest(&renewer, runners_done, Duration::from_millis(ticks));
+        rest(&mut renewer, runners_done, Duration::from_millis(ticks));
     }
 }
 
@@ -50,13 +66,75 @@ pub struct Renewer<'c, 'a, B> {
     reported: Option<WorkerState>,
     /// The process with which the worker is registered.
     process: Option<WorkerProcess>,
+    /// The changes of the store when they were last looked at; `None` if it does not count them.
+    changes: Option<u64>,
+    /// When the leases were last renewed because another worker was idle, and how long after that
+    /// they are not.
+    renewed_early: Option<Instant>,
+    early_pause: Duration,
 }
 
 impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     /// Returns the renewer of a worker. It opens its own coordinator handle.
     pub fn new(shared: &'c WorkerShared<'a, B>) -> Self {
         let (coordinator, has_failed) = (shared.coordinator(), false);
-        Self { shared, coordinator, has_failed, reported: None, process: None }
+        Self {
+            shared,
+            coordinator,
+            has_failed,
+            reported: None,
+            process: None,
+            changes: None,
+            renewed_early: None,
+            early_pause: EARLY_FIRST,
+        }
+    }
+
+    /// Returns whether the store counts changes, and wakes the idle runners if it has changed: a
+    /// shard may have become free. If another worker is idle, the leases are renewed early, because
+    /// its request comes with the answer.
+    fn watch(&mut self, now: LogicalTime) -> bool {
+        let changes = self.coordinator.change_count();
+        if changes.is_none() || changes == self.changes {
+            return changes.is_some();
+        }
+        self.changes = changes;
+        let shared = self.shared;
+        let busy = shared.busy.load(Ordering::SeqCst);
+        if busy < shared.slots.len() {
+            shared.notify().wake_all();
+        }
+        let is_early = self.renewed_early.is_some_and(|at| at.elapsed() < self.early_pause);
+        if busy > 0 && !is_early && !self.has_failed {
+            self.renew_for_idle(now);
+        }
+        true
+    }
+
+    /// If another worker is idle, renews the leases and has progress stored.
+    fn renew_for_idle(&mut self, now: LogicalTime) {
+        self.renewed_early = Some(Instant::now());
+        if !self.is_other_idle(now) {
+            self.early_pause = EARLY_FIRST;
+            return;
+        }
+        self.shared.slots.iter().for_each(LeaseSlot::save_soon);
+        let is_requested = renew(self.shared, &mut self.coordinator, now);
+        self.early_pause =
+            if is_requested { EARLY_FIRST } else { (self.early_pause * 2).min(EARLY_LONGEST) };
+        // The commit of the renewal is no news for this worker.
+        self.changes = self.coordinator.change_count();
+    }
+
+    /// Returns whether another worker of the run has a thread without a shard.
+    fn is_other_idle(&mut self, now: LogicalTime) -> bool {
+        let (config, mut workers) = (&self.shared.config, Vec::new());
+        let listed = self.coordinator.list_workers_into(now, config.tenant, &mut workers);
+        let is_idle = |entry: &WorkerEntry| {
+            let is_other = entry.worker != config.worker;
+            is_other && entry.state == WorkerState::Idle && is_same_run(entry.worker, config.worker)
+        };
+        listed.is_ok() && workers.iter().any(is_idle)
     }
 
     /// Renews every lease once. Returns after how many ticks from the end of this call the next
@@ -73,7 +151,7 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         // After failed renewals a heartbeat fails too, or is answered and hides that they failed.
         if !self.coordinator.has_failed() {
             // The process that ends commands may be started after this worker.
-            let process = shared.parts.host.process();
+            let process = shared.parts.host.process().map(|process| self.labelled(process));
             if process != self.process {
                 (self.process, self.reported) = (process, None);
             }
@@ -87,6 +165,13 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         // leave too little time for the next one after a reply that took long.
         let spent = shared.parts.clock.now().as_raw().saturating_sub(now.as_raw());
         ticks.saturating_sub(spent).max(RENEW_SHORTEST)
+    }
+
+    /// Adds how many items this worker processes at a time.
+    fn labelled(&self, process: WorkerProcess) -> WorkerProcess {
+        let jobs = u16::try_from(self.shared.config.threads).unwrap_or(u16::MAX);
+        let label = process.label.map(|label| WorkerLabel { jobs, ..label });
+        WorkerProcess { label, ..process }
     }
 
     /// Reports the worker's state to the registry. It is advisory, so a failure waits for the next
@@ -124,7 +209,8 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
     /// Returns whether the next round is due early, because the worker became idle or busy and the
     /// last round was `since` ago, or to find out whether the store is usable again.
     pub fn has_news(&self, since: Duration) -> bool {
-        let is_new = since >= STATE_SHORTEST && self.reported != Some(state(self.shared));
+        let shortest = if self.changes.is_some() { WATCHED_STATE_SHORTEST } else { STATE_SHORTEST };
+        let is_new = since >= shortest && self.reported != Some(state(self.shared));
         is_new || self.shared.store.needs_probe()
     }
 }
@@ -135,14 +221,15 @@ pub(super) fn period(lease_ticks: u64) -> u64 {
 }
 
 /// Waits until the next round is due, the runners have stopped, or the registry's state is out of
-/// date. It ignores other notifications.
+/// date, and meanwhile watches a store that counts changes. It ignores other notifications.
 fn rest<B: CoordinationFacade>(
-    renewer: &Renewer<'_, '_, B>,
+    renewer: &mut Renewer<'_, '_, B>,
     runners_done: &AtomicBool,
     period: Duration,
 ) {
     let (begun, shared) = (Instant::now(), renewer.shared);
     while !runners_done.load(Ordering::SeqCst) {
+        let is_watched = renewer.watch(shared.parts.clock.now());
         if renewer.has_news(begun.elapsed()) {
             return;
         }
@@ -158,27 +245,30 @@ fn rest<B: CoordinationFacade>(
         if runners_done.load(Ordering::SeqCst) {
             return;
         }
-        shared.notify().wait(seen, remaining);
+        let shortest = if is_watched { WATCH_EVERY } else { remaining };
+        shared.notify().wait(seen, remaining.min(shortest));
     }
 }
 
-/// Renews the leases of all slots in one call, and delivers each result to its slot.
+/// Renews the leases of all slots in one call, and delivers each result to its slot. Returns
+/// whether a request came with one.
 fn renew<B>(
     shared: &WorkerShared<'_, B>,
     coordinator: &mut impl CoordinationFacade,
     now: LogicalTime,
-) {
+) -> bool {
     // The leases are copied: the store call below must not hold the locks that runners need.
     let held = shared.slots.iter().filter_map(|slot| Some((slot, slot.lease()?)));
     let (slots, leases): (Vec<_>, Vec<Lease>) = held.unzip();
     if leases.is_empty() {
-        return;
+        return false;
     }
     let mut results = Vec::with_capacity(leases.len());
     coordinator.renew_many(now, shared.config.tenant, &leases, &mut results);
     for ((slot, lease), result) in slots.iter().zip(&leases).zip(&results) {
         slot.renewed(lease, result);
     }
+    results.iter().flatten().any(|renewed| renewed.request.is_some())
 }
 
 /// Returns the state for the registry. A worker is idle while at least one runner has no shard.

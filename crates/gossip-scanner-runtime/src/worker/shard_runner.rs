@@ -200,6 +200,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     }
 
     fn claimed(&mut self, now: LogicalTime, session: SessionState, exclusive: bool) -> Rest {
+        self.shared.sharing.claimed(now);
         let task = self.restore(now, session);
         self.begin(now, task, exclusive)
     }
@@ -210,6 +211,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         let seed = shared.config.seed ^ self.given.rotate_left(32) ^ self.number as u64;
         ShardTask::restore(shared.config.task, session, now, seed)
             .with_result_cache(&shared.result_cache)
+            .with_process(&shared.process)
     }
 
     fn leave_quarantine(&self) {

@@ -13,7 +13,7 @@ use gossip_coordination::{
 
 use super::WorkerShared;
 use super::lease_slot::LeaseSlot;
-use super::sync::{Mutex, MutexGuard, PoisonError};
+use super::sync::{Instant, Mutex, MutexGuard, PoisonError};
 use crate::backoff::Backoff;
 use crate::density::Density;
 use crate::op_ids;
@@ -30,6 +30,9 @@ const LOOK_SHARDS_MAX: usize = 20_000;
 /// How long a request waits for the lease holder, in ticks: a few checkpoints. Until a request that
 /// was not served expires, no other one can be made for the shard.
 const REQUEST_TICKS: u64 = 4_000;
+
+/// A search on a store of this machine takes at most one part in so many of a thread's time.
+const LOOK_SHARE: u64 = 50;
 
 const _: () = assert!(LOOK_FIRST < LOOK_LONGEST);
 
@@ -53,6 +56,33 @@ struct SharingState {
     requests: u64,
     /// Ticks and keys of the shards that this worker has finished.
     spent: (u64, u64),
+    moves: Moves,
+}
+
+/// How long it takes from a request to another process until a shard comes.
+#[derive(Debug, Default)]
+struct Moves {
+    /// When the first request was made that no shard has followed.
+    asked_at: Option<LogicalTime>,
+    /// The average of the last few, in ticks.
+    ticks: Option<f64>,
+}
+
+/// How much the last move counts in the average.
+const LAST_MOVE: f64 = 0.25;
+
+impl Moves {
+    fn asked(&mut self, now: LogicalTime) {
+        self.asked_at.get_or_insert(now);
+    }
+
+    /// Records that a shard was claimed.
+    fn claimed(&mut self, now: LogicalTime) {
+        let Some(asked_at) = self.asked_at.take() else { return };
+        // A shard that comes later than a request lives was not split off for it.
+        let ticks = now.as_raw().saturating_sub(asked_at.as_raw()).min(REQUEST_TICKS) as f64;
+        self.ticks = Some(self.ticks.map_or(ticks, |known| known + LAST_MOVE * (ticks - known)));
+    }
 }
 
 impl Sharing {
@@ -66,7 +96,13 @@ impl Sharing {
             backoff: Backoff::new(LOOK_FIRST, LOOK_LONGEST, seed),
             requests: 0,
             spent: (0, 0),
+            moves: Moves::default(),
         }))
+    }
+
+    /// Records that a runner has claimed a shard.
+    pub(super) fn claimed(&self, now: LogicalTime) {
+        self.lock().moves.claimed(now);
     }
 
     /// Records that a runner spent `ticks` on `keys` keys.
@@ -98,9 +134,15 @@ pub(super) fn ask<B>(
     if now < state.next_look {
         return;
     }
-    let wait = state.backoff.wait();
+    let (is_watched, begun) = (coordinator.change_count().is_some(), Instant::now());
+    let candidates = state.look(shared, coordinator, now);
+    let wait = match is_watched {
+        // A store that counts changes lies on this machine: only the time of the look counts.
+        true => LOOK_FIRST.max(millis(begun.elapsed()).saturating_mul(LOOK_SHARE)),
+        false => state.backoff.wait(),
+    };
     state.next_look = now.saturating_add(wait);
-    let Some(candidates) = state.look(shared, coordinator, now) else { return };
+    let Some(candidates) = candidates else { return };
     if candidates.into_iter().any(|shard| state.ask_owner(shared, coordinator, now, shard)) {
         state.backoff.reset();
     }
@@ -135,6 +177,7 @@ impl SharingState {
             roots,
             shards: &shards,
             ticks_per_key: (keys > 0).then(|| ticks as f64 / keys as f64),
+            move_ticks: self.moves.ticks,
             near: &|shard| shared.slots.iter().find_map(|slot| slot.progress_of(shard)),
         };
         let mut candidates = self.policy.candidates(situation, density);
@@ -163,10 +206,17 @@ impl SharingState {
         let (tenant, worker) = (shared.config.tenant, shared.config.worker);
         let op_id = op_ids::of_request(worker, key, self.requests, now);
         let requested = coordinator.request_action(now, tenant, key, &action, until, op_id);
+        if requested.is_ok() {
+            self.moves.asked(now);
+        }
         // A pending request of another worker is not ours: any idle worker may claim what it splits
         // off.
         !matches!(requested, Err(RequestActionError::RequestPending)) && requested.is_ok()
     }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns the shards whose deadline no correct clock has stored. A request would write their

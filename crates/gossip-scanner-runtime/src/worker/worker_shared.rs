@@ -21,7 +21,7 @@ use super::store_health::{Part, StoreHealth};
 use super::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, PoisonError, thread};
 use super::{Finish, MAX_THREADS, RunWorkerError, WorkerConfig, renewer, shard_runner};
 use crate::clock::Clock;
-use crate::host::Host;
+use crate::host::{Host, ProcessName};
 use crate::monitored::{Monitored, StoreReport};
 use crate::observed::Observed;
 use crate::observer::{Event, Observer};
@@ -56,7 +56,7 @@ impl Drain {
 
     /// Returns whether a drain was requested.
     #[must_use]
-    pub(crate) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::SeqCst)
     }
 }
@@ -155,6 +155,8 @@ pub struct WorkerShared<'a, B> {
     pub(super) inbox: Inbox,
     /// Results of items whose range was split off their shard.
     pub(super) result_cache: Arc<ResultCache>,
+    /// The process that failure records name.
+    pub(super) process: Arc<ProcessName>,
     /// Whether a draining worker releases the shards that it still holds.
     pub(super) releasing: AtomicBool,
     /// How many runners hold a shard.
@@ -192,6 +194,7 @@ impl<'a, B> WorkerShared<'a, B> {
             quarantine: Quarantine::new(threads),
             inbox: Inbox::default(),
             result_cache: Arc::default(),
+            process: Arc::new(ProcessName::current()),
             releasing,
             busy: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),

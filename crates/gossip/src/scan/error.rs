@@ -7,6 +7,7 @@ use gossip_scanner_runtime::exec::TemplateError;
 use gossip_scanner_runtime::{Broken, ReadJobError, RunWorkerError, StartError};
 use thiserror::Error;
 
+use crate::secrets::ReportError;
 use crate::store::{OpenStoreError, StoreUrlError};
 use crate::tenant::TenantNameError;
 
@@ -23,6 +24,12 @@ pub enum ScanError {
     /// The store cannot be opened.
     #[error("the store cannot be opened: {0}")]
     Store(#[from] OpenStoreError),
+    /// The store has no room for results.
+    #[error("the store keeps no findings; use sqlite:PATH or postgres://USER@HOST/DB")]
+    NoResults,
+    /// The findings cannot be read.
+    #[error(transparent)]
+    Findings(#[from] ReportError),
     /// The tenant's name is invalid.
     #[error(transparent)]
     Tenant(#[from] TenantNameError),

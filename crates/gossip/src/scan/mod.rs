@@ -20,16 +20,16 @@ mod scan_tests;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::num::{NonZeroU8, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
 
-use gossip_coordination::block_on;
+use gossip_coordination::{RunName, block_on};
 use gossip_scanner_runtime::connectors::{SourceFamily, SourceOptions, SourceRegistry};
-use gossip_scanner_runtime::exec::{ExecConfig, Rendering, find_program};
+use gossip_scanner_runtime::exec::{CommandOutput, ExecConfig, Rendering, find_program};
 use gossip_scanner_runtime::{
     Drain, Event, Finish, Inline, Limits, Observer, OpenedState, Processor, STORE_PATIENCE,
-    TaskConfig, Work,
+    StreamFormat, TaskConfig, Work,
 };
 
 pub use self::error::ScanError;
@@ -37,6 +37,7 @@ pub use self::item::{Item, ItemError};
 pub use self::outcome::{FAILED_LISTED_MAX, FailedRange, Outcome, Status, Totals};
 pub use self::prepared::Prepared;
 pub use self::session::{Joined, Session, WorkOptions};
+use crate::secrets::{FindingReport, Found, SecretScan};
 use crate::store::Backend;
 use crate::tenant::{DEFAULT_TENANT, tenant_id};
 
@@ -72,6 +73,7 @@ pub struct Scan<'a> {
     store: Option<StoreChoice<'a>>,
     tenant: String,
     name: String,
+    run_name: Option<RunName>,
     lease: Duration,
     retries: u32,
     shards: Option<NonZeroUsize>,
@@ -79,7 +81,7 @@ pub struct Scan<'a> {
     allow_parallel: bool,
     work: WorkOptions,
     exec: ExecConfig,
-    stream: bool,
+    stream: Option<StreamFormat>,
     observer: Option<Box<Observe<'a>>>,
 }
 
@@ -111,6 +113,7 @@ impl<'a> Scan<'a> {
             store: None,
             tenant: DEFAULT_TENANT.to_owned(),
             name: Self::NAME.to_owned(),
+            run_name: None,
             lease: Self::LEASE,
             retries: Self::RETRIES,
             shards: None,
@@ -120,11 +123,13 @@ impl<'a> Scan<'a> {
             exec: ExecConfig {
                 batch: 1,
                 timeout: Some(Self::TIMEOUT),
+                ok_statuses: Vec::new(),
                 found_status: None,
+                output: CommandOutput::Inherited,
                 keeps_stdout: false,
                 drain: Drain::new(),
             },
-            stream: false,
+            stream: None,
             observer: None,
         }
     }
@@ -149,6 +154,14 @@ impl<'a> Scan<'a> {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Names the run, so that commands can refer to it by that name. Unlike [`Self::name`] it does
+    /// not distinguish runs; only one unfinished run of a tenant may have it.
+    #[must_use]
+    pub const fn run_name(mut self, name: RunName) -> Self {
+        self.run_name = Some(name);
         self
     }
 
@@ -309,16 +322,32 @@ impl<'a> Scan<'a> {
     /// Sets the exit status by which a command reports that its keys are done and that it found
     /// something.
     #[must_use]
-    pub const fn found_status(mut self, status: NonZeroU8) -> Self {
+    pub const fn found_status(mut self, status: u8) -> Self {
         self.exec.found_status = Some(status);
         self
     }
 
-    /// Sets whether the command of [`Self::run_command`] is kept running and receives items as JSON
-    /// lines.
+    /// Sets where the output of the commands of [`Self::run_command`] goes. By default they inherit
+    /// standard output and standard error of this process.
     #[must_use]
-    pub const fn stream(mut self, stream: bool) -> Self {
-        self.stream = stream;
+    pub fn output(mut self, output: CommandOutput) -> Self {
+        self.exec.output = output;
+        self
+    }
+
+    /// Sets the exit statuses by which a command reports that its keys are done; 0 alone by
+    /// default. [`Self::found_status`] is one of them in any case.
+    #[must_use]
+    pub fn ok_statuses(mut self, statuses: impl Into<Vec<u8>>) -> Self {
+        self.exec.ok_statuses = statuses.into();
+        self
+    }
+
+    /// Sets that the command of [`Self::run_command`] is kept running and receives items as lines
+    /// of this format; `None`, the default, for one process per batch of keys.
+    #[must_use]
+    pub const fn stream(mut self, format: Option<StreamFormat>) -> Self {
+        self.stream = format;
         self
     }
 
@@ -380,7 +409,9 @@ impl<'a> Scan<'a> {
             let ended = handler(&mut item);
             item.result(ended)
         };
-        self.run(&prepared, &|_| Box::new(Inline::new(process).with_batch(HANDLER_BATCH)))
+        let opened = self.open_store()?;
+        let backend = self.backend_of(opened.as_ref())?;
+        self.run(&prepared, backend, &|_| Box::new(Inline::new(process).with_batch(HANDLER_BATCH)))
     }
 
     /// Calls `handler` with every item and waits for its future, until all are done.
@@ -397,6 +428,37 @@ impl<'a> Scan<'a> {
         F: AsyncFn(&mut Item<'_>) -> Result<(), ItemError> + Sync,
     {
         self.each(|item| block_on(handler(item)))
+    }
+
+    /// Searches every item for leaked secrets until all are done, then passes each finding of the
+    /// run to `found`, in the order of places: those of other processes, and of earlier calls, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::each`]; [`ScanError::NoResults`] if the store cannot keep findings.
+    pub fn find_secrets(
+        self,
+        secrets: &SecretScan,
+        mut found: impl FnMut(Found<'_>),
+    ) -> Result<Outcome, ScanError> {
+        let prepared = self.prepare_secrets(secrets)?;
+        let tenant = tenant_id(&self.tenant)?;
+        let opened = self.open_store()?;
+        let backend = self.backend_of(opened.as_ref())?;
+        if !backend.keeps_results() {
+            return Err(ScanError::NoResults);
+        }
+        let processor = |_| -> Box<dyn Processor + '_> {
+            Box::new(secrets.processor(tenant, prepared.source()))
+        };
+        let mut outcome = self.run(&prepared, backend, &processor)?;
+        let report = FindingReport::read(&mut backend.coordinator(), tenant, outcome.run)?;
+        report.findings().for_each(&mut found);
+        let has_gaps = report.items().any(|item| !item.gaps.is_empty());
+        if has_gaps && outcome.status == Status::Complete {
+            outcome.status = Status::Incomplete;
+        }
+        Ok(outcome)
     }
 
     /// Runs a command for every item until all are done. `{}` among its arguments is replaced by
@@ -419,7 +481,9 @@ impl<'a> Scan<'a> {
         }
         let handler = prepared.handler().expect("it was prepared with a command");
         let rendering = Rendering::of(prepared.source());
-        self.run(&prepared, &|_| handler.processor(&rendering, self.exec.clone()))
+        let opened = self.open_store()?;
+        let backend = self.backend_of(opened.as_ref())?;
+        self.run(&prepared, backend, &|_| handler.processor(&rendering, self.exec.clone()))
     }
 
     /// Reads the source and describes the run, without a store.
@@ -428,7 +492,7 @@ impl<'a> Scan<'a> {
     ///
     /// The source cannot be parsed or opened.
     pub fn prepare(&self) -> Result<Prepared, ScanError> {
-        Prepared::new(self, None)
+        Prepared::new(self, None, None)
     }
 
     /// As [`Self::prepare`], for a run that performs a command.
@@ -437,24 +501,42 @@ impl<'a> Scan<'a> {
     ///
     /// As [`Self::prepare`], and the command cannot be run for keys.
     pub fn prepare_command(&self, command: &[OsString]) -> Result<Prepared, ScanError> {
-        Prepared::new(self, Some(command))
+        Prepared::new(self, Some(command), None)
+    }
+
+    /// As [`Self::prepare`], for a run that searches for secrets.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::prepare`].
+    pub fn prepare_secrets(&self, secrets: &SecretScan) -> Result<Prepared, ScanError> {
+        Prepared::new(self, None, Some(secrets.settings()))
+    }
+
+    /// Opens the store of the scan, if that is a URL.
+    fn open_store(&self) -> Result<Option<Backend>, ScanError> {
+        match &self.store {
+            Some(StoreChoice::Url(url)) => Ok(Some(Backend::open(&url.parse()?)?)),
+            Some(StoreChoice::Open(_)) | None => Ok(None),
+        }
+    }
+
+    /// Returns the store of the scan; `opened` is what [`Self::open_store`] returned.
+    fn backend_of<'b>(&'b self, opened: Option<&'b Backend>) -> Result<&'b Backend, ScanError> {
+        match (&self.store, opened) {
+            (Some(StoreChoice::Open(backend)), _) => Ok(backend),
+            (_, Some(opened)) => Ok(opened),
+            (_, None) => Err(ScanError::NoStore),
+        }
     }
 
     /// Performs the steps after the preparation.
     fn run<'p>(
         &self,
         prepared: &Prepared,
+        backend: &Backend,
         processor: &(dyn Fn(usize) -> Box<dyn Processor + 'p> + Sync),
     ) -> Result<Outcome, ScanError> {
-        let opened;
-        let backend = match &self.store {
-            Some(StoreChoice::Open(backend)) => *backend,
-            Some(StoreChoice::Url(url)) => {
-                opened = Backend::open(&url.parse()?)?;
-                &opened
-            }
-            None => return Err(ScanError::NoStore),
-        };
         let observer = OnEvent(self.observer.as_deref());
         let session = prepared.open(backend, tenant_id(&self.tenant)?, &observer)?;
         let finish = match session.state() {

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::TenantId;
+use gossip_coordination::RunName;
 use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
-    DEFAULT_SHARDS_MAX, Job, Observed, Observer, RunRequest, SHARDS_PER_THREAD, SystemClock,
+    DEFAULT_SHARDS_MAX, Job, Observed, Observer, OpenRunError, RunRequest, SHARDS_PER_THREAD,
+    StartError, SystemClock, initial_shards,
 };
 
 use super::{Scan, ScanError, Session};
@@ -28,28 +30,37 @@ pub struct Prepared {
     lease: Duration,
     retries: u32,
     shards: usize,
+    name: Option<RunName>,
     restart: bool,
     allow_parallel: bool,
 }
 
 impl Prepared {
-    pub(super) fn new(scan: &Scan<'_>, command: Option<&[OsString]>) -> Result<Self, ScanError> {
+    /// `settings` distinguish runs without a command that are no scans with a name.
+    pub(super) fn new(
+        scan: &Scan<'_>,
+        command: Option<&[OsString]>,
+        settings: Option<Vec<u8>>,
+    ) -> Result<Self, ScanError> {
         if let Some(ScanError::Register(error)) = scan.refused {
             return Err(error.into());
         }
-        let handler = command.map(|command| Handler::parse(command, scan.stream)).transpose()?;
         let source = scan.registry.parse(&scan.source, scan.options)?;
+        let handler =
+            command.map(|command| Handler::parse(command, scan.stream, &source)).transpose()?;
         let connector = source.open().map_err(ScanError::Connect)?;
         let job = Job {
             source: source.text(),
             options: scan.options,
             stamp: source.stamp().map_err(ScanError::Connect)?,
             command: command.map(resolved).unwrap_or_default(),
-            stream: command.is_some() && scan.stream,
+            stream: scan.stream.filter(|_| command.is_some()),
         };
-        let settings = match &handler {
-            Some(_) => job.settings(),
-            None => scan.name.as_bytes().to_vec(),
+        let is_named = handler.is_none() && settings.is_none();
+        let settings = match (&handler, settings) {
+            (Some(_), _) => job.settings(),
+            (None, Some(settings)) => settings,
+            (None, None) => scan.name.as_bytes().to_vec(),
         };
         let usual = scan.work.threads.saturating_mul(SHARDS_PER_THREAD).min(DEFAULT_SHARDS_MAX);
         Ok(Self {
@@ -60,9 +71,10 @@ impl Prepared {
             lease: scan.lease,
             retries: scan.retries,
             shards: scan.shards.map_or(usual, NonZeroUsize::get),
+            name: scan.run_name,
             restart: scan.restart,
             // Names of handlers differ on purpose; a changed command is a likely mistake.
-            allow_parallel: scan.allow_parallel || handler.is_none(),
+            allow_parallel: scan.allow_parallel || is_named,
             handler,
         })
     }
@@ -73,10 +85,33 @@ impl Prepared {
         &self.source
     }
 
+    /// Returns the open source.
+    #[must_use]
+    pub fn connector(&self) -> &dyn Connector {
+        &*self.connector
+    }
+
     /// Returns the handler of a command.
     #[must_use]
     pub const fn handler(&self) -> Option<&Handler> {
         self.handler.as_ref()
+    }
+
+    /// Returns the command; empty for a handler.
+    #[must_use]
+    pub fn command(&self) -> &[OsString] {
+        &self.job.command
+    }
+
+    /// Returns the number of shards that [`Self::open`] would register. Nothing is stored.
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be listed or sampled.
+    pub fn planned_shards(&self) -> Result<usize, ScanError> {
+        let root = self.source.root();
+        let shards = initial_shards(&*self.connector, root.as_spec_ref(), self.shards);
+        Ok(shards.map_err(|error| StartError::Open(OpenRunError::Source(error)))?.len())
     }
 
     /// Finds the run in a store, or creates it and registers its shards.
@@ -99,6 +134,7 @@ impl Prepared {
             lease: self.lease,
             retries: self.retries,
             shards: self.shards,
+            name: self.name,
             restart: self.restart,
             allow_parallel: self.allow_parallel,
         };

@@ -33,7 +33,7 @@ fn note(seen: &Seen, item: &Item<'_>) -> usize {
 }
 
 #[test]
-fn a_scan_touches_every_key_once_goes_on_and_is_not_repeated() {
+fn a_scan_processes_every_key_once_and_resumes() {
     let (backend, seen, drain) = (memory(), Seen::default(), Drain::new());
     let scan = || Scan::of("range:0..500").backend(&backend).name("count").threads(2);
     let process = |item: &mut Item<'_>| {
@@ -166,7 +166,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
 
 /// Rows inserted at the top move all others: the keys mean other rows now.
 #[test]
-fn a_scan_does_not_go_on_over_a_file_that_has_changed() {
+fn a_scan_of_a_changed_file_is_refused() {
     let (backend, directory, drain) = (memory(), TestDirectory::new("scan-changed"), Drain::new());
     let rows: String = (0..100).map(|row| format!("{row}\n")).collect();
     let path = directory.path().join("rows.jsonl");
@@ -347,7 +347,7 @@ fn key_outside_the_root_of_a_family_is_refused_and_not_skipped() {
 }
 
 #[test]
-fn what_is_missing_or_malformed_is_a_typed_error() {
+fn missing_and_malformed_arguments_are_typed_errors() {
     let each = |scan: Scan<'_>| scan.each(|_| Ok(())).unwrap_err();
     let scan = || Scan::of("range:0..3");
     assert!(matches!(each(scan()), ScanError::NoStore));

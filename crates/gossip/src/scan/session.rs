@@ -7,13 +7,14 @@ use std::time::Duration;
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::store::fresh_nonce;
-use gossip_coordination::{RunManagement as _, ShardFilter};
+use gossip_coordination::{GetRunError, RunManagement as _, ShardFilter};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::{Source, SourceRegistry};
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
-    Clock as _, Drain, Finish, Limits, Observer, OpenedRun, OpenedState, Parts, Processor,
-    RunWorkerError, SystemClock, SystemHost, TaskConfig, WorkerConfig, job_of, work, worker_of,
+    Clock as _, Drain, FailedItem, Finish, Limits, Observer, OpenedRun, OpenedState, Parts,
+    Processor, RunWorkerError, SystemClock, SystemHost, TaskConfig, WorkerConfig, job_of,
+    list_failures, work, worker_of,
 };
 
 use super::{Outcome, ScanError};
@@ -64,6 +65,16 @@ impl<'s> Session<'s> {
     #[must_use]
     pub const fn run(&self) -> RunId {
         self.run
+    }
+
+    /// Returns the items of the run that failed for good or could not be read, of all processes.
+    ///
+    /// # Errors
+    ///
+    /// The run is gone, or the store fails.
+    pub fn failures(&self) -> Result<Vec<FailedItem>, GetRunError> {
+        let (mut coordinator, now) = (self.backend.coordinator(), SystemClock::new().now());
+        list_failures(&mut coordinator, now, self.tenant, self.run)
     }
 
     /// Returns the state in which the run was found.
@@ -197,8 +208,8 @@ impl Joined {
         if command.is_empty() {
             return Err(ScanError::NoCommand);
         }
-        let handler = Handler::parse(command, job.stream)?;
         let source = registry.parse(&job.source, job.options)?;
+        let handler = Handler::parse(command, job.stream, &source)?;
         source.check_stamp(job.stamp).map_err(ScanError::Connect)?;
         let connector = source.open().map_err(ScanError::Connect)?;
         Ok(Self { run, source, connector, handler })

@@ -57,6 +57,15 @@ impl Store for AnyStore {
         }
     }
 
+    fn change_count(&mut self) -> Option<u64> {
+        match self {
+            Self::Memory(store) => store.change_count(),
+            Self::Sqlite(store) => store.change_count(),
+            Self::Etcd(store) => store.change_count(),
+            Self::Postgres(store) => store.change_count(),
+        }
+    }
+
     fn binding(&self) -> Option<u64> {
         match self {
             Self::Memory(store) => store.binding(),

@@ -7,7 +7,10 @@ use gossip_coordination::store::{
     DEFAULT_MAX_CLOCK_SKEW, FORMAT_VERSION, MapStore, ProcessState, StoreConfig, StoreCoordinator,
     fly, fresh_nonce, load_store_format, ticks,
 };
-use gossip_coordination_etcd::{BlockingStore, ConnectError, EtcdConfig, EtcdStore, GrpcClient};
+use gossip_coordination_etcd::{
+    Alarm, BlockingStore, ConnectError, EtcdConfig, EtcdError, EtcdKv as _, EtcdStore, GrpcClient,
+    MemberStatus,
+};
 use gossip_coordination_postgres::{self as postgres, PostgresConfig};
 use gossip_coordination_sqlite::{self as sqlite, SqliteDatabase, SqliteOptions, SyncMode};
 use gossip_scanner_runtime::monotonic_ticks;
@@ -86,6 +89,16 @@ impl Backend {
         fly(&mut self.store(), load_store_format())
     }
 
+    /// Returns whether the store has room for the results of items. etcd holds all of its data in
+    /// memory, so results could fill it for every tenant.
+    #[must_use]
+    pub const fn keeps_results(&self) -> bool {
+        match self.open {
+            Open::Memory(..) | Open::Sqlite(_) | Open::Postgres(..) => true,
+            Open::Etcd(..) => false,
+        }
+    }
+
     /// Returns a handle for one thread. Handles of a backend share its connection, its record
     /// cache and its claim cooldowns, and their commits are batched.
     #[must_use]
@@ -116,6 +129,19 @@ impl Backend {
             Open::Etcd(store, _) => AnyStore::Etcd(store.clone()),
             Open::Postgres(store, _) => AnyStore::Postgres(store.clone()),
         }
+    }
+
+    /// Returns the state of the member that answers and the alarms of the cluster, if the store is
+    /// in etcd.
+    ///
+    /// # Errors
+    ///
+    /// The cluster does not answer, or refuses the question to this user.
+    pub fn etcd_health(&self) -> Option<Result<(MemberStatus, Vec<Alarm>), EtcdError>> {
+        let Open::Etcd(store, _) = &self.open else { return None };
+        store.block_on(|store| async move {
+            Ok((store.kv().status().await?, store.kv().alarms().await?))
+        })
     }
 
     /// Releases what the store holds for the lifetime of this process: on etcd its owner keys are

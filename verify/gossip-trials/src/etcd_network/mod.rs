@@ -37,8 +37,8 @@ use self::plan::{Counts, Fault, Plan, Scale};
 use self::worker::Order;
 use self::world::Settings;
 use crate::process::output_of;
-use crate::rng::Rng;
 use crate::{Failure, Outcome};
+use gossip_testkit::Rng;
 
 /// Worker processes of a world.
 const WORKERS: usize = 6;
@@ -134,7 +134,7 @@ fn campaign(counts: Counts, seed: u64, directory: &Path, is_short: bool) -> Outc
     let part = |count: u64, nth: u64| count * (nth + 1) / worlds - count * nth / worlds;
     let mut sum = Figures::default();
     for nth in 0..worlds {
-        let mut rng = Rng::new(seed ^ (nth << 32));
+        let mut rng = Rng::seeded(seed ^ (nth << 32));
         let of_world =
             Counts { partitions: part(counts.partitions, nth), pauses: part(counts.pauses, nth) };
         let scale = Scale { workers: WORKERS, first_slow: FIRST_SLOW, is_short };
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn clocks_differ_by_more_than_the_skew_in_every_other_world() {
         let differ = |world| {
-            let offsets = offsets(&mut Rng::new(world), world);
+            let offsets = offsets(&mut Rng::seeded(world), world);
             offsets.iter().max().unwrap() - offsets.iter().min().unwrap()
         };
         let skew = i64::try_from(SKEW).unwrap();

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::rng::Rng;
+use gossip_testkit::Rng;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,7 +211,7 @@ mod tests {
 
     fn draw(seed: u64) -> Plan {
         let counts = Counts { partitions: 25, pauses: 20 };
-        Plan::draw(&mut Rng::new(seed), counts, SCALE)
+        Plan::draw(&mut Rng::seeded(seed), counts, SCALE)
     }
 
     #[test]

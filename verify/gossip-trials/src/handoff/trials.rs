@@ -17,8 +17,8 @@ use crate::handoff::history_check::{HistoryCheck, Reached, Sum};
 use crate::handoff::journal;
 use crate::handoff::world::{self, CONFIG, LEASE, SHORT_LEASE, Shape, Site, number_of};
 use crate::process::Wait;
-use crate::rng::Rng;
 use crate::run::{RUN, TENANT, micros, now};
+use gossip_testkit::Rng;
 
 /// Processes that hand off shards to each other.
 const MOVERS: u64 = 4;
@@ -48,7 +48,7 @@ pub(crate) fn moves(
     let lease = if kills > 0 { SHORT_LEASE } else { LEASE };
     world::found(url, SHARDS, ENDLESS, lease)?;
     let mut fleet = Fleet::new(url, directory, seed, Shape::Moving);
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng::seeded(seed);
     let mut running: Vec<usize> =
         (1..=MOVERS).map(|worker| fleet.start(worker)).collect::<Result<_, _>>()?;
     let meter = Meter::start(Site::open(url)?.another_store());

@@ -28,15 +28,15 @@ use crate::handoff::held::Held;
 use crate::handoff::inbound::InboundThread;
 use crate::handoff::journal::{SharedJournal, What};
 use crate::handoff::world::{CONFIG, SHORT_LEASE, Shape, Site};
-use crate::rng::Rng;
 use crate::run::{RUN, TENANT, now};
+use gossip_testkit::Rng;
 
 /// Keys between two checkpoints.
 const BATCH: u64 = 8;
 /// Shards that a worker claims; handoffs can add more.
 const CLAIMS: usize = 4;
 /// Milliseconds between renewals, claims and heartbeats: a tenth of the shortest lease.
-const UPKEEP: u64 = SHORT_LEASE / 10;
+const PERIOD: u64 = SHORT_LEASE / 10;
 /// One in this many batches is followed by a handoff.
 const MOVE_ONE_IN: u64 = 12;
 /// Idle sleep.
@@ -66,11 +66,11 @@ pub(crate) fn run(
         journal,
         me,
         shape,
-        rng: Rng::new(seed ^ (worker << 32)),
+        rng: Rng::seeded(seed ^ (worker << 32)),
         held: BTreeMap::new(),
         recovery: Recovery::new(me, CONFIG),
         peers: Vec::new(),
-        upkeep_at: LogicalTime::ZERO,
+        periodic_at: LogicalTime::ZERO,
     };
     while !drains.load(Ordering::Relaxed) {
         worker.turn()?;
@@ -101,14 +101,14 @@ struct Worker {
     /// Handoffs that earlier processes of this worker id left unfinished.
     recovery: Recovery,
     peers: Vec<WorkerEntry>,
-    upkeep_at: LogicalTime,
+    periodic_at: LogicalTime,
 }
 
 impl Worker {
     /// Runs one round: periodic tasks, then a batch of each shard, and handoffs after each batch.
     fn turn(&mut self) -> Result<(), Failure> {
-        if now() >= self.upkeep_at {
-            self.upkeep()?;
+        if now() >= self.periodic_at {
+            self.run_periodic_tasks()?;
         }
         self.let_in()?;
         let shards: Vec<u64> = self.held.keys().copied().collect();
@@ -131,8 +131,8 @@ impl Worker {
     }
 
     /// Runs periodic tasks.
-    fn upkeep(&mut self) -> Result<(), Failure> {
-        self.upkeep_at = now().saturating_add(UPKEEP);
+    fn run_periodic_tasks(&mut self) -> Result<(), Failure> {
+        self.periodic_at = now().saturating_add(PERIOD);
         self.renew();
         let state = if self.held.is_empty() { WorkerState::Idle } else { WorkerState::Working };
         if self.site.backend.heartbeat(now(), TENANT, self.me, state).is_err() {
@@ -248,7 +248,7 @@ impl Worker {
         let Some(held) = self.held.get_mut(&shard).filter(|_| !others.is_empty()) else {
             return self.checkpoint(shard);
         };
-        let to = others[usize::try_from(self.rng.next())? % others.len()];
+        let to = others[usize::try_from(self.rng.next_u64())? % others.len()];
         let deadline = now().saturating_add(CONFIG.offer_ticks);
         let terms = MoveTerms::new(&held.lease, to, held.attempts, deadline);
         held.attempts += 1;
@@ -308,8 +308,8 @@ impl Worker {
         let holdings = self.held.values().map(holding).collect();
         let mut drain = WorkerDrain::new(self.me, holdings, &self.peers, CONFIG, deadline);
         loop {
-            if now() >= self.upkeep_at {
-                self.upkeep_at = now().saturating_add(UPKEEP);
+            if now() >= self.periodic_at {
+                self.periodic_at = now().saturating_add(PERIOD);
                 self.renew();
             }
             match drain.step(&mut self.site.driver(), now()) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use gossip_testkit::recording_vfs::Step;
 
-use crate::rng::Rng;
+use gossip_testkit::Rng;
 
 /// The unit in which a disk writes: a torn write ends between two of them.
 const SECTOR: u64 = 512;
@@ -206,7 +206,7 @@ mod tests {
     fn contents(steps: &[&str]) -> Vec<String> {
         let mut found = std::collections::BTreeSet::new();
         for seed in 0..200 {
-            let (mut disk, mut rng) = (Disk::default(), Rng::new(seed));
+            let (mut disk, mut rng) = (Disk::default(), Rng::seeded(seed));
             steps.iter().for_each(|words| disk.apply(&step(words), &mut rng));
             for luck in [Luck::Nothing, Luck::Everything, Luck::Random] {
                 let image = disk.image(luck, &mut rng);

@@ -15,11 +15,11 @@ use gossip_coordination_sqlite::SqliteDatabase;
 
 use crate::Failure;
 use crate::process::own_program;
-use crate::rng::Rng;
 use crate::sqlite::history_check::HistoryCheck;
 use crate::sqlite::journal::read;
 use crate::sqlite::work::{THREADS, journal_of};
 use crate::sqlite::world::{found, open};
+use gossip_testkit::Rng;
 
 /// The tenant of the values that fill the WAL.
 const STRANGER: TenantId = TenantId::from_bytes([1; 32]);
@@ -56,7 +56,7 @@ struct Figures {
 /// Runs `cycles` cycles in `directory`.
 pub(crate) fn run(directory: &Path, cycles: u64, seed: u64) -> Result<String, Failure> {
     std::fs::create_dir_all(directory)?;
-    let (mut rng, mut figures) = (Rng::new(seed), Figures::default());
+    let (mut rng, mut figures) = (Rng::seeded(seed), Figures::default());
     let mut done = 0;
     while done < cycles {
         let count = CYCLES_PER_FILE.min(cycles - done);
@@ -144,7 +144,7 @@ fn work_and_die(
     for process in 0..PROCESSES {
         let worker = cycle * PROCESSES + process;
         let journal = house.join(format!("journal-{worker}"));
-        let (worker, seed) = (worker.to_string(), rng.next().to_string());
+        let (worker, seed) = (worker.to_string(), rng.next_u64().to_string());
         let mut command = own_program()?;
         command.arg("work").arg(file).arg(&journal).args([&*worker, "0", &*seed]);
         children.push(quiet(&mut command).stdin(Stdio::piped()).spawn()?);

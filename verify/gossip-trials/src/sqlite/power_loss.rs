@@ -16,7 +16,6 @@ use gossip_coordination_sqlite::{Boot, SqliteDatabase, SqliteOptions};
 use gossip_testkit::recording_vfs::{Recorder, Step};
 
 use crate::Failure;
-use crate::rng::Rng;
 use crate::run::now;
 use crate::sqlite::disk::{Disk, Image, Luck};
 use crate::sqlite::history_check::{Expect, HistoryCheck};
@@ -24,6 +23,7 @@ use crate::sqlite::journal::{Journal, Line};
 use crate::sqlite::kill::fill_log;
 use crate::sqlite::work::{THREADS, Worker};
 use crate::sqlite::world::found;
+use gossip_testkit::Rng;
 
 /// Images of one cut: nothing and everything that was unsynced, and random subsets.
 const IMAGES_PER_CUT: usize = 6;
@@ -107,7 +107,7 @@ struct Cut {
 /// Opens at least `images` images.
 pub(crate) fn run(directory: &Path, images: u64, seed: u64, mode: Mode) -> Result<String, Failure> {
     std::fs::create_dir_all(directory)?;
-    let (mut rng, mut figures) = (Rng::new(seed), Figures::default());
+    let (mut rng, mut figures) = (Rng::seeded(seed), Figures::default());
     while figures.images < images {
         let record = directory.join(format!("record-{}", figures.records));
         let steps = recorded(&record, mode, figures.records, &mut rng)?;
@@ -166,7 +166,7 @@ fn work(
     session: u64,
     rng: &mut Rng,
 ) -> Result<(), Failure> {
-    let seed = rng.next();
+    let seed = rng.next_u64();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {

@@ -16,11 +16,11 @@ use gossip_coordination::{
 use gossip_coordination_sqlite::{SqliteCoordinator, SqliteDatabase};
 
 use crate::Failure;
-use crate::rng::Rng;
 use crate::run::{RUN, TENANT, now};
 use crate::sqlite::journal::{Call, Journal};
 use crate::sqlite::keys::{key_of, number_of};
 use crate::sqlite::world::{coordinator, open};
+use gossip_testkit::Rng;
 
 /// Threads of a process.
 pub(crate) const THREADS: u64 = 2;
@@ -97,7 +97,7 @@ impl Worker {
             backend: coordinator(database),
             journal,
             id,
-            rng: Rng::new(seed ^ (id << 32)),
+            rng: Rng::seeded(seed ^ (id << 32)),
             shards: Vec::new(),
             op_count: 0,
         };

@@ -55,7 +55,7 @@ fn ignored_and_hidden_files_are_left_out() {
 
 /// Opening a pipe of that name would wait for a writer; a directory is no file.
 #[test]
-fn what_is_no_file_holds_no_rules() {
+fn a_rule_path_that_is_no_file_has_no_rules() {
     const MAX_WAIT: Duration = Duration::from_secs(60);
     let directory = TempDir::new();
     directory.write("keep", "");
@@ -70,7 +70,7 @@ fn what_is_no_file_holds_no_rules() {
 }
 
 #[test]
-fn what_is_not_listed_does_not_open() {
+fn an_unlisted_file_does_not_open() {
     let directory = TempDir::new();
     for path in ["keep", "drop.log", "target/x", "target/y", ".hidden", "sub/keep", "sub/x.log"] {
         directory.write(path, "");

@@ -290,7 +290,7 @@ impl Connector for FileTree {
         _scratch: &'a mut Vec<u8>,
     ) -> Result<ItemBody<'a>, OpenError> {
         let opened = self.open_listed(item.key()).or_else(|error| self.unless_root_gone(error));
-        opened.map(|file| ItemBody::Reader(Box::new(file)))
+        opened.map(ItemBody::File)
     }
 
     fn check(

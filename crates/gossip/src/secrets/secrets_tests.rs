@@ -1,0 +1,166 @@
+use gossip_contracts::identity::{FindingId, ObjectVersionId};
+use gossip_coordination::store::fresh_nonce;
+use rstest::rstest;
+
+use super::*;
+use crate::Scan;
+use crate::scan::Status;
+
+const TENANT: TenantId = TenantId::from_bytes([3; 32]);
+
+fn item(path: &[u8]) -> ItemFindings {
+    ItemFindings {
+        key: path.into(),
+        path: path.into(),
+        revision: "".into(),
+        version: ObjectVersionId::from_bytes([1; 32]),
+        policy: PolicyHash::from_bytes([2; 32]),
+        tenant: TENANT,
+        findings: vec![StoredFinding {
+            rule: "npm-token".into(),
+            confidence: Confidence::High,
+            checksum: Checksum::Valid,
+            offset: u64::MAX,
+            length: 40,
+            line: 2,
+            column: 7,
+            decoded: 1,
+            member: Some("a/\u{1b}\"b".into()),
+            details: vec![("account".into(), "12".into())],
+            redacted: "npm_…(40 bytes)".into(),
+            secret: [4; 32],
+            id: FindingId::from_bytes([5; 32]),
+        }],
+        gaps: vec![Gap { member: None, reason: "ratio".into() }],
+    }
+}
+
+#[rstest]
+#[case(b"plain")]
+#[case(b"\xff\x00\"\\")]
+#[case("é\n".as_bytes())]
+fn stored_findings_are_read_back(#[case] path: &[u8]) {
+    let item = item(path);
+    assert_eq!(ItemFindings::decode(&item.encode(), TENANT).unwrap(), item);
+}
+
+#[test]
+fn other_bytes_are_no_findings() {
+    let text = String::from_utf8(item(b"x").encode()).unwrap();
+    for broken in [
+        String::new(),
+        "[]".to_owned(),
+        text.replace("\"v\":1", "\"v\":2"),
+        text.replace("0505", "05"),
+        text.replace("0505", "0z05"),
+        text.replace("\"valid\"", "\"good\""),
+        text.replace("\"high\"", "\"sure\""),
+        text[..text.len() - 1].to_owned(),
+    ] {
+        assert_eq!(
+            ItemFindings::decode(broken.as_bytes(), TENANT),
+            Err(UnreadableFindings),
+            "{broken}"
+        );
+    }
+}
+
+#[test]
+fn ids_depend_on_place_version_and_policy() {
+    let (one, finding) = (item(b"x"), item(b"x").findings.remove(0));
+    let moved = StoredFinding { offset: 1, ..finding.clone() };
+    let newer = ItemFindings { version: ObjectVersionId::from_bytes([9; 32]), ..item(b"x") };
+    let other_policy = ItemFindings { policy: PolicyHash::from_bytes([9; 32]), ..item(b"x") };
+    assert_ne!(one.occurrence(&finding), one.occurrence(&moved));
+    assert_ne!(one.occurrence(&finding), newer.occurrence(&finding));
+    assert_eq!(one.occurrence(&finding), other_policy.occurrence(&finding));
+    assert_ne!(one.observation(&finding), other_policy.observation(&finding));
+}
+
+/// A directory of its own, removed at the end.
+struct Files(std::path::PathBuf);
+
+impl Files {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("gossip-secrets-{:016x}", fresh_nonce()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.0.join(name), content).unwrap();
+    }
+
+    /// Scans the files under a key; returns ids and places, and the status.
+    fn scan(&self, key: u8) -> (Vec<(String, FindingId)>, Status) {
+        let rules = RuleSet::built_in();
+        let secrets = SecretScan::new(&rules, TenantSecretKey::from_bytes([key; 32])).unwrap();
+        let mut found = Vec::new();
+        let outcome = Scan::of(&self.0)
+            .store("memory:")
+            .threads(2)
+            .find_secrets(&secrets, |it| {
+                found.push((format!("{}:{}", it.place(), it.finding.line), it.finding.id));
+            })
+            .unwrap();
+        (found, outcome.status)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // A failed removal must not hide the failure of the test.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn minted(seed: u64) -> Vec<u8> {
+    RuleSet::built_in().rule("npm-token").unwrap().mint(seed).unwrap()
+}
+
+#[test]
+fn ids_of_findings_depend_on_the_key_and_not_on_the_line() {
+    let files = Files::new();
+    files.write("a", minted(1));
+    let (first, _) = files.scan(1);
+    files.write("a", [b"\n\n", &minted(1)[..]].concat());
+    let (moved, _) = files.scan(1);
+    assert_eq!((first[0].1, &*first[0].0, &*moved[0].0), (moved[0].1, "a:1", "a:3"));
+    assert_ne!(files.scan(2).0[0].1, first[0].1);
+}
+
+#[test]
+fn findings_come_in_the_order_of_places() {
+    let files = Files::new();
+    for number in (0..40).rev() {
+        let two = [&minted(number)[..], b"\n", &minted(number + 100)].concat();
+        files.write(&format!("f{number:02}"), two);
+    }
+    let (found, status) = files.scan(1);
+    assert_eq!((found.len(), status), (80, Status::Complete));
+    assert!(found.is_sorted_by(|a, b| a.0 < b.0), "{found:?}");
+}
+
+#[test]
+fn a_file_with_more_findings_than_can_be_stored_has_a_gap() {
+    let files = Files::new();
+    let rules = RuleSet::built_in();
+    let rule = rules.rule("npm-token").unwrap();
+    let many = (0..2_000).flat_map(|seed| [rule.mint(seed).unwrap(), b"\n".to_vec()].concat());
+    let many: Vec<u8> = many.collect();
+    files.write("many", many);
+    files.write("one", minted(1));
+    let (found, status) = files.scan(1);
+    assert_eq!(status, Status::Incomplete);
+    assert!((500..1_999).contains(&found.len()), "{}", found.len());
+    assert_eq!(found.last().unwrap().0, "one:1");
+}
+
+#[test]
+fn a_damaged_archive_makes_the_outcome_incomplete() {
+    let files = Files::new();
+    files.write("x.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0damaged");
+    files.write("y", minted(1));
+    let (found, status) = files.scan(1);
+    assert_eq!((found.len(), status), (1, Status::Incomplete));
+}
