@@ -1,17 +1,23 @@
 //! Command-line arguments.
 
 use std::ffi::OsString;
-use std::num::{IntErrorKind, NonZeroU8, NonZeroU32, NonZeroU64, NonZeroUsize, ParseIntError};
+use std::num::{IntErrorKind, NonZeroU32, NonZeroU64, NonZeroUsize, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
-use clap::{
-    ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
-};
+use clap::{ArgAction, Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use gossip::coordination::RunName;
+use gossip::runtime::StreamFormat;
 
 use crate::duration;
+use crate::halt::Halt;
+use crate::help;
+use crate::painter::ProgressMode;
+use crate::reference::{IdStart, RunRef, id_start};
+use crate::scan_args::{FindingsArgs, RulesCommand, SCAN_HELP, ScanArgs};
+use crate::screen::style::Color;
 
 /// Process every item of a large source, resume after any crash, and prove that none was missed.
 ///
@@ -20,7 +26,7 @@ use crate::duration;
 /// needs a newer gossip, 10 complete with findings and --fail-on findings, 130 interrupted with
 /// progress saved.
 #[derive(Debug, Parser)]
-#[command(name = "gossip", version, max_term_width = 100)]
+#[command(name = "gossip", version = env!("GOSSIP_VERSION"), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -31,7 +37,7 @@ pub(crate) struct Cli {
 impl Cli {
     /// Parses the arguments of this process.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = hide_env_values(Self::command()).try_get_matches()?;
+        let matches = help::command(help::asks_for_brief()).try_get_matches()?;
         Self::from_arg_matches(&matches)
     }
 }
@@ -57,6 +63,16 @@ pub(crate) struct Global {
     /// Output format on stdout
     #[arg(short, long, env = "GOSSIP_OUTPUT", global = true, value_enum, default_value = "table")]
     pub(crate) output: Format,
+    /// Colours on stderr; auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        env = "GOSSIP_COLOR",
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto"
+    )]
+    pub(crate) color: Color,
     /// Print errors only
     #[arg(short, long, env = "GOSSIP_QUIET", global = true, value_parser = flag())]
     pub(crate) quiet: bool,
@@ -76,21 +92,56 @@ pub(crate) struct Global {
 /// Format of the data on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Aligned columns.
+    /// Aligned columns, cut to the width of the terminal, or lines of text.
+    #[value(alias = "text")]
     Table,
+    /// A table with every column, not cut.
+    Wide,
     /// One JSON value.
     Json,
     /// One JSON value per line.
     Jsonl,
+    /// SARIF 2.1.0; findings only.
+    Sarif,
+}
+
+impl Format {
+    /// Returns whether the output is for people.
+    pub(crate) const fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+
+    /// Returns whether tables have every column.
+    pub(crate) const fn is_wide(self) -> bool {
+        matches!(self, Self::Wide)
+    }
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command for every item of a source; repeat the same command to resume
-    #[command(after_help = EXEC_HELP)]
+    #[command(after_long_help = EXEC_HELP)]
     Exec(Box<ExecArgs>),
-    /// Join a run from another process or machine
+    /// Find leaked secrets in files, archives and git history
+    #[command(after_long_help = SCAN_HELP)]
+    Scan(Box<ScanArgs>),
+    /// Show the findings of a scan
+    Findings(Box<FindingsArgs>),
+    /// List, show, check and test the detection rules
+    #[command(subcommand)]
+    Rules(RulesCommand),
+    /// Show a run as it is worked on, from anywhere; without RUN all unfinished runs
+    Watch(WatchArgs),
+    /// Show which parts of the source are done, leased, waiting or failed
+    Map(MapArgs),
+    /// Show in half a minute what happens when a worker is killed
+    Demo(DemoArgs),
+    /// Join a run from another process or machine, or list the workers
     Worker(Box<WorkerArgs>),
+    /// Explain the state of a run, a shard or an item, and name the next command
+    Why(WhyArgs),
+    /// Check that this machine can work: store, disk, clock, permissions, programs
+    Doctor,
     /// Verify a coverage certificate written by `gossip run export`; needs no store
     Verify(VerifyArgs),
     /// Create, show and control runs
@@ -99,6 +150,10 @@ pub(crate) enum Command {
     /// Show and control the shards of a run
     #[command(subcommand)]
     Shard(ShardCommand),
+    /// List the items of a run that failed or could not be read, and why
+    Failed(RunArg),
+    /// Let failed items of a run be tried again
+    Retry(RetryArgs),
     /// Hand shards over from one worker to another
     #[command(subcommand)]
     Handoff(HandoffCommand),
@@ -108,17 +163,43 @@ pub(crate) enum Command {
     /// Operate the store itself
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print a man page, or write all of them to a directory
+    Man {
+        /// Command whose page is printed [default: gossip]
+        #[arg(value_name = "COMMAND")]
+        words: Vec<String>,
+        // No environment variable: `GOSSIP_TO` is that of certificates.
+        /// Write the pages of all commands to this directory
+        #[arg(long, value_name = "DIR", conflicts_with = "words")]
+        to: Option<PathBuf>,
+    },
 }
 
 const EXEC_HELP: &str = "\
-Sources: a directory (every file below it), lines:FILE, jsonl:FILE, csv:FILE, range:A..B.
-{} is replaced by the file's path, the line or row, or the number; without {} it is appended.
+Sources:
+  DIR           every file below the directory
+  lines:FILE    the lines of a file; also @FILE
+  lines0:FILE   parts of a file that end with a zero byte
+  jsonl:FILE    the rows of a JSON Lines file
+  csv:FILE      the rows of a CSV file
+  git:REPO      the contents of a git repository
+  range:A..B    integers; A..=B with B
+  -             the lines of standard input; with -0 its parts that end with a zero byte
+  PATH PATH...  these files, and the files below these directories; also a quoted '*.txt'
 
-Examples:
-  gossip exec . -- wc -c {}
-  gossip exec lines:urls.txt --jobs 8 -- curl -sSfO {}
-  gossip exec range:0..1000 -- sh -c 'echo \"$1 squared is $(($1 * $1))\"' sh {}
-  gossip exec . --stream -- ./handler.py       (JSON lines on its standard input and output)";
+Placeholders in COMMAND:
+  {}      the item: a path as it was typed, a line, a row, a number
+  {/}     its base name
+  {//}    its directory
+  {.}     it without its extension
+  {#}     its number, for rows and integers
+  {name}  a column of its row, for CSV and JSON Lines
+Without a placeholder the item is appended.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecArgs {
@@ -126,15 +207,22 @@ pub(crate) struct ExecArgs {
     pub(crate) job: JobArgs,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
+    /// Print the shards and an estimate of the work, and write nothing
+    #[arg(long, env = "GOSSIP_PLAN", value_parser = flag(), help_heading = "Run options")]
+    pub(crate) plan: bool,
 }
 
 /// Source, command and settings of a run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run options")]
 pub(crate) struct JobArgs {
-    /// Items to process: a directory, lines:FILE, jsonl:FILE, csv:FILE or range:A..B
-    #[arg(help_heading = None)]
-    pub(crate) source: OsString,
+    /// Items to process: a directory, lines:FILE, jsonl:FILE, csv:FILE, range:A..B, - for stdin,
+    /// @FILE for a list, several paths, or a quoted pattern
+    #[arg(help_heading = None, value_name = "SOURCE", required_unless_present = "null")]
+    pub(crate) source: Vec<OsString>,
+    /// Items of stdin end with a zero byte, as find -print0 writes them
+    #[arg(short = '0', long, env = "GOSSIP_NULL", value_parser = flag())]
+    pub(crate) null: bool,
     /// Command to run, after --
     #[arg(last = true, required = true, value_name = "COMMAND", help_heading = None)]
     pub(crate) command: Vec<OsString>,
@@ -147,9 +235,19 @@ pub(crate) struct JobArgs {
     /// Treat the first row of a CSV file as data
     #[arg(long, env = "GOSSIP_NO_HEADER", value_parser = flag())]
     pub(crate) no_header: bool,
-    /// Start the command once per job and send it items as JSON lines
-    #[arg(long, env = "GOSSIP_STREAM", value_parser = flag())]
-    pub(crate) stream: bool,
+    /// Start the command once per job and send it items as lines: json (default) or lines
+    #[arg(
+        long,
+        env = "GOSSIP_STREAM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "no",
+        default_missing_value = "json",
+        hide_default_value = true,
+        value_name = "FORMAT",
+        value_parser = StreamChoice::parse
+    )]
+    pub(crate) stream: StreamChoice,
     /// Lease duration; a dead worker's shards are reassigned after this time
     #[arg(long, env = "GOSSIP_LEASE", value_parser = duration::parse, default_value = "15s", value_name = "TIME")]
     pub(crate) lease: Duration,
@@ -159,24 +257,63 @@ pub(crate) struct JobArgs {
     /// Initial number of shards, 1 to 10000 [default: 4 per job, at most 256]
     #[arg(long, env = "GOSSIP_SHARDS", value_name = "N", value_parser = positive::<NonZeroUsize>)]
     pub(crate) shards: Option<NonZeroUsize>,
+    /// Name of the run, for commands that expect a run; one unfinished run can have it
+    #[arg(long, env = "GOSSIP_NAME", value_name = "NAME", value_parser = run_name)]
+    pub(crate) name: Option<RunName>,
     /// Start a new run even if the same command has finished before
     #[arg(long, env = "GOSSIP_RESTART", value_parser = flag())]
     pub(crate) restart: bool,
     /// Start even if another run of this source is unfinished
     #[arg(long, env = "GOSSIP_ALLOW_PARALLEL", value_parser = flag())]
     pub(crate) allow_parallel: bool,
+    /// Cancel an unfinished run of this source with other settings first
+    #[arg(long, env = "GOSSIP_REPLACE", value_parser = flag(), conflicts_with = "allow_parallel")]
+    pub(crate) replace: bool,
+}
+
+/// How a command that is kept running receives items; none starts one per batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamChoice(pub(crate) Option<StreamFormat>);
+
+impl StreamChoice {
+    /// Parses a format. The variable of the flag may also hold a word for yes or no.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text.to_ascii_lowercase().as_str() {
+            "json" | "yes" | "y" | "true" | "t" | "on" | "1" => Ok(Self(Some(StreamFormat::Json))),
+            "lines" => Ok(Self(Some(StreamFormat::Lines))),
+            "no" | "n" | "false" | "f" | "off" | "0" => Ok(Self(None)),
+            _ => Err("must be json or lines"),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct WorkerArgs {
-    /// Id of the run to join (see `gossip run list`)
-    #[arg(value_parser = parse_id)]
-    pub(crate) run: u64,
+    /// Run to join: its id, the first digits of its id, its name, or @last
+    #[arg(value_parser = RunRef::parse, required = true)]
+    pub(crate) run: Option<RunRef>,
+    #[command(subcommand)]
+    pub(crate) other: Option<WorkerCommand>,
     /// Command to use instead of the run's own, after --
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkerCommand {
+    /// List the workers with their hosts, shards and rates
+    List {
+        /// How long to sample the runs to measure rates; 0s: do not
+        #[arg(long, env = "GOSSIP_SAMPLE", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
+        sample: Duration,
+    },
 }
 
 /// Settings of this process; they are not part of the run.
@@ -241,23 +378,36 @@ pub(crate) struct WorkArgs {
     /// Save progress after this time
     #[arg(long, env = "GOSSIP_CHECKPOINT_EVERY", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
     pub(crate) checkpoint_every: Duration,
+    /// Pass on the output of commands as they write it, instead of item by item
+    #[arg(long, env = "GOSSIP_UNGROUP", value_parser = flag())]
+    pub(crate) ungroup: bool,
+    /// Begin each line of output with the item of its command
+    #[arg(long, env = "GOSSIP_TAG", value_parser = flag(), conflicts_with = "ungroup")]
+    pub(crate) tag: bool,
+    /// Let the commands use this terminal, for input too; one at a time (-j 1)
+    #[arg(long, env = "GOSSIP_TTY", value_parser = flag(), conflicts_with_all = ["ungroup", "tag"])]
+    pub(crate) tty: bool,
+    /// Exit statuses that mean: done [default: 0]
+    #[arg(long, env = "GOSSIP_OK_STATUS", value_name = "STATUS,...", value_delimiter = ',')]
+    pub(crate) ok_status: Vec<u8>,
     /// Exit status that means: done, and something was found
     ///
     /// With --stream the command reports findings in its replies instead:
     /// {"type":"done","id":7,"findings":2}.
-    #[arg(
-        long,
-        env = "GOSSIP_FOUND_STATUS",
-        value_name = "STATUS",
-        value_parser = positive::<NonZeroU8>
-    )]
-    pub(crate) found_status: Option<NonZeroU8>,
+    #[arg(long, env = "GOSSIP_FOUND_STATUS", value_name = "STATUS")]
+    pub(crate) found_status: Option<u8>,
+    /// Stop after failures: soon,fail=N or now,fail=N; N items or N%
+    #[arg(long, env = "GOSSIP_HALT", value_name = "WHEN,fail=N", value_parser = Halt::parse)]
+    pub(crate) halt: Option<Halt>,
     /// Exit with 10 if the run is complete and any worker reported findings
     #[arg(long, env = "GOSSIP_FAIL_ON", value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Option<FailOn>,
     /// How long to wait for a store that is unreachable or full; 0s: do not wait
     #[arg(long, env = "GOSSIP_STORE_PATIENCE", value_parser = duration::parse, default_value = "10m", value_name = "TIME")]
     pub(crate) store_patience: Duration,
+    /// How to show progress on stderr
+    #[arg(long, env = "GOSSIP_PROGRESS", value_enum, value_name = "MODE", default_value = "auto")]
+    pub(crate) progress: ProgressMode,
     /// Do not split busy shards for idle workers
     #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
     pub(crate) no_split: bool,
@@ -333,19 +483,22 @@ pub(crate) struct RestoredArgs {
 pub(crate) enum RunCommand {
     /// Create a run without working on it and print its id; `gossip worker` joins it
     Create(Box<JobArgs>),
-    /// List runs
+    /// List runs, newest first; -o wide shows every column
     List {
         /// Only unfinished runs
         #[arg(long, env = "GOSSIP_ACTIVE", value_parser = flag())]
         active: bool,
+        /// How long to sample runs that are worked on to estimate the time left; 0s: do not
+        #[arg(long, env = "GOSSIP_SAMPLE", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
+        sample: Duration,
     },
     /// Show one run with its progress and estimated time left
     Show {
         #[command(flatten)]
         run: RunArg,
         /// How long to sample an active run to estimate the time left; 0s: do not estimate
-        #[arg(long, env = "GOSSIP_WATCH", value_parser = duration::parse, default_value = "2s", value_name = "TIME")]
-        watch: Duration,
+        #[arg(long, env = "GOSSIP_SAMPLE", value_parser = duration::parse, default_value = "2s", value_name = "TIME")]
+        sample: Duration,
     },
     /// Pause a run: workers release their shards and claim no more
     Pause(RunArg),
@@ -364,6 +517,9 @@ pub(crate) enum RunCommand {
         /// Write to this file instead of stdout
         #[arg(long, env = "GOSSIP_TO", value_name = "FILE")]
         to: Option<PathBuf>,
+        /// Write one page for people: verdict, map, gaps, counts, command, times, hashes
+        #[arg(long, env = "GOSSIP_HTML", value_name = "FILE")]
+        html: Option<PathBuf>,
     },
     /// Verify that a finished run covers its whole source
     Verify {
@@ -383,6 +539,29 @@ pub(crate) enum RunCommand {
         #[arg(long)]
         damaged: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Run: its id, the first digits of its id, its name, or @last
+    #[arg(value_parser = RunRef::parse)]
+    pub(crate) run: Option<RunRef>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MapArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+    /// Write a drawing to this file instead
+    #[arg(long, env = "GOSSIP_SVG", value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    // Only the demo itself starts its workers.
+    #[arg(long, hide = true, value_name = "DIRECTORY")]
+    pub(crate) worker: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -413,10 +592,43 @@ pub(crate) struct KeyArg {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct WhyArgs {
+    /// Run: its id, the first digits of its id, its name, or @last [default: @last]
+    #[arg(value_parser = RunRef::parse)]
+    pub(crate) run: Option<RunRef>,
+    /// Item of the run: a path, a number, or FILE:LINE
+    #[arg(conflicts_with = "shard")]
+    pub(crate) item: Option<OsString>,
+    // No environment variable: `GOSSIP_SHARD` is set for handlers.
+    /// Shard of the run: its id or the first digits of it
+    #[arg(long, value_name = "SHARD", value_parser = id_start)]
+    pub(crate) shard: Option<IdStart>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RunArg {
-    /// Run id (see `gossip run list`)
-    #[arg(value_parser = parse_id)]
-    pub(crate) run: u64,
+    /// Run: its id, the first digits of its id, its name, or @last
+    #[arg(value_parser = RunRef::parse)]
+    pub(crate) run: RunRef,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+    /// Items, as `gossip failed` names them
+    #[arg(
+        value_name = "ITEM",
+        required_unless_present_any = ["all", "status"],
+        conflicts_with_all = ["all", "status"]
+    )]
+    pub(crate) items: Vec<OsString>,
+    /// All failed items
+    #[arg(long, conflicts_with = "status")]
+    pub(crate) all: bool,
+    /// The items whose command exited with this status
+    #[arg(long, value_name = "N")]
+    pub(crate) status: Option<i32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -438,9 +650,9 @@ pub(crate) enum ShardCommand {
     Unpark {
         #[command(flatten)]
         run: RunArg,
-        /// Shard id (see `gossip shard list RUN`)
-        #[arg(value_parser = parse_id, required_unless_present = "all")]
-        shard: Option<u64>,
+        /// Shard: its id or the first digits of it (see `gossip shard list RUN`)
+        #[arg(value_parser = id_start, required_unless_present = "all")]
+        shard: Option<IdStart>,
         /// All parked shards of the run
         #[arg(long, env = "GOSSIP_ALL", value_parser = flag(), conflicts_with = "shard")]
         all: bool,
@@ -471,9 +683,9 @@ pub(crate) enum HandoffCommand {
     Start {
         #[command(flatten)]
         shard: ShardArg,
-        /// Id of the receiving worker (see `gossip handoff workers`) [default: any idle worker]
-        #[arg(long, env = "GOSSIP_TO_WORKER", value_parser = parse_id, value_name = "WORKER")]
-        to: Option<u64>,
+        /// Receiving worker: its id or the first digits of it [default: any idle worker]
+        #[arg(long, env = "GOSSIP_TO_WORKER", value_parser = id_start, value_name = "WORKER")]
+        to: Option<IdStart>,
     },
     /// List handoffs in progress and failed ones; completed ones are deleted
     List {
@@ -497,26 +709,21 @@ pub(crate) enum HandoffCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShardArg {
-    /// Run id (see `gossip run list`)
-    #[arg(value_parser = parse_id)]
-    pub(crate) run: u64,
-    /// Shard id (see `gossip shard list RUN`)
-    #[arg(value_parser = parse_id)]
-    pub(crate) shard: u64,
-}
-
-/// Hides the values of environment variables in the help: they are noise, and may be secret.
-fn hide_env_values(command: clap::Command) -> clap::Command {
-    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(hide_env_values)
+    /// Run: its id, the first digits of its id, its name, or @last
+    #[arg(value_parser = RunRef::parse)]
+    pub(crate) run: RunRef,
+    /// Shard: its id or the first digits of it (see `gossip shard list RUN`)
+    #[arg(value_parser = id_start)]
+    pub(crate) shard: IdStart,
 }
 
 /// Parses the environment variable of a flag: yes, true, on, 1, or their opposites.
-fn flag() -> BoolishValueParser {
+pub(crate) fn flag() -> BoolishValueParser {
     BoolishValueParser::new()
 }
 
 /// Parses a non-zero number.
-fn positive<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, &'static str> {
+pub(crate) fn positive<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, &'static str> {
     text.parse().map_err(|error: ParseIntError| match error.kind() {
         IntErrorKind::Zero => "must be 1 or more",
         IntErrorKind::PosOverflow => "number is too large",
@@ -524,11 +731,9 @@ fn positive<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, &'static s
     })
 }
 
-/// Parses an id in the form in which it is printed.
-fn parse_id(text: &str) -> Result<u64, &'static str> {
-    let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
-    number.ok_or("an id has 16 hexadecimal digits; see `gossip run list` and `gossip shard list`")
+/// Parses the name of a run.
+fn run_name(text: &str) -> Result<RunName, String> {
+    RunName::try_new(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -11,8 +11,21 @@ const OTHER_VARIABLES: [(&str, &str, &str); 2] =
     [("run verify", "source", "GOSSIP_COMPARE"), ("handoff start", "to", "GOSSIP_TO_WORKER")];
 
 /// Flags without a variable: one left set in a shell or a unit file would disable the check for
-/// every deletion, or change a limit that is only shown.
-const WITHOUT_VARIABLE: [(&str, &str); 2] = [("run rm", "damaged"), ("tenant limit", "shards")];
+/// every deletion, change a limit that is only shown, or print secrets. That of the demo is
+/// internal.
+///
+/// `GOSSIP_SHARD` is set for handlers.
+const WITHOUT_VARIABLE: [(&str, &str); 9] = [
+    ("run rm", "damaged"),
+    ("tenant limit", "shards"),
+    ("retry", "all"),
+    ("retry", "status"),
+    ("scan", "show-secrets"),
+    ("findings", "show-secrets"),
+    ("demo", "worker"),
+    ("why", "shard"),
+    ("man", "to"),
+];
 
 /// Collects every flag of every command: path of the command, name, variable.
 fn flags(path: &str, command: &Command, found: &mut Vec<(String, String, Option<String>)>) {

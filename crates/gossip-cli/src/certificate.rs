@@ -16,7 +16,7 @@ use gossip::coordination::{
     ShardSummary,
 };
 use gossip::identity::{FenceEpoch, LogicalTime, RunId, TenantId};
-use gossip::runtime::{Job, RuntimeToken};
+use gossip::runtime::{Job, RuntimeToken, StreamFormat};
 use gossip::sources::{Source, SourceOptions};
 use gossip::store::Coordinator;
 
@@ -24,11 +24,15 @@ use crate::args::{Global, KeyArg, VerifyArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record, count};
-use crate::{duration, opening, progress, runs, shards};
+use crate::{duration, html, opening, progress, runs, shards};
 
 /// Longest certificate that is buffered because its input cannot be read twice; enough for about
 /// five million leaves.
 const MAX_BUFFERED_BYTES: u64 = 1 << 30;
+
+/// Longest certificate that a page is made of: about three hundred thousand leaves, more than a
+/// browser shows well.
+const PAGE_BYTES: u64 = 64 << 20;
 
 /// A finished run.
 pub(crate) struct FinishedRun<'c> {
@@ -38,11 +42,20 @@ pub(crate) struct FinishedRun<'c> {
     pub(crate) console: &'c Console,
 }
 
-/// Writes the certificate of a run.
+/// Files that an export writes.
+#[derive(Clone, Copy)]
+pub(crate) struct Written<'p> {
+    /// The certificate; standard output if nothing is named.
+    pub(crate) certificate: Option<&'p Path>,
+    /// The page for people.
+    pub(crate) page: Option<&'p Path>,
+}
+
+/// Writes the certificate of a run, and its page.
 pub(crate) fn export(
     run: FinishedRun<'_>,
     key: &KeyArg,
-    to: Option<&Path>,
+    Written { certificate: to, page }: Written<'_>,
     console: &Console,
 ) -> Result<Code, Failure> {
     let key = signing_key(key)?;
@@ -52,17 +65,49 @@ pub(crate) fn export(
         Failure::new(Code::Internal, "the certificate cannot be written").why(error)
     };
     let mut spool = Spool::new(to.filter(is_file)).map_err(unwritten)?;
-    run.write_to(&mut spool, key.as_ref())?;
+    let source = run.write_to(&mut spool, key.as_ref())?;
     let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
     // Before it gets its name or is printed: an invalid certificate must not be used.
     let verification = check(spool.open().map_err(unwritten)?, against)?;
-    let written = match to {
-        Some(path) => spool.finish(path),
-        None => spool.copy_to(&mut io::stdout().lock()),
+    if let Some(page) = page {
+        write_page(page, &mut spool, &verification, &source)?;
+    }
+    let written = match (to, page) {
+        (Some(path), _) => spool.finish(path),
+        (None, Some(_)) => Ok(()),
+        (None, None) => spool.copy_to(&mut io::stdout().lock()),
     };
     written.map_err(unwritten)?;
     console.note(&summary(&verification));
     Ok(code_of(&verification))
+}
+
+/// Writes the page of a certificate.
+fn write_page(
+    to: &Path,
+    spool: &mut Spool,
+    found: &Verification,
+    source: &Source,
+) -> Result<(), Failure> {
+    let unwritten = |error: io::Error| {
+        Failure::new(Code::Internal, format!("cannot write `{}`", to.display())).why(error)
+    };
+    let mut certificate = String::new();
+    let read =
+        spool.open().map_err(unwritten)?.take(PAGE_BYTES + 1).read_to_string(&mut certificate);
+    if read.map_err(unwritten)? as u64 > PAGE_BYTES {
+        return Err(Failure::new(Code::Usage, "the certificate is too long for a page")
+            .why(format!("it has more than {PAGE_BYTES} bytes"))
+            .next("write the certificate itself: leave --html out"));
+    }
+    std::fs::write(to, html::page(&certificate, found, source)).map_err(unwritten)
+}
+
+/// Writes the certificate of a run, compares it with the source, and returns what it states.
+pub(crate) fn prove(run: FinishedRun<'_>) -> Result<Verification, Failure> {
+    let mut spool = Spool::new(None).map_err(not_spooled)?;
+    let source = run.write_to(&mut spool, None)?;
+    against_source(spool.open().map_err(not_spooled)?, &source, None)
 }
 
 /// Verifies the certificate of a run.
@@ -72,12 +117,12 @@ pub(crate) fn verify_run(
     compare: bool,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let mut spool = Spool::new(None).map_err(not_spooled)?;
-    let source = run.write_to(&mut spool, None)?;
-    let certificate = spool.open().map_err(not_spooled)?;
-    let verification = match compare {
-        true => against_source(certificate, &source, None)?,
-        false => check(certificate, Against::ITSELF)?,
+    let verification = if compare {
+        prove(run)?
+    } else {
+        let mut spool = Spool::new(None).map_err(not_spooled)?;
+        run.write_to(&mut spool, None)?;
+        check(spool.open().map_err(not_spooled)?, Against::ITSELF)?
     };
     print(global, &verification, console)
 }
@@ -146,13 +191,21 @@ fn settings(job: &Job, run: &RunRecord) -> Vec<(String, String)> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let settings = [
         ("lease", duration::show(run.config().lease_duration())),
-        ("stream", job.stream.to_string()),
+        ("stream", stream_name(job.stream).to_owned()),
         ("started", time(run.created_at())),
         ("completed", run.completed_at().map_or_else(|| "never".to_owned(), time)),
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
         ("host", host),
     ];
     settings.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+const fn stream_name(stream: Option<StreamFormat>) -> &'static str {
+    match stream {
+        None => "false",
+        Some(StreamFormat::Json) => "true",
+        Some(StreamFormat::Lines) => "lines",
+    }
 }
 
 /// Returns the leaves of a run in the order of their ranges. Ranges of damaged shards are

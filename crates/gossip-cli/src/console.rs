@@ -1,23 +1,23 @@
 //! Messages on standard error.
 
-use std::io::{self, IsTerminal as _};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use gossip::runtime::Drain;
+use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output;
-
-/// Width of a terminal that does not report its own.
-const DEFAULT_COLUMNS: usize = 80;
+use crate::output::Record;
+use crate::screen::{Screen, Stream};
 
 /// Standard error, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Console {
     level: Level,
-    /// Width of the progress line on the terminal; 0 if there is none.
-    painted: Mutex<usize>,
-    is_terminal: bool,
+    screen: Arc<Screen>,
+    /// Whether messages are JSON lines.
+    is_json: AtomicBool,
     /// Drained when standard error is closed.
     drain: OnceLock<Drain>,
 }
@@ -34,15 +34,14 @@ enum Level {
 
 impl Console {
     /// Returns a console; `verbose` is the number of `-v`.
-    pub(crate) fn new(quiet: bool, verbose: u8) -> Self {
+    pub(crate) const fn new(quiet: bool, verbose: u8, screen: Arc<Screen>) -> Self {
         let level = match (quiet, verbose) {
             (true, _) => Level::Quiet,
             (false, 0) => Level::Normal,
             (false, 1) => Level::Verbose,
             (false, 2..) => Level::Debug,
         };
-        let is_terminal = io::stderr().is_terminal();
-        Self { level, painted: Mutex::new(0), is_terminal, drain: OnceLock::new() }
+        Self { level, screen, is_json: AtomicBool::new(false), drain: OnceLock::new() }
     }
 
     /// Requests a drain when standard error turns out to be a pipe without a reader: the output of
@@ -51,86 +50,97 @@ impl Console {
         self.drain.get_or_init(|| drain.clone());
     }
 
+    /// Prints every message as a JSON line from now on.
+    pub(crate) fn use_json(&self) {
+        self.is_json.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json.load(Ordering::Relaxed)
+    }
+
     /// Returns whether only failures are printed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.level == Level::Quiet
     }
 
-    pub(crate) const fn is_terminal(&self) -> bool {
-        self.is_terminal
+    pub(crate) fn screen(&self) -> &Screen {
+        &self.screen
     }
 
     /// Prints that something failed, also if quiet.
     pub(crate) fn problem(&self, text: &str) {
-        self.line(text);
+        self.message("problem", text);
     }
 
     /// Prints a message, unless quiet.
     pub(crate) fn note(&self, text: &str) {
         if self.level >= Level::Normal {
-            self.line(text);
+            self.message("note", text);
         }
     }
 
     /// Prints a message with `-v`.
     pub(crate) fn detail(&self, text: &str) {
         if self.level >= Level::Verbose {
-            self.line(text);
+            self.message("detail", text);
         }
     }
 
     /// Prints a message with `-vv`.
     pub(crate) fn debug(&self, text: &str) {
         if self.level >= Level::Debug {
-            self.line(text);
+            self.message("debug", text);
         }
     }
 
     /// Prints an error.
     pub(crate) fn failure(&self, failure: &Failure) {
-        self.line(&format!("gossip: {}", failure.what));
-        if let Some(why) = &failure.why {
-            self.line(&format!("  why:  {why}"));
+        if self.is_json() {
+            let event = Record::new()
+                .with("type", "error")
+                .with("message", failure.what.as_str())
+                .with("why", failure.why.clone())
+                .with("next", failure.next.clone());
+            return self.event(&event);
         }
-        if let Some(next) = &failure.next {
-            self.line(&format!("  next: {next}"));
+        let mut text = format!("gossip: {}\n", failure.what);
+        for (label, part) in [("why: ", &failure.why), ("next:", &failure.next)] {
+            text.extend(part.iter().map(|part| format!("  {label} {part}\n")));
         }
+        self.write(&text);
     }
 
-    /// Replaces the progress line.
-    pub(crate) fn paint(&self, text: &str) {
-        if self.level >= Level::Normal {
-            // A wrapped line could not be replaced.
-            let text: String = text.chars().take(columns().saturating_sub(1)).collect();
-            let columns = text.chars().count();
-            let mut painted = self.painted.lock().unwrap_or_else(PoisonError::into_inner);
-            let blank = painted.saturating_sub(columns);
-            self.write(&format!("\r{text}{:blank$}", ""));
-            *painted = columns;
-        }
+    /// Prints an event as a JSON line.
+    pub(crate) fn event(&self, event: &Record) {
+        self.write(&format!("{}\n", event.to_json()));
     }
 
-    fn line(&self, text: &str) {
-        let mut painted = self.painted.lock().unwrap_or_else(PoisonError::into_inner);
-        let width = std::mem::take(&mut *painted);
-        let blank = if width > 0 { format!("\r{:width$}\r", "") } else { String::new() };
-        self.write(&format!("{blank}{text}\n"));
+    /// Prints an event of `--progress json`, if that is selected, and returns whether it is.
+    pub(crate) fn event_if_json(&self, event: impl FnOnce() -> Record) -> bool {
+        let is_json = self.is_json();
+        if is_json {
+            self.event(&event());
+        }
+        is_json
+    }
+
+    fn message(&self, level: &str, text: &str) {
+        match self.is_json() {
+            true => {
+                let event = json!({ "type": "message", "level": level, "message": text });
+                self.write(&format!("{event}\n"));
+            }
+            false => self.write(&format!("{text}\n")),
+        }
     }
 
     fn write(&self, text: &str) {
-        let written = output::write_to(&io::stderr(), text.as_bytes());
+        let written = self.screen.print(Stream::Stderr, text.as_bytes());
         let closed = written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         // Any other error, such as that of a terminal that is gone, cannot be reported anywhere.
         if let Some(drain) = self.drain.get().filter(|_| closed) {
             drain.ask();
         }
     }
-}
-
-/// Returns the width of the terminal.
-fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
-    size.map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(DEFAULT_COLUMNS)
 }

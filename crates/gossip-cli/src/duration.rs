@@ -38,6 +38,20 @@ pub(crate) fn rough(ticks: u64) -> String {
     }
 }
 
+/// Formats the distance of a time from `now`, both in milliseconds since 1970, in its largest unit:
+/// `3 min ago`, `in 12 s`.
+pub(crate) fn from_now(time: u64, now: u64) -> String {
+    let seconds = time.abs_diff(now) / 1000;
+    let distance = match seconds {
+        0 => return "now".to_owned(),
+        1..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    };
+    if time < now { format!("{distance} ago") } else { format!("in {distance}") }
+}
+
 /// Formats a time in milliseconds since 1970, in UTC: `2026-11-16T09:12:04.007Z`.
 pub(crate) fn rfc3339(millis: u64) -> String {
     let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
@@ -45,6 +59,22 @@ pub(crate) fn rfc3339(millis: u64) -> String {
     let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
     let (second, milli) = (rest / 1000 % 60, rest % 1000);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// Parses what [`rfc3339`] returns; `None` for anything else.
+pub(crate) fn parse_rfc3339(text: &str) -> Option<u64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<u64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    // As in `date`: years begin in March.
+    let (year, month) =
+        if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * month + 2) / 5 + day.checked_sub(1)?;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    let days = days.checked_sub(719_468)?;
+    let millis = (days * 86_400 + hour * 3_600 + minute * 60 + second) * 1_000 + number(20..23)?;
+    (rfc3339(millis) == text).then_some(millis)
 }
 
 /// Returns year, month and day of a number of days since 1970, in the Gregorian calendar.
@@ -75,9 +105,30 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] {
             assert_eq!(rfc3339(millis), text);
+            assert_eq!(parse_rfc3339(text), Some(millis));
+        }
+        for text in ["", "never", "2000-13-01T00:00:00.000Z", "2000-02-30T00:00:00.000Z"] {
+            assert_eq!(parse_rfc3339(text), None, "{text}");
         }
         // Any number is a time.
         assert!(rfc3339(u64::MAX).ends_with('Z'));
+    }
+
+    #[test]
+    fn distances_have_one_unit_and_a_direction() {
+        let now = 1_794_837_840_849;
+        for (time, text) in [
+            (now, "now"),
+            (now - 999, "now"),
+            (now - 1000, "1 s ago"),
+            (now - 200_000, "3 min ago"),
+            (now - 7_200_000, "2 h ago"),
+            (now - 200_000_000, "2 d ago"),
+            (now + 12_000, "in 12 s"),
+            (0, "20773 d ago"),
+        ] {
+            assert_eq!(from_now(time, now), text);
+        }
     }
 
     #[test]

@@ -1,28 +1,38 @@
 //! `exec` and `worker`: processing the items of a source.
 
+use std::fs::File;
 use std::num::{NonZeroU64, NonZeroUsize};
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use gossip::coordination::{ParkReason, RunStatus, ShardFilter, ShardSummary};
 use gossip::identity::{RunId, TenantId};
-use gossip::runtime::exec::{ExecConfig, Handler, Rendering, prepare_programs};
-use gossip::runtime::{Broken, Drain, Finish, Limits, OpenedState, RunWorkerError, TaskConfig};
+use gossip::runtime::exec::{CommandOutput, ExecConfig, Handler, Rendering, prepare_programs};
+use gossip::runtime::{
+    Broken, Clock as _, Drain, Finish, Limits, OpenedState, Processor, ProgressMeter, RunLook,
+    RunWorkerError, StartError, SystemClock, TaskConfig,
+};
 use gossip::sources::SourceRegistry;
 use gossip::store::Backend;
-use gossip::{Joined, ScanError, Session, Totals, WorkOptions};
+use gossip::{Joined, Prepared, ScanError, Session, Totals, WorkOptions};
 
-use crate::args::{ExecArgs, FailOn, Format, Global, JobArgs, WorkArgs, WorkerArgs};
+use crate::args::{ExecArgs, FailOn, Format, Global, JobArgs, WorkArgs, WorkerArgs, WorkerCommand};
+use crate::command_output::CommandPrinter;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
+use crate::halt::Halting;
 use crate::opening::{self, Notices};
 use crate::output::{self, Record, count};
-use crate::progress::{Painter, Progress};
+use crate::painter::{Painter, ProgressMode, Shared};
+use crate::progress::Progress;
+use crate::screen::jobs::Jobs;
+use crate::screen::style::{Line, Paint};
+use crate::screen::text::number;
 use crate::shards::damaged_text;
 use crate::upgrade::FormatWatch;
-use crate::{duration, runs, signals, store};
+use crate::{changes, duration, listing, runs, signals, spool, store, watch, workers};
 
 /// Runs a command for every item of a source: creates the run or resumes it, and works on it until
 /// it ends or this process is drained.
@@ -34,21 +44,110 @@ pub(crate) fn exec(
     args: ExecArgs,
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
-    let prepared = opening::prepare(&args.job, jobs(&args.work))?;
+    check_terminal(&args.work, args.job.stream.0.is_some())?;
+    let progress = args.work.progress.on(console);
+    if args.work.found_status == Some(0) && args.work.ok_status.is_empty() {
+        return Err(Failure::new(Code::Usage, "--found-status 0 needs --ok-status")
+            .why("otherwise no status would mean that nothing was found")
+            .next("as in: --ok-status 0,1 --found-status 0"));
+    }
+    let source = spool::source_of(&args.job, console)?;
+    let prepared = opening::prepare(&args.job, &source, jobs(&args.work))?;
     opening::check_program(&args.job)?;
+    if args.plan {
+        return plan(global, &prepared);
+    }
     // Before the store is opened, which may start threads and allocates: this forks, and the signal
     // settings that the programs inherit must be those that the process was started with.
     prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
-    let session =
-        prepared.open(&backend, tenant, &Notices::for_worker(console).asked_for(args.job.shards));
-    let session = session.map_err(|error| opening::failure(&error))?;
+    let notices = Notices::for_worker(console).asked_for(args.job.shards);
+    let session = open_replacing(&prepared, &backend, tenant, &args.job, &notices, console)?;
     if let OpenedState::Over(status) = session.state() {
-        return already_over(global, &backend, (session.run(), status), &args.work, console);
+        let over = AlreadyOver { global, backend: &backend, run: session.run(), status, console };
+        return over.conclude(&args.work);
     }
     let handler = prepared.handler().expect("the scan was prepared with a command");
-    let worker = Worker { global, backend: &backend, tenant, console, work: &args.work };
-    worker.run(&session, handler)
+    if session.state() == OpenedState::Resumed {
+        console.note(&resumed(&session, &backend, tenant));
+    }
+    let rendering = Rendering::as_typed(session.source(), &source);
+    let worker = Worker {
+        global,
+        backend: &backend,
+        tenant,
+        console,
+        work: &args.work,
+        mode: progress,
+        prints_summary: true,
+    };
+    worker.run_command(&session, handler, &rendering)
+}
+
+/// Unfinished runs of one source that `--replace` cancels at most: each `--allow-parallel` leaves
+/// one.
+const REPLACED_MAX: usize = 16;
+
+/// Opens the run. With `--replace` unfinished runs of the source with other settings are cancelled
+/// first.
+fn open_replacing<'s>(
+    prepared: &'s Prepared,
+    backend: &'s Backend,
+    tenant: TenantId,
+    job: &JobArgs,
+    notices: &Notices<'_>,
+    console: &Console,
+) -> Result<Session<'s>, Failure> {
+    for _ in 0..REPLACED_MAX {
+        match prepared.open(backend, tenant, notices) {
+            Err(ScanError::Start(StartError::OtherSettings { run, .. })) if job.replace => {
+                runs::cancel(&mut backend.coordinator(), tenant, run)?;
+                console.note(&format!("run {:016x}: cancelled (--replace)", run.as_raw()));
+            }
+            opened => return opened.map_err(|error| opening::failure(&error)),
+        }
+    }
+    prepared.open(backend, tenant, notices).map_err(|error| opening::failure(&error))
+}
+
+/// Describes a run that exists: how far it is, or who works on it.
+fn resumed(session: &Session<'_>, backend: &Backend, tenant: TenantId) -> String {
+    let (run, coordinator) = (session.run(), &mut backend.coordinator());
+    let id = format!("{:016x}", run.as_raw());
+    let now = SystemClock::new().now();
+    // The first claim reports an error of the store.
+    let Ok(look) = RunLook::take(coordinator, now, tenant, run) else {
+        return format!("run {id}: resuming");
+    };
+    let registered = runs::registered(coordinator, tenant);
+    match listing::workers_of(run, look.shards(), &registered).len() as u64 {
+        0 => {
+            let density = watch::density(session.source(), session.connector());
+            let percent = ProgressMeter::new(density).observe(&look).percent;
+            let at = percent.map_or_else(String::new, |percent| format!(" at {percent} %"));
+            format!("run {id}: resuming{at}")
+        }
+        others => format!("run {id}: joining, {}", count(others, "other worker")),
+    }
+}
+
+/// Prints what the run would be, without a store.
+fn plan(global: &Global, prepared: &Prepared) -> Result<Code, Failure> {
+    let shards = prepared.planned_shards().map_err(|error| opening::failure(&error))?;
+    let density = watch::density(prepared.source(), prepared.connector());
+    let (total, kind) = match (density.total(), density.is_empty()) {
+        (Some(total), _) => (Some(total), "exact"),
+        (None, false) => (None, "estimated"),
+        (None, true) => (None, "unknown"),
+    };
+    let record = Record::new()
+        .with_bytes(["source", "source_hex"], prepared.source().text().as_bytes())
+        .with("items", total)
+        .with("items_kind", kind)
+        .with("shards", shards)
+        .with("command", listing::typed(prepared.command()));
+    output::one(global.output, &record)?;
+    Ok(Code::Complete)
 }
 
 /// Creates the run of a command, or finds it, and prints its id and state. It does not work on the
@@ -59,10 +158,11 @@ pub(crate) fn create(
     args: &JobArgs,
     console: &Console,
 ) -> Result<Code, Failure> {
-    let (prepared, tenant) = (opening::prepare(args, processors())?, store::tenant(global)?);
-    let session =
-        prepared.open(backend, tenant, &Notices::for_create(console).asked_for(args.shards));
-    let session = session.map_err(|error| opening::failure(&error))?;
+    let source = spool::source_of(args, console)?;
+    let (prepared, tenant) =
+        (opening::prepare(args, &source, processors())?, store::tenant(global)?);
+    let notices = Notices::for_create(console).asked_for(args.shards);
+    let session = open_replacing(&prepared, backend, tenant, args, &notices, console)?;
     let id = format!("{:016x}", session.run().as_raw());
     let state = match session.state() {
         OpenedState::New => "new",
@@ -91,17 +191,38 @@ pub(crate) fn worker(
     args: WorkerArgs,
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
-    // First, for the reason given in `exec`.
+    let run = match (args.other, args.run) {
+        (Some(WorkerCommand::List { sample }), _) => return workers::list(global, sample),
+        (None, Some(run)) => run,
+        (None, None) => unreachable!("clap requires a run without a subcommand"),
+    };
+    check_terminal(&args.work, false)?;
+    let progress = args.work.progress.on(console);
+    // Early, for the reason given in `exec`.
     prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
-    let run = RunId::from_raw(args.run);
+    let run = run.find(&mut backend.coordinator(), tenant)?;
     let joined = Joined::new(&backend, tenant, run, &SourceRegistry::new(), &args.command);
-    let joined = joined.map_err(|error| not_joined(run, &error))?;
+    let joined = joined.map_err(|error| {
+        let job = runs::job_of(&mut backend.coordinator(), tenant, run).ok();
+        match job.filter(|job| spool::is_list(&job.source)) {
+            Some(_) if matches!(error, ScanError::Source(_)) => spool::of_another_host(),
+            _ => not_joined(run, &error),
+        }
+    })?;
     // Unlike `exec`, without a check whether the run is over: the first claim fails then, and the
     // worker reports how the run ended.
     let session = joined.open(&backend, tenant);
-    let worker = Worker { global, backend: &backend, tenant, console, work: &args.work };
-    worker.run(&session, joined.handler())
+    let worker = Worker {
+        global,
+        backend: &backend,
+        tenant,
+        console,
+        work: &args.work,
+        mode: progress,
+        prints_summary: true,
+    };
+    worker.run_command(&session, joined.handler(), &Rendering::of(session.source()))
 }
 
 fn not_started(broken: &Broken) -> Failure {
@@ -127,51 +248,77 @@ fn not_joined(run: RunId, error: &ScanError) -> Failure {
 }
 
 /// This process as a worker of a run.
-struct Worker<'a> {
-    global: &'a Global,
-    backend: &'a Backend,
-    tenant: TenantId,
-    console: &'a Arc<Console>,
-    work: &'a WorkArgs,
+pub(crate) struct Worker<'a> {
+    pub(crate) global: &'a Global,
+    pub(crate) backend: &'a Backend,
+    pub(crate) tenant: TenantId,
+    pub(crate) console: &'a Arc<Console>,
+    pub(crate) work: &'a WorkArgs,
+    pub(crate) mode: ProgressMode,
+    /// Whether the outcome is printed as JSON, if JSON is asked for.
+    pub(crate) prints_summary: bool,
 }
 
 impl Worker<'_> {
-    /// Works on the run of `session`, draws progress meanwhile, and prints the outcome.
-    ///
-    /// Returns when the run has ended, a signal drained the process, or the worker failed.
-    fn run(&self, session: &Session<'_>, handler: &Handler) -> Result<Code, Failure> {
-        let key_format = session.source().key_format();
-        let progress = Arc::new(Progress::new(Arc::clone(self.console), key_format));
+    /// Runs a command for every item of the run, until the run has ended or a signal drained the
+    /// process.
+    fn run_command(
+        &self,
+        session: &Session<'_>,
+        handler: &Handler,
+        rendering: &Rendering,
+    ) -> Result<Code, Failure> {
         let drain = Drain::new();
         signals::drain_on_signals(&drain, self.console)?;
         self.console.drain_when_closed(&drain);
-        let (rendering, exec) = (Rendering::of(session.source()), self.exec_config(&drain));
-        let is_over = AtomicBool::new(false);
+        let exec = self.exec_config(&drain);
+        let processor = |_| handler.processor(rendering, exec.clone());
+        self.run(session, &drain, &processor)
+    }
+
+    /// Works on the run of `session`, draws progress meanwhile, and prints the outcome.
+    ///
+    /// Returns when the run has ended, the process is drained, or the worker failed.
+    pub(crate) fn run<'p>(
+        &self,
+        session: &Session<'_>,
+        drain: &Drain,
+        processor: &(dyn Fn(usize) -> Box<dyn Processor + 'p> + Sync),
+    ) -> Result<Code, Failure> {
+        let key_format = session.source().key_format();
+        let progress = Arc::new(Progress::new(Arc::clone(self.console), key_format));
+        let jobs = Jobs::new(jobs(self.work));
+        let halting = Halting::new(self.work.halt, drain, self.console, &*progress);
         let painter = Painter {
+            mode: self.progress_mode(),
+            console: self.console,
             progress: &progress,
+            jobs: &jobs,
+            drain,
             backend: self.backend,
             tenant: self.tenant,
-            run: session.run(),
-            source: session.source(),
-            connector: session.connector(),
-            is_over: &is_over,
+            session,
+            shared: Shared::default(),
         };
         // The owner that `shard list` and `handoff workers` show.
         self.console.detail(&format!("worker {:016x}", session.worker().as_raw()));
+        self.console.event_if_json(|| {
+            Record::new()
+                .with("type", "start")
+                .with("run", format!("{:016x}", session.run().as_raw()))
+                .with("worker", format!("{:016x}", session.worker().as_raw()))
+                .with("jobs", jobs.count())
+        });
         let format = FormatWatch::new();
         let finish = thread::scope(|scope| {
-            let watching = scope.spawn(|| format.run(self.backend, &drain, self.console));
-            let painting = scope.spawn(|| painter.paint());
-            let processor = |_| handler.processor(&rendering, exec.clone());
-            let finish = session.work(&self.work_options(), &processor, &drain, &*progress);
-            // Both threads end only when they see this, and are woken to see it at once.
-            is_over.store(true, Ordering::SeqCst);
+            let watching = scope.spawn(|| format.run(self.backend, drain, self.console));
+            let showing = painter.start(scope);
+            let processor = |job| jobs.noting(job, processor(job));
+            let finish = session.work(&self.work_options(), &processor, drain, &halting);
+            // Woken, because it ends only when it sees this.
             format.end();
-            painting.thread().unpark();
             watching.thread().unpark();
-            // A panic there was printed and cost the progress line. Without this the scope would
-            // panic, and the outcome of the work would be lost.
-            drop(painting.join());
+            painter.end(showing);
             finish
         });
         // A worker that could not leave in time met a newer record instead, which says less.
@@ -180,7 +327,17 @@ impl Worker<'_> {
         {
             return Err(newer);
         }
-        self.conclude(session.run(), finish, &progress)
+        self.conclude(session.run(), finish, &progress, (&painter, halting.reached()))
+    }
+
+    /// Returns how progress is shown: no frame is drawn on a terminal that commands write to.
+    fn progress_mode(&self) -> ProgressMode {
+        match self.mode {
+            ProgressMode::Bar if self.work.ungroup => ProgressMode::Plain,
+            // The terminal belongs to the command.
+            ProgressMode::Bar | ProgressMode::Plain if self.work.tty => ProgressMode::None,
+            mode => mode,
+        }
     }
 
     fn work_options(&self) -> WorkOptions {
@@ -210,11 +367,29 @@ impl Worker<'_> {
         ExecConfig {
             batch: self.work.batch.get(),
             timeout: if timeout.is_zero() { None } else { Some(timeout) },
+            ok_statuses: self.work.ok_status.clone(),
             found_status: self.work.found_status,
-            // JSON output must be one value, so the commands' output must not be mixed into it.
-            keeps_stdout: !matches!(self.global.output, Format::Table),
+            output: self.command_output(),
+            keeps_stdout: self.keeps_stdout(),
             drain: drain.clone(),
         }
+    }
+
+    fn command_output(&self) -> CommandOutput {
+        match (self.work.ungroup, self.work.tty) {
+            (true, _) => CommandOutput::Inherited,
+            (false, true) => CommandOutput::Terminal,
+            (false, false) => {
+                let (console, tag) = (Arc::clone(self.console), self.work.tag);
+                CommandPrinter::new(console, tag, self.keeps_stdout()).capture()
+            }
+        }
+    }
+
+    /// Returns whether our standard output holds JSON, which must be one value, so that output of
+    /// the commands must not be mixed into it.
+    fn keeps_stdout(&self) -> bool {
+        !self.global.output.is_table()
     }
 
     /// Prints how the work ended, with the counts of the whole run, and returns the exit code.
@@ -225,6 +400,7 @@ impl Worker<'_> {
         run: RunId,
         finish: Result<Finish, ScanError>,
         progress: &Progress,
+        (painter, halted): (&Painter<'_>, Option<u64>),
     ) -> Result<Code, Failure> {
         let id = format!("{:016x}", run.as_raw());
         let finish = finish.map_err(|error| work_failure(&error, run))?;
@@ -248,17 +424,35 @@ impl Worker<'_> {
             Finish::RunOver(status) => {
                 (Code::RunOver, format!("stopped: the run is {}", runs::status_word(status)))
             }
+            Finish::Drained if halted.is_some() => (
+                Code::Incomplete,
+                format!(
+                    "stopped by --halt: {} failed, {} done. Fix the command and run it again to \
+                     resume",
+                    count(halted.unwrap_or_default(), "item"),
+                    totals.keys
+                ),
+            ),
             Finish::Drained | Finish::DrainedUnsaved => (
                 Code::Interrupted,
                 format!(
                     "stopped: {} done. Run the same command again to resume",
-                    count(totals.keys, "key")
+                    part_done(&totals, painter.total())
                 ),
             ),
         };
-        print_outcome(self.console, code, &format!("run {id}: {text}"));
+        print_outcome(self.console, code, (&format!("run {id}: "), &text));
+        if !self.console.is_json() {
+            self.console.note(&format!("  {}", progress.receipt(painter.workers_seen())));
+        }
+        if matches!(code, Code::Complete | Code::Findings) && !self.console.is_json() {
+            self.console.note(&format!("  check it: gossip run verify {id} --source"));
+        }
         self.console.detail(&progress.done_here());
-        summary(self.global.output, run, code, &totals, progress.keys_done())?;
+        if self.prints_summary {
+            let done = progress.keys_done();
+            summary((self.global.output, self.console), run, code, &totals, done)?;
+        }
         Ok(code)
     }
 
@@ -271,7 +465,7 @@ impl Worker<'_> {
              be processed again. Run the same command again to resume"
         ));
         self.console.detail(&progress.done_here());
-        if self.global.output == Format::Table {
+        if self.global.output.is_table() || !self.prints_summary {
             return Ok(code);
         }
         let here = progress.keys_done();
@@ -282,16 +476,27 @@ impl Worker<'_> {
 }
 
 /// Prints how a run ended. A run that is not complete is a failure, which is printed also if quiet.
-fn print_outcome(console: &Console, code: Code, text: &str) {
-    match code {
-        Code::Incomplete | Code::RunOver => console.problem(text),
-        Code::Complete
-        | Code::Internal
-        | Code::Usage
-        | Code::Store
-        | Code::Upgrade
-        | Code::Findings
-        | Code::Interrupted => console.note(text),
+/// The first sentence of the text is the verdict.
+fn print_outcome(console: &Console, code: Code, (run, text): (&str, &str)) {
+    let (paint, is_problem) = match code {
+        Code::Complete | Code::Findings => (Paint::Done, false),
+        Code::Incomplete | Code::RunOver => (Paint::Failed, true),
+        Code::Internal | Code::Usage | Code::Store | Code::Upgrade | Code::Interrupted => {
+            (Paint::Warning, false)
+        }
+    };
+    let (verdict, rest) = text.split_at(text.find(". ").unwrap_or(text.len()));
+    let line = Line::new().with(Paint::Plain, run).with(paint, verdict).with(Paint::Plain, rest);
+    let style = console.screen().style();
+    let line = if console.is_json() { format!("{run}{text}") } else { line.render(style) };
+    if is_problem { console.problem(&line) } else { console.note(&line) }
+}
+
+/// Counts the finished keys, and all of them if their number is known.
+fn part_done(totals: &Totals, total: Option<u64>) -> String {
+    match total.filter(|total| *total >= totals.keys) {
+        Some(total) => format!("{} of {}", number(totals.keys), count(total, "key")),
+        None => count(totals.keys, "key"),
     }
 }
 
@@ -313,8 +518,8 @@ fn incomplete(run: RunId, rows: &[ShardSummary], totals: &Totals) -> String {
     let mut text = not_done(&parked, totals);
     if !parked.is_empty() {
         text += &format!(
-            ". List: `gossip shard list {id} --parked`. \
-             Retry: `gossip shard unpark {id} --all`, then repeat the command"
+            ". List: `gossip failed {id}`. \
+             Retry: `gossip retry {id} --all`, then repeat the command"
         );
     }
     match damaged_text(run, &damaged) {
@@ -337,15 +542,15 @@ fn not_done(parked: &[&ShardSummary], totals: &Totals) -> String {
         parts.push(format!("{} parked", count(shards, "shard")));
     }
     if totals.unread > 0 {
-        parts.push(format!("{} unread", totals.unread));
+        parts.push(format!("{} unread", number(totals.unread)));
     }
-    parts.push(format!("{} done", totals.keys));
+    parts.push(format!("{} done", number(totals.keys)));
     parts.join(", ")
 }
 
 /// Counts unread and finished items: `1 item unread, 2 done`.
 fn unread(totals: &Totals) -> String {
-    format!("{} unread, {} done", count(totals.unread, "item"), totals.keys)
+    format!("{} unread, {} done", count(totals.unread, "item"), number(totals.keys))
 }
 
 /// Counts the keys and findings of a complete run.
@@ -357,67 +562,96 @@ fn all_done(totals: &Totals) -> String {
     }
 }
 
-/// Prints the JSON summary, if JSON was requested; `here` counts the keys of this process.
+/// Prints the summary as JSON where that was requested: on standard output, as the last event of
+/// `--progress json`, or both. `here` counts the keys of this process.
 fn summary(
-    format: Format,
+    (format, console): (Format, &Console),
     run: RunId,
     code: Code,
     totals: &Totals,
     here: u64,
 ) -> Result<(), Failure> {
-    if format == Format::Table {
-        return Ok(());
+    let counted = |record: Record| {
+        record
+            .with("run", format!("{:016x}", run.as_raw()))
+            .with("exit_code", code as u8)
+            .with("keys", totals.keys)
+            .with("keys_here", here)
+            .with("unread", totals.unread)
+            .with("findings", totals.findings)
+            .with("shards", totals.shards)
+            .with("parked", totals.parked)
+            .with("damaged", totals.damaged)
+    };
+    console.event_if_json(|| counted(Record::new().with("type", "summary")));
+    match format.is_table() {
+        true => Ok(()),
+        false => output::one(format, &counted(Record::new())),
     }
-    let record = Record::new()
-        .with("run", format!("{:016x}", run.as_raw()))
-        .with("exit_code", code as u8)
-        .with("keys", totals.keys)
-        .with("keys_here", here)
-        .with("unread", totals.unread)
-        .with("findings", totals.findings)
-        .with("shards", totals.shards)
-        .with("parked", totals.parked)
-        .with("damaged", totals.damaged);
-    output::one(format, &record)
 }
 
-/// Prints that the same command has finished before, and returns the exit code that it had then: a
-/// script that repeats a command gets the same result.
-fn already_over(
-    global: &Global,
-    backend: &Backend,
-    (run, status): (RunId, RunStatus),
-    work: &WorkArgs,
-    console: &Console,
-) -> Result<Code, Failure> {
-    let id = format!("{:016x}", run.as_raw());
-    let totals = runs::totals(&mut backend.coordinator(), store::tenant(global)?, run)?;
-    let code = match status {
-        RunStatus::Done if totals.unread == 0 && totals.damaged == 0 => complete(work, &totals),
-        RunStatus::Done => Code::Incomplete,
-        RunStatus::Initializing | RunStatus::Active | RunStatus::Failed | RunStatus::Cancelled => {
-            Code::RunOver
-        }
-    };
-    let text = match runs::outcome_word(status, &totals) {
-        "incomplete" if totals.damaged > 0 => {
-            let shards = count(totals.damaged, "shard");
-            format!(
-                "run {id}: already finished, but {shards} damaged since. List: \
-                 `gossip shard list {id} --damaged`. Add --restart to start a new run"
-            )
-        }
-        "incomplete" => {
-            format!("run {id}: already finished, incomplete: {}. {FIX_UNREAD}", unread(&totals))
-        }
-        word => {
-            let totals = all_done(&totals);
-            format!("run {id}: already {word} ({totals}). Add --restart to start a new run")
-        }
-    };
-    print_outcome(console, code, &text);
-    summary(global.output, run, code, &totals, 0)?;
-    Ok(code)
+/// The same command has finished before.
+struct AlreadyOver<'a> {
+    global: &'a Global,
+    backend: &'a Backend,
+    run: RunId,
+    status: RunStatus,
+    console: &'a Console,
+}
+
+impl AlreadyOver<'_> {
+    /// Prints how the run ended, and lists the source again to see whether it has changed since.
+    ///
+    /// Returns the exit code that the command had then, so that a script that repeats a command
+    /// gets the same result; but 3 if the source has other items now.
+    fn conclude(&self, work: &WorkArgs) -> Result<Code, Failure> {
+        let (run, status, tenant) = (self.run, self.status, store::tenant(self.global)?);
+        let id = format!("{:016x}", run.as_raw());
+        let coordinator = &mut self.backend.coordinator();
+        let totals = runs::totals(coordinator, tenant, run)?;
+        let code = match status {
+            RunStatus::Done if totals.unread == 0 && totals.damaged == 0 => complete(work, &totals),
+            RunStatus::Done => Code::Incomplete,
+            RunStatus::Initializing
+            | RunStatus::Active
+            | RunStatus::Failed
+            | RunStatus::Cancelled => Code::RunOver,
+        };
+        let changes = match (code, status) {
+            (Code::Complete | Code::Findings, RunStatus::Done) => {
+                changes::since(coordinator, tenant, run)?
+            }
+            _ => None,
+        };
+        let text = match runs::outcome_word(status, &totals) {
+            "incomplete" if totals.damaged > 0 => {
+                let shards = count(totals.damaged, "shard");
+                format!(
+                    "already finished, but {shards} damaged since. List: \
+                     `gossip shard list {id} --damaged`. Add --restart to start a new run"
+                )
+            }
+            "incomplete" => {
+                format!("already finished, incomplete: {}. {FIX_UNREAD}", unread(&totals))
+            }
+            word => {
+                let totals = all_done(&totals);
+                match &changes {
+                    Some(changes) => format!(
+                        "already {word} ({totals}), but {changes}. \
+                         Add --restart to process all items"
+                    ),
+                    None => {
+                        format!("already {word} ({totals}). Add --restart to start a new run")
+                    }
+                }
+            }
+        };
+        let code = if changes.is_some() { Code::Incomplete } else { code };
+        print_outcome(self.console, code, (&format!("run {id}: "), &text));
+        summary((self.global.output, self.console), run, code, &totals, 0)?;
+        Ok(code)
+    }
 }
 
 fn work_failure(error: &ScanError, run: RunId) -> Failure {
@@ -445,7 +679,7 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
         RunWorkerError::Broken(broken) => {
             let code = match broken {
                 Broken::NotExecutable(_) => Code::Usage,
-                Broken::OutputClosed | Broken::NoReply => Code::Interrupted,
+                Broken::OutputClosed | Broken::NoReply | Broken::Interrupted => Code::Interrupted,
                 Broken::Failed(_) => Code::Internal,
             };
             Failure::new(code, "stopped; progress is saved")
@@ -455,7 +689,7 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
         RunWorkerError::TooManyParked { .. } => {
             Failure::new(Code::Incomplete, "stopped because of too many failures").why(error).next(
                 format!(
-                    "fix the command, run gossip shard unpark {id} --all, then repeat the command; \
+                    "fix the command, run gossip retry {id} --all, then repeat the command; \
                      or raise --max-parked"
                 ),
             )
@@ -469,7 +703,28 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
     }
 }
 
-fn jobs(args: &WorkArgs) -> usize {
+/// Fails if the commands are to use the terminal and cannot.
+fn check_terminal(args: &WorkArgs, stream: bool) -> Result<(), Failure> {
+    if !args.tty {
+        return Ok(());
+    }
+    let refused = |why: &str| Failure::new(Code::Usage, "--tty cannot be used here").why(why);
+    if args.jobs.is_some_and(|jobs| jobs.get() > 1) {
+        return Err(refused("several commands would compete for the keyboard").next("use -j 1"));
+    }
+    if stream {
+        return Err(refused("a command with --stream reads items, not the keyboard"));
+    }
+    match File::options().read(true).write(true).open("/dev/tty") {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refused(&format!("there is no terminal: {error}"))),
+    }
+}
+
+pub(crate) fn jobs(args: &WorkArgs) -> usize {
+    if args.tty {
+        return 1;
+    }
     args.jobs.map_or_else(processors, NonZeroUsize::get)
 }
 

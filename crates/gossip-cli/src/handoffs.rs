@@ -17,7 +17,7 @@ use gossip::handoff::{
     IN_PROGRESS_PAGE, Record as MoveRecord, RecordId, Repository as _, RepositoryError,
     StoreRepository, Stored,
 };
-use gossip::identity::{RunId, ShardId, ShardKey, TenantId, WorkerId};
+use gossip::identity::{ShardKey, TenantId};
 use gossip::runtime::{Clock as _, SystemClock, worker_of};
 use gossip::store::{AnyStore, Backend, Coordinator};
 
@@ -25,6 +25,7 @@ use crate::args::{Global, HandoffCommand};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
+use crate::reference::{IdStart, choose};
 use crate::{runs, shards, store};
 
 /// Maximum steps to close the record of a handoff that can no longer happen: it has six phases,
@@ -39,8 +40,9 @@ pub(crate) fn run(
     let mut handoffs = Handoffs::new(&store::open_existing(global)?, store::tenant(global)?);
     match command {
         HandoffCommand::Start { shard, to } => {
-            let key = ShardKey::new(RunId::from_raw(shard.run), ShardId::from_raw(shard.shard));
-            handoffs.start(key, to.map(WorkerId::from_raw), console)?;
+            let tenant = handoffs.tenant;
+            let key = shard.find(&mut handoffs.coordinator, tenant)?;
+            handoffs.start(key, to, console)?;
         }
         HandoffCommand::List { active } => handoffs.list(global, active, console)?,
         HandoffCommand::Show { id } => handoffs.show(global, &id)?,
@@ -66,13 +68,11 @@ impl Handoffs {
     fn start(
         &mut self,
         key: ShardKey,
-        to: Option<WorkerId>,
+        to: Option<IdStart>,
         console: &Console,
     ) -> Result<(), Failure> {
-        let target = match to {
-            Some(to) => Some(self.live_worker(to)?),
-            None => None,
-        };
+        let target = to.map(|to| self.live_worker(to)).transpose()?;
+        let to = target.map(|entry| entry.worker);
         // A worker's id contains its run's. A worker of another run would release the shard.
         if to.is_some_and(|to| to != worker_of(key.run(), to.as_raw())) {
             return Err(Failure::new(Code::Usage, "that worker works on another run")
@@ -93,8 +93,10 @@ impl Handoffs {
         Ok(())
     }
 
-    fn live_worker(&mut self, worker: WorkerId) -> Result<WorkerEntry, Failure> {
-        let found = self.live_workers()?.into_iter().find(|entry| entry.worker == worker);
+    fn live_worker(&mut self, start: IdStart) -> Result<WorkerEntry, Failure> {
+        let live = self.live_workers()?;
+        let chosen = choose("worker", start, live.iter().map(|entry| entry.worker.as_raw()))?;
+        let found = live.into_iter().find(|entry| Some(entry.worker.as_raw()) == chosen);
         found.ok_or_else(|| {
             Failure::new(Code::Usage, "no such live worker")
                 .next("list the live workers: gossip handoff workers")
@@ -130,8 +132,8 @@ impl Handoffs {
         let record = self.get(id)?.record;
         let described = self
             .describe(&record)?
-            .with("started_at", record.started_at.as_raw())
-            .with("last_transition", record.last_transition.as_raw())
+            .with_time("started_at", Some(record.started_at))
+            .with_time("last_transition", Some(record.last_transition))
             .with("snapshot_bytes", record.snapshot.len())
             .with("error", (!record.error.is_empty()).then(|| record.error.clone()));
         output::one(global.output, &described)
@@ -242,7 +244,7 @@ impl Handoffs {
             .with("from", format!("{:016x}", terms.from.as_raw()))
             .with("to", format!("{:016x}", terms.to.as_raw()))
             .with("fence", terms.fence.as_raw())
-            .with("offer_deadline", terms.offer_deadline.as_raw())
+            .with_time("offer_deadline", Some(terms.offer_deadline))
             .with("verdict", verdict))
     }
 }
@@ -258,7 +260,7 @@ fn worker(entry: &WorkerEntry) -> Record {
     Record::new()
         .with("worker", format!("{:016x}", entry.worker.as_raw()))
         .with("state", state)
-        .with("expires_at", entry.expires_at.as_raw())
+        .with_time("expires_at", Some(entry.expires_at))
 }
 
 fn repository_failure(error: &RepositoryError) -> Failure {

@@ -1,13 +1,18 @@
 //! Handoff commands, on handoffs of the real state machines over a store in memory.
 
+use std::sync::Arc;
+
 use gossip::coordination::{AcquireScratch, CoordinationBackend as _, Lease, RunConfig};
 use gossip::handoff::Phase;
 use gossip::handoff::lease_handoff::{DestinationNext, HandoffDestination, worker_name};
-use gossip::identity::{LogicalTime, OpId};
+use gossip::identity::{LogicalTime, OpId, RunId, ShardId, WorkerId};
 use gossip::model::{Cursor, CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef};
 use gossip::store::StoreUrl;
 
 use super::*;
+use crate::reference::id_start;
+use crate::screen::Screen;
+use crate::screen::style::Color;
 
 const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 const KEY: ShardKey = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(1));
@@ -20,6 +25,10 @@ struct Offered {
     handoffs: Handoffs,
     lease: Lease,
     id: String,
+}
+
+fn console() -> Console {
+    Console::new(true, 0, Arc::new(Screen::new(Color::Never)))
 }
 
 fn now() -> LogicalTime {
@@ -68,7 +77,7 @@ impl Offered {
 
     fn rollback(&mut self) -> Result<(), Failure> {
         let id = self.id.clone();
-        self.handoffs.rollback(&id, &Console::new(true, 0))
+        self.handoffs.rollback(&id, &console())
     }
 
     fn described(&mut self) -> String {
@@ -120,10 +129,10 @@ fn rollback_closes_the_record_of_an_impossible_handoff() {
 #[test]
 fn handoff_to_an_unknown_worker_is_rejected() {
     let mut offered = Offered::new();
-    let console = Console::new(true, 0);
+    let console = console();
     let failure = offered
         .handoffs
-        .start(KEY, Some(DESTINATION), &console)
+        .start(KEY, Some(id_start("0000000000000002").unwrap()), &console)
         .expect_err("the worker never announced itself");
     assert!(failure.what.contains("no such live worker"), "{}", failure.what);
     let missing = offered.handoffs.get("no such handoff").expect_err("there is no such record");

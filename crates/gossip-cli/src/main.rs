@@ -10,23 +10,44 @@
 mod args;
 mod backup;
 mod certificate;
+mod changes;
+mod command_output;
 mod console;
+mod demo;
+mod doctor;
 mod duration;
 mod events;
 mod exec;
+mod failed;
 mod failure;
+mod halt;
 mod handoffs;
+mod help;
+mod html;
+mod keyspace;
+mod listing;
+mod live;
 mod opening;
 mod output;
+mod overview;
+mod painter;
 mod progress;
+mod reference;
 mod restored;
+mod rules;
 mod runs;
+mod scan;
+mod scan_args;
+mod screen;
 mod shards;
 mod signals;
+mod spool;
 mod store;
 mod tenants;
 mod upgrade;
 mod watch;
+mod why;
+mod workers;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -35,16 +56,19 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use gossip::runtime::exec::finish_programs;
 
-use self::args::{Cli, Command, StoreCommand};
+use self::args::{Cli, Command, Format, StoreCommand};
 use self::console::Console;
 use self::failure::{Code, Failure};
+use self::screen::Screen;
 
 fn main() -> ExitCode {
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let console = Arc::new(Console::new(cli.global.quiet, cli.global.verbose));
+    let screen = Arc::new(Screen::new(cli.global.color));
+    screen::hook_panics(&screen);
+    let console = Arc::new(Console::new(cli.global.quiet, cli.global.verbose, screen));
     let code = match run(cli, &console) {
         Ok(code) => code,
         Err(failure) => {
@@ -58,12 +82,29 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
     let global = cli.global;
+    if global.output == Format::Sarif
+        && !matches!(cli.command, Command::Scan(_) | Command::Findings(_))
+    {
+        return Err(Failure::new(Code::Usage, "-o sarif is for `scan` and `findings`"));
+    }
     match cli.command {
+        Command::Scan(args) => scan::scan(&global, *args, console),
+        Command::Findings(args) => scan::findings(&global, &args, console),
+        Command::Rules(command) => rules::run(&global, command, console),
         Command::Exec(args) => exec::exec(&global, *args, console),
         Command::Worker(args) => exec::worker(&global, *args, console),
+        Command::Watch(args) => live::run(&global, &args, console),
+        Command::Map(args) => keyspace::run(&global, &args, console),
+        Command::Demo(args) => demo::run(&args, console),
+        Command::Why(args) => why::why(&global, &args),
+        Command::Doctor => doctor::doctor(&global, console),
+        Command::Completions { shell } => help::completions(shell),
+        Command::Man { words, to } => help::man(&words, to.as_deref()),
         Command::Verify(args) => certificate::verify_file(&global, &args, console),
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
+        Command::Failed(run) => failed::list(&global, &run, console),
+        Command::Retry(args) => failed::retry(&global, &args, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
         Command::Store(StoreCommand::Backup { file }) => backup::back_up(&global, &file, console),
         Command::Store(StoreCommand::Upgrade(args)) => upgrade::upgrade(&global, &args, console),

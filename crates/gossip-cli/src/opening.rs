@@ -15,29 +15,35 @@ use gossip::{Prepared, Scan, ScanError};
 use crate::args::JobArgs;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
-use crate::{events, output, progress, runs};
+use crate::{events, output, progress, runs, spool};
 
 /// Checks source and command: everything that can be checked before a store is opened.
-pub(crate) fn prepare(args: &JobArgs, jobs: usize) -> Result<Prepared, Failure> {
+///
+/// `source` is that of [`source_of`](crate::spool::source_of).
+pub(crate) fn prepare(args: &JobArgs, source: &OsStr, jobs: usize) -> Result<Prepared, Failure> {
     let options = SourceOptions {
         ignore: args.ignore,
         follow_links: args.follow_links,
         no_header: args.no_header,
     };
-    let scan = Scan::of(&args.source)
+    let scan = Scan::of(source)
         .source_options(options)
         .lease(args.lease)
         .retries(args.retries)
         .restart(args.restart)
         .allow_parallel(args.allow_parallel)
-        .stream(args.stream)
+        .stream(args.stream.0)
         .threads(jobs);
     let scan = match args.shards {
         Some(shards) => scan.shards(shards),
         None => scan,
     };
+    let scan = match args.name {
+        Some(name) => scan.run_name(name),
+        None => scan,
+    };
     scan.prepare_command(&args.command).map_err(|error| match error {
-        ScanError::Source(error) => bad_source(&args.source, &error),
+        ScanError::Source(error) => bad_source(source, &error),
         error => failure(&error),
     })
 }
@@ -56,8 +62,8 @@ pub(crate) fn check_program(args: &JobArgs) -> Result<(), Failure> {
 /// Prints the events of opening a run.
 pub(crate) struct Notices<'a> {
     console: &'a Console,
-    /// Printed if the run exists and is not finished.
-    resumed: &'static str,
+    /// Printed if the run exists and is not finished; `None` if the caller prints more.
+    resumed: Option<&'static str>,
     /// The value of `--shards`.
     shards: Option<NonZeroUsize>,
 }
@@ -65,12 +71,12 @@ pub(crate) struct Notices<'a> {
 impl<'a> Notices<'a> {
     /// For a process that starts to work on the run.
     pub(crate) const fn for_worker(console: &'a Console) -> Self {
-        Self { console, resumed: "resuming", shards: None }
+        Self { console, resumed: None, shards: None }
     }
 
     /// For a process that only creates the run.
     pub(crate) const fn for_create(console: &'a Console) -> Self {
-        Self { console, resumed: "already exists", shards: None }
+        Self { console, resumed: Some("already exists"), shards: None }
     }
 
     /// Also prints whether the run got the number of shards that was asked for.
@@ -109,7 +115,11 @@ impl Notices<'_> {
         let id = format!("{:016x}", opened.run.as_raw());
         match opened.state {
             OpenedState::New => self.console.note(&format!("run {id}: new")),
-            OpenedState::Resumed => self.console.note(&format!("run {id}: {}", self.resumed)),
+            OpenedState::Resumed => {
+                if let Some(resumed) = self.resumed {
+                    self.console.note(&format!("run {id}: {resumed}"));
+                }
+            }
             OpenedState::Over(_) => {}
         }
     }
@@ -141,6 +151,23 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::Config(error) => Failure::new(Code::Usage, "--lease is too short").why(error),
         StartError::Job(error) => {
             Failure::new(Code::Usage, "the command is too long for the store").why(error)
+        }
+        StartError::NameInUse { run } => {
+            let id = format!("{:016x}", run.as_raw());
+            Failure::new(Code::Usage, "the name is in use")
+                .why(format!("run {id} has it and is not finished"))
+                .next(format!("choose another name, or cancel that run: gossip run cancel {id}"))
+        }
+        StartError::OtherName { run, name } => {
+            let id = format!("{:016x}", run.as_raw());
+            let why = name.map_or_else(
+                || format!("run {id} exists and has no name"),
+                |name| format!("run {id} exists and has the name {name}"),
+            );
+            Failure::new(Code::Usage, "a run cannot be renamed").why(why).next(match name {
+                Some(name) => format!("repeat the command with --name {name}"),
+                None => "repeat the command without --name".to_owned(),
+            })
         }
         StartError::OtherSettings { run, differing } => other_settings(run.as_raw(), differing),
         StartError::Store(error) | StartError::Open(OpenRunError::Store(error)) => {
@@ -174,7 +201,7 @@ fn other_settings(run: u64, differing: &[Setting]) -> Failure {
         .why(differing)
         .next(format!(
             "resume it with its own command (gossip run show {run:016x}), \
-             cancel it (gossip run cancel {run:016x}), or add --allow-parallel"
+             cancel it (--replace, or gossip run cancel {run:016x}), or add --allow-parallel"
         ))
 }
 
@@ -198,9 +225,19 @@ pub(crate) fn parse_source(typed: &OsStr, options: SourceOptions) -> Result<Sour
     Source::parse(typed, options).map_err(|error| bad_source(typed, &error))
 }
 
-fn bad_source(typed: &OsStr, error: &SourceError) -> Failure {
+pub(crate) fn bad_source(typed: &OsStr, error: &SourceError) -> Failure {
     let source = progress::escaped(typed.as_bytes());
-    Failure::new(Code::Usage, format!("invalid source `{source}`")).why(error)
+    let failure = Failure::new(Code::Usage, format!("invalid source `{source}`"));
+    if spool::is_list(typed) {
+        return spool::of_another_host();
+    }
+    // A remote source is no misspelt path.
+    match source.split_once("://") {
+        Some((scheme, _)) => failure
+            .why(format!("{scheme}:// is not supported"))
+            .next("list its items into a file and use lines:FILE"),
+        None => failure.why(error),
+    }
 }
 
 fn source_failure(error: &ConnectorError) -> Failure {

@@ -1,23 +1,41 @@
 //! Data on standard output: tables or JSON.
+//!
+//! A field may be shown differently in the two: a time is an age in a table and RFC 3339 in JSON.
+//! A table on a terminal is cut to its width, unless the format is `wide`.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd;
+
+use gossip::identity::LogicalTime;
+use gossip::runtime::{Clock as _, SystemClock};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use crate::args::Format;
+use crate::duration;
 use crate::failure::{Code, Failure};
 
-/// Formats a number with its noun: `1 key`, `2 keys`.
-pub(crate) fn count(number: u64, thing: &str) -> String {
-    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
-}
+pub(crate) use crate::screen::text::counted as count;
+
+/// Columns between two fields of a table.
+const GAP: usize = 2;
+
+/// A column is not cut below this width: fewer letters say nothing.
+const COLUMN_MIN: usize = 6;
 
 /// Named fields in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Record(Vec<(&'static str, Value)>);
+pub(crate) struct Record(Vec<Field>);
+
+#[derive(Clone, Debug)]
+struct Field {
+    name: &'static str,
+    value: Value,
+    /// The text in tables, if it is not that of the value.
+    shown: Option<String>,
+}
 
 impl Record {
     pub(crate) const fn new() -> Self {
@@ -25,8 +43,30 @@ impl Record {
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
-        self.0.push((name, value.into()));
+        self.0.push(Field { name, value: value.into(), shown: None });
         self
+    }
+
+    /// Adds a value that tables show as another text.
+    pub(crate) fn with_shown(
+        mut self,
+        name: &'static str,
+        value: impl Into<Value>,
+        shown: impl Into<String>,
+    ) -> Self {
+        self.0.push(Field { name, value: value.into(), shown: Some(shown.into()) });
+        self
+    }
+
+    /// Adds a time: its distance from now in tables, RFC 3339 in JSON.
+    pub(crate) fn with_time(self, name: &'static str, time: Option<LogicalTime>) -> Self {
+        match time {
+            Some(time) => {
+                let shown = duration::from_now(time.as_raw(), SystemClock::new().now().as_raw());
+                self.with_shown(name, duration::rfc3339(time.as_raw()), shown)
+            }
+            None => self.with(name, Value::Null),
+        }
     }
 
     /// Adds bytes as text, or as hexadecimal digits under the second name if they are not UTF-8.
@@ -50,17 +90,30 @@ impl Record {
         }
     }
 
-    fn to_json(&self) -> Value {
-        let fields = self.0.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    pub(crate) fn to_json(&self) -> Value {
+        let fields = self.0.iter().map(|field| (field.name.to_owned(), field.value.clone()));
         Value::from(fields.collect::<Map<_, _>>())
     }
 }
 
+impl Field {
+    /// Returns the text in a table, on one line.
+    fn text(&self) -> String {
+        match &self.shown {
+            Some(shown) => cell(&Value::from(shown.as_str())),
+            None => cell(&self.value),
+        }
+    }
+}
+
 /// Prints records: a table, a JSON array, or one value per line.
+///
+/// A column is the name of a field, or `field:heading`.
 pub(crate) fn list(format: Format, columns: &[&str], records: &[Record]) -> Result<(), Failure> {
     match format {
-        Format::Table => write(&table(columns, records)),
-        Format::Json => {
+        Format::Table => write(&table(columns, records, terminal_width())),
+        Format::Wide => write(&table(columns, records, None)),
+        Format::Json | Format::Sarif => {
             let array: Vec<_> = records.iter().map(Record::to_json).collect();
             write(&format!("{:#}\n", Value::from(array)))
         }
@@ -71,49 +124,114 @@ pub(crate) fn list(format: Format, columns: &[&str], records: &[Record]) -> Resu
     }
 }
 
+/// As [`list`], and in a table the lines of `details` below each record, indented.
+pub(crate) fn list_with_details(
+    format: Format,
+    columns: &[&str],
+    records: &[Record],
+    details: &[Vec<String>],
+) -> Result<(), Failure> {
+    if !format.is_table() {
+        return list(format, columns, records);
+    }
+    let width = terminal_width().filter(|_| !format.is_wide());
+    let table = table(columns, records, width);
+    let mut lines = table.lines();
+    let mut text = String::new();
+    text.extend(lines.next().map(|header| format!("{header}\n")));
+    for (line, details) in lines.zip(details) {
+        text.push_str(line);
+        text.push('\n');
+        text.extend(details.iter().map(|detail| format!("    {detail}\n")));
+    }
+    write(&text)
+}
+
 /// Prints one record: a field per line, or a JSON value.
 pub(crate) fn one(format: Format, record: &Record) -> Result<(), Failure> {
     match format {
-        Format::Table => {
-            let width = record.0.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-            let line = |(name, value): &(&str, Value)| format!("{name:width$}  {}\n", cell(value));
+        Format::Table | Format::Wide => {
+            let width = record.0.iter().map(|field| field.name.len()).max().unwrap_or(0);
+            let line = |field: &Field| format!("{:width$}  {}\n", field.name, field.text());
             write(&record.0.iter().map(line).collect::<String>())
         }
-        Format::Json => write(&format!("{:#}\n", record.to_json())),
+        Format::Json | Format::Sarif => write(&format!("{:#}\n", record.to_json())),
         Format::Jsonl => write(&format!("{}\n", record.to_json())),
     }
 }
 
 /// Prints one record, of which the table format shows one field only.
 pub(crate) fn field(format: Format, field: &str, record: &Record) -> Result<(), Failure> {
-    let found = record.0.iter().find(|(name, _)| *name == field);
-    match (format, found) {
-        (Format::Table, Some((_, value))) => write(&format!("{}\n", cell(value))),
-        (Format::Table | Format::Json | Format::Jsonl, _) => one(format, record),
+    let found = record.0.iter().find(|found| found.name == field);
+    match found.filter(|_| format.is_table()) {
+        Some(found) => write(&format!("{}\n", found.text())),
+        None => one(format, record),
     }
 }
 
-fn table(columns: &[&str], records: &[Record]) -> String {
-    let header = columns.iter().map(|name| name.to_uppercase().replace('_', " ")).collect();
+/// Returns the width of the terminal on standard output, if it is one.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let width = usize::from(size.ws_col);
+    (io::stdout().is_terminal() && width > 0).then_some(width)
+}
+
+/// Formats a table of at most `max_width` columns, if that is possible with columns of
+/// [`COLUMN_MIN`].
+fn table(columns: &[&str], records: &[Record], max_width: Option<usize>) -> String {
+    let fields: Vec<(&str, &str)> =
+        columns.iter().map(|column| column.split_once(':').unwrap_or((column, column))).collect();
+    let header = fields.iter().map(|(_, head)| head.to_uppercase().replace('_', " ")).collect();
     let text_of = |record: &Record, name: &str| {
         // Bytes that are not UTF-8 have a field of their own name.
-        let is_named = |field: &str| field == name || field.strip_suffix("_hex") == Some(name);
-        let found = record.0.iter().find(|(field, _)| is_named(field));
-        found.map_or_else(|| "-".to_owned(), |(_, value)| cell(value))
+        let is_named =
+            |field: &&Field| field.name == name || field.name.strip_suffix("_hex") == Some(name);
+        record.0.iter().find(is_named).map_or_else(|| "-".to_owned(), Field::text)
     };
     let mut rows: Vec<Vec<String>> = vec![header];
     rows.extend(
-        records.iter().map(|record| columns.iter().map(|name| text_of(record, name)).collect()),
+        records.iter().map(|record| fields.iter().map(|(name, _)| text_of(record, name)).collect()),
     );
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let widths = match max_width {
+        Some(max) => narrowed(&widths, max),
+        None => widths,
+    };
     let mut text = String::new();
     for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let cell = cut(cell, *width);
+            format!("{cell:width$}")
+        });
+        text.push_str(cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end());
         text.push('\n');
     }
     text
+}
+
+/// Narrows the widest columns, the last of them first, until the table has `max` columns.
+fn narrowed(widths: &[usize], max: usize) -> Vec<usize> {
+    let mut widths = widths.to_vec();
+    let gaps = GAP * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > max {
+        // `max_by_key` returns the last of equal ones.
+        let widest = widths.iter_mut().max_by_key(|width| **width);
+        match widest.filter(|width| **width > COLUMN_MIN) {
+            Some(width) => *width -= 1,
+            None => break,
+        }
+    }
+    widths
+}
+
+/// Cuts a text to a width; an ellipsis replaces the rest.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain(['…']).collect()
 }
 
 /// Formats a value for a table, on one line.
@@ -126,13 +244,35 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Escapes control characters, which would break the table or the terminal.
-fn visible(letter: char) -> Vec<char> {
-    if letter.is_control() { letter.escape_default().collect() } else { vec![letter] }
+/// Returns bytes as text for people, on one line: control characters and bytes that are no UTF-8
+/// are escaped.
+pub(crate) fn readable(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        text.extend(chunk.valid().chars().flat_map(visible));
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
 }
 
-fn write(text: &str) -> Result<(), Failure> {
-    match write_to(&io::stdout(), text.as_bytes()) {
+/// Escapes characters that would break the table or deceive the reader of a terminal: controls,
+/// and those that change the direction of text.
+fn visible(letter: char) -> Vec<char> {
+    let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}');
+    match letter.is_control() || turns {
+        true => letter.escape_default().collect(),
+        false => vec![letter],
+    }
+}
+
+pub(crate) fn write(text: &str) -> Result<(), Failure> {
+    bytes(text.as_bytes())
+}
+
+/// Prints bytes.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    match write_to(&io::stdout(), bytes) {
         // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => {
@@ -159,4 +299,42 @@ pub(crate) fn write_to(output: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> [Record; 2] {
+        let row =
+            |name: &str, command: &str| Record::new().with("name", name).with("command", command);
+        [row("nightly", "sh -c 'wc -l \"$1\"' sh {}"), row("0123456789abcdef", "true")]
+    }
+
+    #[test]
+    fn tables_are_cut_to_the_terminal() {
+        let columns = ["name", "command"];
+        for max in [20, 30, 40, 80] {
+            let text = table(&columns, &rows(), Some(max));
+            assert!(text.lines().all(|line| line.chars().count() <= max), "{text}");
+        }
+        assert!(table(&columns, &rows(), Some(30)).contains('…'));
+        assert!(!table(&columns, &rows(), Some(80)).contains('…'));
+        assert!(!table(&columns, &rows(), None).contains('…'));
+        // No column disappears.
+        let narrow = table(&columns, &rows(), Some(1));
+        assert!(narrow.lines().all(|line| line.split_whitespace().count() >= 2), "{narrow}");
+    }
+
+    #[test]
+    fn times_are_ages_in_tables_and_dates_in_json() {
+        let now = SystemClock::new().now();
+        let before = LogicalTime::from_raw(now.as_raw() - 180_000);
+        let record = Record::new().with_time("created_at", Some(before)).with_time("ended", None);
+        let text = table(&["created_at", "ended"], std::slice::from_ref(&record), None);
+        assert!(text.contains("\n3 min ago   -\n"), "{text}");
+        let json = record.to_json();
+        assert!(json["created_at"].as_str().unwrap().ends_with('Z'));
+        assert_eq!(json["ended"], Value::Null);
+    }
 }

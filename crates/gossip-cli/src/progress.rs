@@ -1,38 +1,25 @@
-//! Progress of a worker: one line that is updated on a terminal, elsewhere a line every ten
-//! seconds.
+//! Reports of a worker: counts of events, and messages about those that a user must see.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use gossip::connector::Connector;
 use gossip::coordination::{EventKind, InfraError};
-use gossip::identity::{RunId, TenantId, WorkerId};
+use gossip::identity::{ShardKey, WorkerId};
 use gossip::runtime::{
-    Clock as _, Event, Observer, Progress as RunProgress, ProgressKind, ProgressMeter, RunLook,
-    SystemClock, TaskOutcome,
+    CommandStatus, Event, ItemFailure, Observer, Progress as RunProgress, ProgressKind, TaskOutcome,
 };
-use gossip::sources::{KeyFormat, Source};
-use gossip::store::{Backend, Coordinator};
+use gossip::sources::KeyFormat;
 
 use crate::console::Console;
-use crate::output::count;
-use crate::{duration, events, watch};
+use crate::output::{Record, count};
+use crate::screen::frame::failure_text;
+pub(crate) use crate::screen::text::escaped;
+use crate::screen::text::{number, passed, rate};
+use crate::{duration, events};
 
-/// Interval of the progress line on a terminal, and elsewhere.
-const PAINT_EVERY: Duration = Duration::from_millis(200);
-const LINE_EVERY: Duration = Duration::from_secs(10);
-
-/// Minimum interval between two reads of the run, as a time and as a multiple of the duration of a
-/// read: reading takes at most a twentieth of the time, however many shards there are.
-const READ_EVERY: Duration = Duration::from_secs(1);
-const READ_SHARE: u32 = 20;
-
-/// The rate is that of this time before now: an average since the start would hide for minutes that
-/// the work has stopped.
-const RATE_WINDOW: Duration = Duration::from_secs(10);
+/// How often the wait for another worker is printed.
+const WAIT_EVERY: Duration = Duration::from_secs(10);
 
 /// Counts events, and prints those that a user must see.
 #[derive(Debug)]
@@ -43,6 +30,9 @@ pub(crate) struct Progress {
     /// Keys that this process has passed, unread ones included.
     keys: AtomicU64,
     unread: AtomicU64,
+    failed: AtomicU64,
+    /// The newest failed item, as a line of the frame.
+    newest_failure: Mutex<Option<String>>,
     shards_done: AtomicU64,
     pause_printed: AtomicBool,
     store_is_unusable: AtomicBool,
@@ -58,6 +48,8 @@ impl Progress {
             started: Instant::now(),
             keys: AtomicU64::new(0),
             unread: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            newest_failure: Mutex::new(None),
             shards_done: AtomicU64::new(0),
             pause_printed: AtomicBool::new(false),
             store_is_unusable: AtomicBool::new(false),
@@ -81,6 +73,53 @@ impl Progress {
         self.console.note(&format!("the store is usable again after {after}; resuming"));
     }
 
+    /// Counts a failed item and reports it.
+    fn item_failed(&self, item: &str, failure: &ItemFailure) {
+        let message = &*failure.message;
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let mut newest = self.newest_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest = Some(failure_text(item, message));
+        drop(newest);
+        let event = || {
+            let (status, signal) = match failure.status {
+                Some(CommandStatus::Exited(status)) => (Some(status), None),
+                Some(CommandStatus::Signaled(signal)) => (None, Some(signal)),
+                None => (None, None),
+            };
+            Record::new()
+                .with("type", "item_failed")
+                .with("item", item)
+                .with("message", message)
+                .with("status", status)
+                .with("signal", signal)
+                .with("stderr", String::from_utf8_lossy(&failure.stderr).into_owned())
+        };
+        if !self.console.event_if_json(event) {
+            self.console.problem(&format!("failed: {item}: {}", escaped(message.as_bytes())));
+        }
+    }
+
+    pub(crate) fn newest_failure(&self) -> Option<String> {
+        self.newest_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns how many items failed in this process.
+    pub(crate) fn failed(&self) -> u64 {
+        get(&self.failed)
+    }
+
+    pub(crate) const fn started(&self) -> Instant {
+        self.started
+    }
+
+    pub(crate) const fn keys_shown_as(&self) -> KeyFormat {
+        self.keys_shown_as
+    }
+
+    pub(crate) fn is_store_unusable(&self) -> bool {
+        self.store_is_unusable.load(Ordering::Relaxed)
+    }
+
     /// Formats a key for one line of a terminal.
     fn shown(&self, key: &[u8]) -> String {
         escaped(&self.keys_shown_as.text(key))
@@ -94,11 +133,22 @@ impl Progress {
     /// Returns whether a wait is printed now: at its beginning, and then from time to time.
     fn is_wait_due(&self) -> bool {
         let mut printed = self.wait_printed.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = printed.is_none_or(|at| at.elapsed() >= LINE_EVERY);
+        let due = printed.is_none_or(|at| at.elapsed() >= WAIT_EVERY);
         if due {
             *printed = Some(Instant::now());
         }
         due
+    }
+
+    /// Summarizes the work of this process for the end: keys, time, rate and workers of the run.
+    pub(crate) fn receipt(&self, workers: usize) -> String {
+        let (keys, lasted) = (self.keys_done(), self.started.elapsed());
+        let rate = rate(keys as f64 / lasted.as_secs_f64().max(0.001));
+        let workers = match workers {
+            0 | 1 => String::new(),
+            workers => format!("; {}", count(workers as u64, "worker")),
+        };
+        format!("{} here in {}, {rate}{workers}", number(keys), passed(lasted))
     }
 
     /// Summarizes the work of this process.
@@ -125,12 +175,15 @@ impl Observer for Progress {
                 self.unread.fetch_add(1, Ordering::Relaxed);
                 console.problem(&format!("unread: {}: {error}", self.shown(key)));
             }
-            Event::Failed { key, message, again } => {
-                let (key, message) = (self.shown(key), escaped(message.as_bytes()));
+            Event::Failed { key, failure, again } => {
+                let key = self.shown(key);
                 match again {
                     // Not a failure yet: the next try may succeed.
-                    true => console.note(&format!("retrying: {key}: {message}")),
-                    false => console.problem(&format!("failed: {key}: {message}")),
+                    true => {
+                        let message = escaped(failure.message.as_bytes());
+                        console.note(&format!("retrying: {key}: {message}"));
+                    }
+                    false => self.item_failed(&key, failure),
                 }
             }
             Event::NoReply { key, lasted, is_first } => {
@@ -149,13 +202,7 @@ impl Observer for Progress {
             Event::Refused { shard, error } => {
                 console.problem(&format!("shard {:016x}: {error}", shard.shard().as_raw()));
             }
-            Event::Damaged { shard } => {
-                let (run, id) = (shard.run().as_raw(), shard.shard().as_raw());
-                console.problem(&format!(
-                    "shard {id:016x}: its record is damaged; it is skipped. \
-                     Repair: `gossip shard repair {run:016x} {id:016x}`"
-                ));
-            }
+            Event::Damaged { shard } => console.problem(&damaged_text(shard)),
             Event::Kept { shard } => console.note(&format!(
                 "shard {:016x}: the handoff was not accepted or was withdrawn; resuming here",
                 shard.shard().as_raw()
@@ -181,114 +228,8 @@ impl Observer for Progress {
     }
 }
 
-/// Prints progress while a worker runs.
-pub(crate) struct Painter<'a> {
-    pub(crate) progress: &'a Progress,
-    pub(crate) backend: &'a Backend,
-    pub(crate) tenant: TenantId,
-    pub(crate) run: RunId,
-    pub(crate) source: &'a Source,
-    pub(crate) connector: &'a dyn Connector,
-    /// Whether the worker has ended.
-    pub(crate) is_over: &'a AtomicBool,
-}
-
-impl Painter<'_> {
-    /// Prints progress until the worker ends.
-    pub(crate) fn paint(&self) {
-        let console = &self.progress.console;
-        if console.is_quiet() {
-            return;
-        }
-        let every = if console.is_terminal() { PAINT_EVERY } else { LINE_EVERY };
-        let (mut last, mut overview) = (Instant::now(), None);
-        let mut rate = Rate::new(self.progress.started);
-        while !self.is_over.load(Ordering::SeqCst) {
-            // Woken when the worker ends.
-            thread::park_timeout(every.saturating_sub(last.elapsed()));
-            if last.elapsed() < every {
-                continue;
-            }
-            let overview = overview.get_or_insert_with(|| Overview::of(self));
-            overview.refresh(self);
-            let here = self.progress.keys_done();
-            let rate = rate.at(Instant::now(), here);
-            let line = line(overview.progress.as_ref(), here, rate);
-            match console.is_terminal() {
-                true => console.paint(&line),
-                false => console.note(&line),
-            }
-            last = Instant::now();
-        }
-    }
-}
-
-/// Progress of the whole run, of all workers.
-struct Overview {
-    coordinator: Coordinator,
-    meter: ProgressMeter,
-    progress: Option<RunProgress>,
-    /// Time of the next read.
-    next: Instant,
-}
-
-impl Overview {
-    fn of(painter: &Painter<'_>) -> Self {
-        let density = watch::density(painter.source, painter.connector);
-        Self {
-            coordinator: painter.backend.coordinator(),
-            meter: ProgressMeter::new(density),
-            progress: None,
-            next: Instant::now(),
-        }
-    }
-
-    /// Reads the run, unless the last read is recent. The cost grows with the number of shards.
-    fn refresh(&mut self, painter: &Painter<'_>) {
-        let started = Instant::now();
-        // A read of an unreachable store takes as long as its timeout, and the end of the worker
-        // would wait for it.
-        if started < self.next || painter.progress.store_is_unusable.load(Ordering::Relaxed) {
-            return;
-        }
-        let now = SystemClock::new().now();
-        let look = RunLook::take(&mut self.coordinator, now, painter.tenant, painter.run);
-        // The worker reports errors of the store.
-        if let Ok(look) = look {
-            self.progress = Some(self.meter.observe(&look));
-        }
-        self.next = Instant::now() + READ_EVERY.max(started.elapsed() * READ_SHARE);
-    }
-}
-
-/// The rate of this process over the last [`RATE_WINDOW`].
-struct Rate {
-    /// Times and counts, oldest first; never empty.
-    samples: VecDeque<(Instant, u64)>,
-}
-
-impl Rate {
-    fn new(started: Instant) -> Self {
-        Self { samples: VecDeque::from([(started, 0)]) }
-    }
-
-    /// Adds a count and returns the keys per second.
-    fn at(&mut self, now: Instant, keys: u64) -> f64 {
-        self.samples.push_back((now, keys));
-        // One sample from before the window stays, so that the window is always spanned.
-        let is_outside = |(time, _): &(Instant, u64)| *time + RATE_WINDOW <= now;
-        while self.samples.get(1).is_some_and(is_outside) {
-            self.samples.pop_front();
-        }
-        let (since, before) = self.samples.front().copied().unwrap_or((now, keys));
-        let seconds = now.duration_since(since).as_secs_f64().max(0.001);
-        keys.saturating_sub(before) as f64 / seconds
-    }
-}
-
 /// Formats the progress of the run, and the keys and the rate of this process.
-fn line(run: Option<&RunProgress>, here: u64, rate: f64) -> String {
-    let rate = format!("{rate:.0}/s here");
+pub(crate) fn line(run: Option<&RunProgress>, here: u64, rate: &str) -> String {
     let Some(run) = run else {
         return format!("{}, {rate}", count(here, "key"));
     };
@@ -309,14 +250,15 @@ fn line(run: Option<&RunProgress>, here: u64, rate: f64) -> String {
 pub(crate) fn keys_of(run: &RunProgress) -> String {
     let unread = match run.unread {
         0 => String::new(),
-        unread => format!(", {unread} unread"),
+        unread => format!(", {} unread", number(unread)),
     };
     let keys = match (run.kind, run.total, run.percent) {
         (ProgressKind::Exact, Some(total), Some(percent)) => {
-            format!("{} of {} ({percent} %)", run.keys, count(total, "key"))
+            format!("{} of {} ({percent} %)", number(run.keys), count(total, "key"))
         }
         (ProgressKind::Estimated, Some(total), Some(percent)) => {
-            format!("{} of about {} ({percent} %, estimated)", run.keys, count(total, "key"))
+            let (keys, total) = (number(run.keys), count(total, "key"));
+            format!("{keys} of about {total} ({percent} %, estimated)")
         }
         (ProgressKind::Exact | ProgressKind::Estimated | ProgressKind::Unknown, _, _) => {
             format!("{} (total unknown)", count(run.keys, "key"))
@@ -360,6 +302,15 @@ fn wait_text(
     format!("waiting {left} s for worker {:016x}, {seen}", worker.as_raw())
 }
 
+/// Describes a shard that is skipped because its record is damaged.
+fn damaged_text(shard: ShardKey) -> String {
+    let (run, id) = (shard.run().as_raw(), shard.shard().as_raw());
+    format!(
+        "shard {id:016x}: its record is damaged; it is skipped. \
+         Repair: `gossip shard repair {run:016x} {id:016x}`"
+    )
+}
+
 /// Describes how the work on a shard ended, unless an event of the kernel does.
 fn outcome_text(outcome: &TaskOutcome) -> Option<String> {
     Some(match outcome {
@@ -383,17 +334,6 @@ fn ticks(duration: Duration) -> u64 {
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-/// Formats bytes for one line of a terminal. A backslash is doubled and a byte that is not UTF-8 is
-/// `\xNN`, so that different names are shown differently.
-pub(crate) fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.utf8_chunks() {
-        text.extend(chunk.valid().chars().flat_map(char::escape_debug));
-        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use gossip::Totals;
 use gossip::coordination::{
-    DeleteRunError, GetRunError, RunManagement as _, RunProgress, RunStatus, RunTerminalEvaluation,
-    RunTransitionError, ShardDamage, ShardFilter, ShardStatus, ShardSummary, evaluate_run_terminal,
+    DeleteRunError, GetRunError, RunManagement as _, RunStatus, RunTransitionError, ShardDamage,
+    ShardFilter, ShardSummary, WorkerEntry,
 };
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{
@@ -12,15 +12,16 @@ use gossip::runtime::{
 use gossip::sources::{KeyFormat, Source};
 use gossip::store::Coordinator;
 
-use crate::args::{Format, Global, RunCommand};
-use crate::certificate::{self, FinishedRun};
+use crate::args::{Global, RunArg, RunCommand};
+use crate::certificate::{self, FinishedRun, Written};
 use crate::console::Console;
-use crate::failure::{Code, Failure, Unreadable};
+use crate::failure::{Code, Failure};
+use crate::listing::RunFacts;
 use crate::opening::Notices;
 use crate::output::{self, Record};
 use crate::shards::damaged_text;
-use crate::watch::{self, Sampler};
-use crate::{duration, exec, store};
+use crate::watch::Sampler;
+use crate::{exec, listing, store};
 
 /// Runs per page of a listing.
 const PAGE: usize = 256;
@@ -46,86 +47,45 @@ pub(crate) fn run(
     let coordinator = &mut backend.coordinator();
     match command {
         RunCommand::Create(args) => return exec::create(global, &backend, &args, console),
-        RunCommand::List { active } => list(global, coordinator, tenant, active, console)?,
-        RunCommand::Show { run, watch } => {
-            let run = RunId::from_raw(run.run);
-            show(global, Sampler { coordinator, tenant, run, duration: watch }, console)?;
+        RunCommand::List { active, sample } => {
+            listing::list(global, coordinator, tenant, (active, sample), console)?;
+        }
+        RunCommand::Show { run, sample } => {
+            let run = run.find(coordinator, tenant)?;
+            show(global, Sampler { coordinator, tenant, run, duration: sample }, console)?;
         }
         RunCommand::Pause(arg) => {
-            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            control.pause(global, console)?;
+            Control::of(coordinator, tenant, &arg)?.pause(global, console)?;
         }
         RunCommand::Resume(arg) => {
-            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            control.resume(global, console)?;
+            Control::of(coordinator, tenant, &arg)?.resume(global, console)?;
         }
         RunCommand::Cancel(arg) => {
-            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            control.cancel(global, console)?;
+            Control::of(coordinator, tenant, &arg)?.cancel(global, console)?;
         }
         RunCommand::Fail(arg) => {
-            let control = Control { coordinator, tenant, run: RunId::from_raw(arg.run) };
-            control.fail(global, console)?;
+            Control::of(coordinator, tenant, &arg)?.fail(global, console)?;
         }
-        RunCommand::Export { run, key, to } => {
-            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run), console };
-            return certificate::export(run, &key, to.as_deref(), console);
+        RunCommand::Export { run, key, to, html } => {
+            let run = run.find(coordinator, tenant)?;
+            let run = FinishedRun { coordinator, tenant, run, console };
+            let to = Written { certificate: to.as_deref(), page: html.as_deref() };
+            return certificate::export(run, &key, to, console);
         }
         RunCommand::Verify { run, source } => {
-            let run = FinishedRun { coordinator, tenant, run: RunId::from_raw(run.run), console };
+            let run = run.find(coordinator, tenant)?;
+            let run = FinishedRun { coordinator, tenant, run, console };
             return certificate::verify_run(global, run, source, console);
         }
         RunCommand::Rm { run, damaged } => {
-            let control = Control { coordinator, tenant, run: RunId::from_raw(run.run) };
-            control.rm(global, damaged, console)?;
+            Control::of(coordinator, tenant, &run)?.rm(global, damaged, console)?;
         }
     }
     Ok(Code::Complete)
 }
 
-/// Lists the runs. Unreadable runs are listed as such and make the command fail, so that a script
-/// notices them by the exit code.
-fn list(
-    global: &Global,
-    coordinator: &mut Coordinator,
-    tenant: TenantId,
-    active: bool,
-    console: &Console,
-) -> Result<(), Failure> {
-    let (mut records, mut unreadable) = (Vec::new(), Vec::new());
-    for run in ids(coordinator, tenant, active)? {
-        match describe(coordinator, tenant, run) {
-            // Deleted since the ids were listed.
-            Err(failure) if failure.code == Code::Usage => {}
-            Err(failure) if failure.unreadable.is_some() => {
-                records.push(id_record(run).with("status", "unreadable"));
-                unreadable.push((run, failure));
-            }
-            described => records.push(described?),
-        }
-    }
-    let columns =
-        ["run", "status", "keys", "unread", "shards", "done", "parked", "leased", "source"];
-    output::list(global.output, &columns, &records)?;
-    for (run, failure) in &unreadable {
-        let (id, why) = (run.as_raw(), failure.why.as_deref().unwrap_or_default());
-        let remedy = match failure.unreadable {
-            Some(Unreadable::Record) => remedy(coordinator, tenant, *run),
-            Some(Unreadable::Store) | None => String::new(),
-        };
-        console.note(&format!("run {id:016x} cannot be read: {why}{remedy}"));
-    }
-    match unreadable.len() as u64 {
-        0 => Ok(()),
-        runs => {
-            let runs = output::count(runs, "run");
-            Err(Failure::new(Code::Store, format!("{runs} cannot be read")))
-        }
-    }
-}
-
 /// Returns the runs of a tenant; with `active` the unfinished ones.
-fn ids(
+pub(crate) fn ids(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     active: bool,
@@ -145,20 +105,8 @@ fn ids(
     }
 }
 
-/// Describes how to delete a run with an unreadable record. If the run's own record is readable,
-/// the damaged one belongs to a shard, and the run is cancelled and deleted as usual.
-fn remedy(coordinator: &mut Coordinator, tenant: TenantId, run: RunId) -> String {
-    let id = format!("{:016x}", run.as_raw());
-    let command = match coordinator.get_run(tenant, run) {
-        Ok(record) if record.status().is_terminal() => format!("gossip run rm {id}"),
-        Ok(_) => format!("gossip run cancel {id} && gossip run rm {id}"),
-        Err(_) => format!("gossip run rm {id} --damaged"),
-    };
-    format!(". If it is damaged, delete it: `{command}`")
-}
-
 /// Returns a record with only the id of a run.
-fn id_record(run: RunId) -> Record {
+pub(crate) fn id_record(run: RunId) -> Record {
     Record::new().with("run", format!("{:016x}", run.as_raw()))
 }
 
@@ -167,25 +115,14 @@ fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<
     let job = job_of(sampler.coordinator, tenant, run).ok();
     let progress = sampler.progress(job.as_ref())?;
     let coordinator = sampler.coordinator;
-    let record = describe(coordinator, tenant, run)?;
-    let unread = totals(coordinator, tenant, run)?.unread;
-    let config = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
-    let command = job.map(|job| {
-        let words = job.command.iter().map(|word| word.to_string_lossy().into_owned());
-        words.collect::<Vec<_>>()
-    });
-    let record = watch::with_progress(global.output, record, &progress)
-        .with("lease", duration::show(config.config().lease_duration()))
-        .with("retries", config.config().max_shard_retries())
-        .with("created_at", config.created_at().as_raw())
-        .with("completed_at", config.completed_at().map(|at| at.as_raw()))
-        .with("command", command);
-    output::one(global.output, &record)?;
+    let registered = registered(coordinator, tenant);
+    let facts = RunFacts::read(coordinator, tenant, run, &registered)?;
+    output::one(global.output, &facts.shown(global.output, &progress))?;
     if progress.shards_parked > 0 {
         let id = format!("{:016x}", run.as_raw());
         console.note(&format!(
-            "{} parked. List: `gossip shard list {id} --parked`. \
-             Retry: `gossip shard unpark {id} --all`, then repeat the command of the run",
+            "{} parked. List: `gossip failed {id}`. \
+             Retry: `gossip retry {id} --all`, then repeat the command of the run",
             output::count(progress.shards_parked, "shard")
         ));
     }
@@ -193,59 +130,22 @@ fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<
     if let Some(text) = damaged_text(run, &damaged.iter().collect::<Vec<_>>()) {
         console.note(&text);
     }
-    if unread > 0 {
+    if progress.unread > 0 {
         console.note(&format!(
-            "{} could not be read; the worker printed which. \
+            "{} could not be read; the worker that read it printed the name. \
              Fix the source, then add --restart to the command to process all items again",
-            output::count(unread, "item")
+            output::count(progress.unread, "item")
         ));
     }
     Ok(())
 }
 
-/// Returns the fields of a run that a listing shows.
-fn describe(
-    coordinator: &mut Coordinator,
-    tenant: TenantId,
-    run: RunId,
-) -> Result<Record, Failure> {
-    let record = coordinator.get_run(tenant, run).map_err(|error| not_found(run, &error))?;
-    let rows = rows(coordinator, tenant, run, ShardFilter::all())?;
-    let totals = Totals::of(&rows);
-    let intact = || rows.iter().filter(|row| row.damage.is_none());
-    let count = |status: ShardStatus| intact().filter(|row| row.status == status).count();
-    let progress = RunProgress {
-        active: count(ShardStatus::Active) as u64,
-        parked: totals.parked,
-        damaged: totals.damaged,
-        ..RunProgress::default()
-    };
-    let end = evaluate_run_terminal(&progress);
-    let status = match record.status() {
-        RunStatus::Active if record.is_paused() => "paused",
-        // Nothing is left to claim until a shard is unparked or repaired.
-        RunStatus::Active if end == RunTerminalEvaluation::HasFailures => "incomplete",
-        status => outcome_word(status, &totals),
-    };
-    let job = stored_job(&rows);
-    let described = Record::new()
-        .with("run", format!("{:016x}", run.as_raw()))
-        .with("status", status)
-        .with("keys", totals.keys)
-        .with("unread", totals.unread)
-        .with("findings", totals.findings)
-        .with("shards", totals.shards)
-        .with("done", count(ShardStatus::Done))
-        .with("parked", totals.parked)
-        .with("damaged", totals.damaged)
-        .with("leased", intact().filter(|row| row.leased).count());
-    Ok(match job {
-        Some(job) => {
-            use std::os::unix::ffi::OsStrExt as _;
-            described.with_bytes(["source", "source_hex"], job.source.as_bytes())
-        }
-        None => described,
-    })
+/// Returns the live workers of the tenant; none if the registry cannot be read, which costs only
+/// the count of idle workers.
+pub(crate) fn registered(coordinator: &mut Coordinator, tenant: TenantId) -> Vec<WorkerEntry> {
+    let mut found = Vec::new();
+    drop(coordinator.list_workers_into(SystemClock::new().now(), tenant, &mut found));
+    found
 }
 
 struct Control<'c> {
@@ -254,7 +154,16 @@ struct Control<'c> {
     run: RunId,
 }
 
-impl Control<'_> {
+impl<'c> Control<'c> {
+    fn of(
+        coordinator: &'c mut Coordinator,
+        tenant: TenantId,
+        run: &RunArg,
+    ) -> Result<Self, Failure> {
+        let run = run.find(coordinator, tenant)?;
+        Ok(Self { coordinator, tenant, run })
+    }
+
     fn pause(self, global: &Global, console: &Console) -> Result<(), Failure> {
         let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let paused = self.coordinator.pause_run(now, self.tenant, self.run, op_id);
@@ -272,9 +181,7 @@ impl Control<'_> {
     }
 
     fn cancel(self, global: &Global, console: &Console) -> Result<(), Failure> {
-        let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
-        let cancelled = self.coordinator.cancel_run(now, self.tenant, self.run, op_id);
-        cancelled.map_err(|error| transition(self.run, "cancelled", &error))?;
+        cancel(self.coordinator, self.tenant, self.run)?;
         console.note("cancelled; its workers stop at their next lease renewal");
         self.print(global, status_word(RunStatus::Cancelled))
     }
@@ -303,13 +210,22 @@ impl Control<'_> {
 
     /// Prints the new status as JSON; the table format has it on standard error.
     fn print(&self, global: &Global, status: &str) -> Result<(), Failure> {
-        match global.output {
-            Format::Table => Ok(()),
-            Format::Json | Format::Jsonl => {
-                output::one(global.output, &id_record(self.run).with("status", status))
-            }
+        match global.output.is_table() {
+            true => Ok(()),
+            false => output::one(global.output, &id_record(self.run).with("status", status)),
         }
     }
+}
+
+/// Cancels a run.
+pub(crate) fn cancel(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<(), Failure> {
+    let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
+    let cancelled = coordinator.cancel_run(now, tenant, run, op_id);
+    cancelled.map(drop).map_err(|error| transition(run, "cancelled", &error))
 }
 
 /// Describes why a run was not deleted.
@@ -350,7 +266,7 @@ pub(crate) fn rows(
 }
 
 /// Returns the source and command of a run, if its shards describe them.
-fn stored_job(rows: &[ShardSummary]) -> Option<Job> {
+pub(crate) fn stored_job(rows: &[ShardSummary]) -> Option<Job> {
     // Every shard has it; a damaged one may have lost it.
     let readable = rows.iter().find(|row| row.damage.is_none_or(ShardDamage::has_range));
     readable.and_then(|row| Job::of_shard(&row.metadata).ok())
@@ -359,8 +275,12 @@ fn stored_job(rows: &[ShardSummary]) -> Option<Job> {
 /// Returns how the keys of a run are written. Does not open the source, which may be on another
 /// machine.
 pub(crate) fn key_format(rows: &[ShardSummary]) -> KeyFormat {
-    let source = stored_job(rows).and_then(|job| Source::restore(&job.source, job.options).ok());
-    source.map_or(KeyFormat::Bytes, |source| source.key_format())
+    source_of(rows).map_or(KeyFormat::Bytes, |source| source.key_format())
+}
+
+/// Returns the source of a run, if its shards describe it.
+pub(crate) fn source_of(rows: &[ShardSummary]) -> Option<Source> {
+    stored_job(rows).and_then(|job| Source::restore(&job.source, job.options).ok())
 }
 
 /// Returns the source and command of a run.

@@ -13,10 +13,11 @@ use gossip::runtime::{Clock as _, RuntimeToken, SystemClock, fresh_op_id};
 use gossip::sources::{KeyFormat, Source};
 use gossip::store::Coordinator;
 
-use crate::args::{Global, ShardArg, ShardCommand};
+use crate::args::{Global, ShardCommand};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
+use crate::reference::find_shard;
 use crate::{runs, store};
 
 /// Lifetime of a request in ticks; the owner receives it with its next renewal.
@@ -39,21 +40,36 @@ pub(crate) fn run(
                 (false, true) => ShardFilter::damaged(),
                 (false, false) => ShardFilter::all(),
             };
-            control.list(global, RunId::from_raw(run.run), filter)?;
+            let run = run.find(&mut control.coordinator, tenant)?;
+            control.list(global, run, filter)?;
         }
-        ShardCommand::Show(arg) => control.show(global, key(&arg))?,
+        ShardCommand::Show(arg) => {
+            let key = arg.find(&mut control.coordinator, tenant)?;
+            control.show(global, key)?;
+        }
         ShardCommand::Unpark { run, shard, all: _ } => {
-            control.unpark(RunId::from_raw(run.run), shard.map(ShardId::from_raw))?;
+            let coordinator = &mut control.coordinator;
+            let run = run.find(coordinator, tenant)?;
+            let find = |shard| find_shard(coordinator, tenant, run, shard);
+            let shard = shard.map(find).transpose()?;
+            control.unpark(run, shard)?;
         }
-        ShardCommand::Repair(arg) => control.repair(global, key(&arg))?,
+        ShardCommand::Repair(arg) => {
+            let key = arg.find(&mut control.coordinator, tenant)?;
+            control.repair(global, key)?;
+        }
         ShardCommand::Split { shard, at } => {
-            let at = at.map(|at| control.split_key(shard.run, at.as_bytes())).transpose()?;
-            control.request(key(&shard), &ShardAction::Split(at))?;
+            let key = shard.find(&mut control.coordinator, tenant)?;
+            let at = at.map(|at| control.split_key(key.run(), at.as_bytes())).transpose()?;
+            control.request(key, &ShardAction::Split(at))?;
         }
-        ShardCommand::Release { shard, force: false } => {
-            control.request(key(&shard), &ShardAction::Release)?;
+        ShardCommand::Release { shard, force } => {
+            let key = shard.find(&mut control.coordinator, tenant)?;
+            match force {
+                true => control.revoke(key)?,
+                false => control.request(key, &ShardAction::Release)?,
+            }
         }
-        ShardCommand::Release { shard, force: true } => control.revoke(key(&shard))?,
     }
     Ok(Code::Complete)
 }
@@ -116,8 +132,8 @@ impl Control<'_> {
     }
 
     /// Returns the key of `--at`, written as `shard list` writes it.
-    fn split_key(&mut self, run: u64, text: &[u8]) -> Result<SplitKey, Failure> {
-        let (run, filter) = (RunId::from_raw(run), ShardFilter::all().roots());
+    fn split_key(&mut self, run: RunId, text: &[u8]) -> Result<SplitKey, Failure> {
+        let filter = ShardFilter::all().roots();
         let format =
             runs::key_format(&runs::rows(&mut self.coordinator, self.tenant, run, filter)?);
         let key = format.parse(text).and_then(|key| SplitKey::try_new(&key));
@@ -282,7 +298,7 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
         .with("reason", row.park_reason.map(reason_word))
         .with("error", row.park_context.as_deref())
         .with("owner", row.owner.map(|owner| format!("{:016x}", owner.as_raw())))
-        .with("lease_until", row.lease_deadline.map(|deadline| deadline.as_raw()))
+        .with_time("lease_until", row.lease_deadline)
         .with("fence", row.fence_epoch.as_raw())
         .with("grants", row.acquire_count)
         .with("keys", keys.map_or(0, |token| token.accumulator.count() - token.unread))
@@ -327,10 +343,6 @@ pub(crate) const fn reason_word(reason: ParkReason) -> &'static str {
         // The coordinator's enum may grow.
         ParkReason::Other | _ => "other",
     }
-}
-
-const fn key(arg: &ShardArg) -> ShardKey {
-    ShardKey::new(RunId::from_raw(arg.run), ShardId::from_raw(arg.shard))
 }
 
 fn no_shard() -> Failure {

@@ -28,6 +28,7 @@ pub(crate) fn drain_on_signals(drain: &Drain, console: &Arc<Console>) -> Result<
             } else if signal != SIGHUP {
                 end_all_programs();
                 console.note("gossip: killed; a resume may have to wait for the leases to expire");
+                console.screen().end();
                 std::process::exit(i32::from(Code::Interrupted as u8));
             }
             // A closed terminal sends SIGHUP twice, from the shell and from the kernel, so a

@@ -15,6 +15,17 @@ pub(crate) fn open(global: &Global) -> Result<Backend, Failure> {
     open_url(&url(global)?)
 }
 
+/// Opens the store of a command whose results are stored; a missing file is created.
+pub(crate) fn open_for_results(global: &Global) -> Result<Backend, Failure> {
+    let url = url(global)?;
+    if matches!(url, StoreUrl::Etcd(_)) {
+        return Err(Failure::new(Code::Usage, "this store cannot keep findings")
+            .why("etcd holds all of its data in memory; findings could fill it for every tenant")
+            .next("use another store: --store sqlite:PATH or --store postgres://USER@HOST/DB"));
+    }
+    open_url(&url)
+}
+
 /// Opens the store of a command that creates no run. A missing file is an error if it was named:
 /// its name is probably mistyped, and an empty store would hide that.
 pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
@@ -30,7 +41,18 @@ pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
     open_url(&url)
 }
 
-fn url(global: &Global) -> Result<StoreUrl, Failure> {
+/// Returns the path of the store if it is a file that is missing.
+pub(crate) fn missing_file(global: &Global) -> Option<String> {
+    match url(global).ok()? {
+        StoreUrl::Sqlite { path, .. } if matches!(path.try_exists(), Ok(false)) => {
+            Some(path.display().to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Returns the URL of the store of a command.
+pub(crate) fn url(global: &Global) -> Result<StoreUrl, Failure> {
     match &global.store {
         Some(url) => {
             let url = url.parse::<StoreUrl>();
@@ -73,21 +95,26 @@ pub(crate) fn tenant(global: &Global) -> Result<TenantId, Failure> {
     tenant_id(&global.tenant).map_err(|error| Failure::new(Code::Usage, error.to_string()))
 }
 
-/// Returns the default path, in the XDG state directory.
+/// Returns the default path, in the state directory.
 fn default_path() -> Result<PathBuf, Failure> {
+    Ok(state_directory()?.join("store.db"))
+}
+
+/// Returns the directory of gossip in the XDG state directory; creates it.
+pub(crate) fn state_directory() -> Result<PathBuf, Failure> {
     let directory =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = directory("XDG_STATE_HOME")
         .or_else(|| directory("HOME").map(|home| home.join(".local/state")))
         .ok_or_else(|| {
-            Failure::new(Code::Usage, "no default store: HOME is not set")
-                .next("give the store: --store sqlite:PATH")
+            Failure::new(Code::Usage, "no state directory: HOME is not set")
+                .next("set HOME or XDG_STATE_HOME; a store can be given with --store sqlite:PATH")
         })?;
     let directory = state.join("gossip");
     std::fs::create_dir_all(&directory).map_err(|error| {
         Failure::new(Code::Store, format!("cannot create {}", directory.display()))
             .why(error)
-            .next("give another store: --store sqlite:PATH")
+            .next("set XDG_STATE_HOME, or give another store: --store sqlite:PATH")
     })?;
-    Ok(directory.join("store.db"))
+    Ok(directory)
 }

@@ -14,10 +14,8 @@ use gossip::runtime::{Clock as _, Density, Job, Progress, ProgressMeter, RunLook
 use gossip::sources::Source;
 use gossip::store::Coordinator;
 
-use crate::args::Format;
 use crate::failure::Failure;
 use crate::output::Record;
-use crate::progress::{keys_of, left};
 use crate::runs;
 
 /// Interval between samples; the meter ignores samples that are closer together.
@@ -52,17 +50,14 @@ impl Sampler<'_> {
     }
 }
 
-/// Adds the progress to a record: as text in tables, as numbers in JSON.
-pub(crate) fn with_progress(format: Format, record: Record, progress: &Progress) -> Record {
-    match format {
-        Format::Table => record.with("progress", keys_of(progress)).with("left", left(progress)),
-        Format::Json | Format::Jsonl => record
-            .with("total", progress.total)
-            .with("total_kind", progress.kind.to_string())
-            .with("fraction", progress.fraction)
-            .with("left_ms", progress.eta.map(|eta| eta.left))
-            .with("left_error_ms", progress.eta.map(|eta| eta.error)),
-    }
+/// Adds the progress to a record as numbers.
+pub(crate) fn with_numbers(record: Record, progress: &Progress) -> Record {
+    record
+        .with("total", progress.total)
+        .with("total_kind", progress.kind.to_string())
+        .with("fraction", progress.fraction)
+        .with("left_ms", progress.eta.map(|eta| eta.left))
+        .with("left_error_ms", progress.eta.map(|eta| eta.error))
 }
 
 /// Measures the key density of a source.
@@ -75,7 +70,7 @@ pub(crate) fn density(source: &Source, connector: &dyn Connector) -> Density {
 
 /// Measures the source of a run. The total is unknown if the source is on another machine or has
 /// changed.
-fn density_of_job(job: &Job) -> Density {
+pub(crate) fn density_of_job(job: &Job) -> Density {
     let source = Source::parse(&job.source, job.options).ok();
     let source = source.filter(|source| source.check_stamp(job.stamp).is_ok());
     let opened = source.and_then(|source| Some((source.open().ok()?, source)));

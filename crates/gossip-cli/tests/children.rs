@@ -41,7 +41,7 @@ fn ctrl_c_on_a_terminal_fails_no_item() {
         let args = exec(&["range:0..5000", "-j", "4", "--tries", "1"], &["true", "{}"]);
         let words = [&[GOSSIP], args.as_slice()].concat();
         let mut terminal = Terminal::start(&scratch.command(GOSSIP), &words);
-        wait_until("the progress line", || terminal.screen().contains(" of 5000 keys"));
+        wait_until("the progress line", || terminal.screen().contains(" of 5,000 keys"));
         thread::sleep(Duration::from_millis(trial * 10));
         terminal.press(CTRL_C);
         let (code, screen) = terminal.finish();
@@ -72,7 +72,7 @@ fn ctrl_z_on_a_terminal_stops_gossip_and_no_command() {
     wait_until("the end", || terminal.child.try_wait().unwrap().is_some());
     let (_, screen) = terminal.finish();
     assert!(screen.contains("Stopped"), "{screen}");
-    assert!(screen.contains("complete: 1000 keys"), "{screen}");
+    assert!(screen.contains("complete: 1,000 keys"), "{screen}");
 }
 
 /// A supervisor stops a service by a signal to each of its processes, the commands among them.

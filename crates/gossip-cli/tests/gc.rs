@@ -90,7 +90,7 @@ fn id_of(made: &Ran) -> (&str, RunId) {
 fn list_with_unreadable(scratch: &Scratch, id: &str) -> Ran {
     let ran = scratch.run(&["run", "list", "-o", "jsonl"]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
-    let line = format!("{{\"run\":\"{id}\",\"status\":\"unreadable\"}}\n");
+    let line = format!("{{\"name\":null,\"run\":\"{id}\",\"status\":\"unreadable\"}}\n");
     assert!(ran.stdout.contains(&line), "{}", ran.stdout);
     assert!(ran.stderr.ends_with("gossip: 1 run cannot be read\n"), "{}", ran.stderr);
     ran

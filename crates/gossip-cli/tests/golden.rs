@@ -111,19 +111,50 @@ fn output_of(scratch: &Scratch, script: &str) -> String {
     command.env("PATH", std::env::join_paths(path).unwrap()).env("HOME", scratch.path());
     let ran = finish(command.spawn().unwrap());
     let mut text = String::new();
-    for line in ran.stdout.lines().map(str::trim_end) {
+    for line in ran.stdout.lines().map(without_rate).map(str::trim_end) {
         // Output must not look like a mark, nor an empty line like a gap in the script.
         let is_odd = line.is_empty() || MARKS.iter().any(|mark| line.starts_with(mark));
         let line = format!("{}{line}", if is_odd { "| " } else { "" });
         writeln!(text, "{}", line.trim_end()).unwrap();
     }
-    for line in ran.stderr.lines() {
+    for line in ran.stderr.lines().map(without_rate) {
         writeln!(text, "{}", format!("! {line}").trim_end()).unwrap();
     }
     let code = ran.code.map_or_else(|| "killed".to_owned(), |code| code.to_string());
     write!(text, "= {code}").unwrap();
     let text = text.replace(&*scratch.path().to_string_lossy(), "<dir>");
-    without_times(&text)
+    let text = text.replace(env!("GOSSIP_VERSION"), "<version>");
+    let lines: Vec<String> = text.lines().map(without_age).collect();
+    without_times(&lines.join("\n"))
+}
+
+/// Replaces an age in a table, and the padding around it, which depends on its width.
+fn without_age(line: &str) -> String {
+    let fields: Vec<&str> = line.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect();
+    let is_age = |field: &&&str| {
+        let words: Vec<&str> = field.split(' ').collect();
+        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+        match words[..] {
+            ["now" | "AGE"] => true,
+            [number, "s" | "min", "ago"] | ["in", number, "s" | "min"] => is_number(number),
+            _ => false,
+        }
+    };
+    match fields.iter().find(is_age) {
+        Some(age) => {
+            let shown = fields
+                .iter()
+                .map(|field| if field == age && *age != "AGE" { "<age>" } else { field });
+            shown.collect::<Vec<_>>().join("  ")
+        }
+        None => line.to_owned(),
+    }
+}
+
+/// Removes the time and the rate from the line of a receipt.
+fn without_rate(line: &str) -> &str {
+    const BEFORE: &str = " here in";
+    line.find(BEFORE).map_or(line, |at| &line[..at + BEFORE.len()])
 }
 
 /// Replaces times, which are recognized by their form or their number of digits.

@@ -62,8 +62,8 @@ fn unread_item_is_not_reported_as_done() {
     let listed = scratch.run(&["run", "list"]).stdout;
     let lines: Vec<Vec<&str>> =
         listed.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0][..4], ["RUN", "STATUS", "KEYS", "UNREAD"]);
-    assert_eq!(lines[1][1..4], ["incomplete", "1", "1"]);
+    assert_eq!(lines[0][..2], ["NAME", "STATUS"]);
+    assert_eq!(lines[1][1], "incomplete");
     let shown = scratch.run(&["run", "show", lines[1][0]]);
     assert!(shown.stdout.contains("incomplete"), "{}", shown.stdout);
     assert!(shown.stderr.contains("1 item could not be read"), "{}", shown.stderr);
@@ -90,7 +90,7 @@ fn failed_and_unread_items_are_counted_separately() {
 
 /// Two names that differ in one byte that is not UTF-8.
 #[test]
-fn names_that_are_not_utf8_are_told_apart() {
+fn names_that_are_not_utf8_are_distinguished() {
     use std::os::unix::ffi::OsStrExt as _;
     let scratch = Scratch::new();
     for name in [b"a\xFE", b"a\xFF"] {

@@ -96,7 +96,7 @@ impl Pair {
     /// Waits until both workers have reported the outage, and checks that they start nothing.
     fn wait_for_standstill(&self) {
         wait_until("a report", || (0..2).all(|number| self.errors(number).contains(UNUSABLE)));
-        stands_still(&self.scratch);
+        makes_no_progress(&self.scratch);
     }
 
     /// Waits for the workers. Checks that both report one outage and its end, that every key was
@@ -121,7 +121,7 @@ impl Pair {
 }
 
 /// Checks that no item is started for some time. In-flight ones were started before the call.
-fn stands_still(scratch: &Scratch) {
+fn makes_no_progress(scratch: &Scratch) {
     wait_until("the end of in-flight items", || {
         let seen = scratch.lines("seen").len();
         thread::sleep(STANDSTILL);
@@ -310,13 +310,13 @@ fn workers_wait_for_room_on_a_full_disk() {
     let scratch = Scratch::new();
     let Some(script) = full_disk::start(&scratch) else {
         // Not `eprintln`, because the output of a passing test is captured.
-        let why = b"a full disk was NOT tested: mounts are not permitted here\n";
+        let why = b"NOT RUN: full disk: mounts are not permitted here\n";
         return std::io::stderr().write_all(why).unwrap();
     };
     let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
     wait_until("a full disk", || scratch.path().join("full").exists());
     wait_until("a report", || ["errors0", "errors1"].iter().all(|it| read(it).contains(UNUSABLE)));
-    stands_still(&scratch);
+    makes_no_progress(&scratch);
     fs::write(scratch.path().join("room"), "").unwrap();
     let verified = finish(script);
     assert_eq!(verified.code, Some(0), "{}", verified.stderr);

@@ -1,5 +1,6 @@
 //! A pseudo-terminal with a process on it.
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
+#![allow(dead_code, reason = "each file of tests uses its part of it")]
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// The keys that a terminal turns into signals.
 pub(crate) const CTRL_C: u8 = 3;
@@ -36,6 +38,7 @@ impl Terminal {
         command.arg("--ctty").args(words);
         command.stdin(side()).stdout(side()).stderr(side());
         command.current_dir(like.get_current_dir().unwrap()).env_clear();
+        command.env("TERM", "xterm-256color");
         command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let child = command.spawn().unwrap();
         let screen = Arc::new(Mutex::new(Vec::new()));
@@ -54,6 +57,12 @@ impl Terminal {
 
     pub(crate) fn press(&mut self, key: u8) {
         rustix::io::write(&self.keyboard, &[key]).unwrap();
+    }
+
+    /// Changes the size of the terminal.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keyboard, size).unwrap();
     }
 
     /// Returns all output so far.

@@ -1,0 +1,350 @@
+//! `failed` and `retry`: the items that failed or could not be read.
+//!
+//! A failed item is a shard that is parked, and its record says why. A record whose shard is not
+//! parked any more is history and not shown. An unread item was passed by the cursor: it has a
+//! record and no shard of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use gossip::coordination::{
+    ExitCause, FailureRecord, RunManagement as _, ShardFilter, UnparkError,
+};
+use gossip::identity::{LogicalTime, RunId, ShardKey, TenantId};
+use gossip::runtime::{Clock as _, FailedItem, SystemClock, fresh_op_id, list_failures};
+use gossip::sources::{KeyFormat, LineEnd, Source, parse_row_key};
+use gossip::store::Coordinator;
+
+use crate::args::{Global, RetryArgs, RunArg};
+use crate::console::Console;
+use crate::failure::{Code, Failure};
+use crate::output::{self, Record};
+use crate::{duration, runs, shards, store};
+
+/// Lines of a command's error output that a table shows; JSON has all that is kept.
+const STDERR_LINES: usize = 10;
+
+/// Lines of a file that are counted to name the line of an item: beyond it the position is shown.
+const COUNTED_BYTES_MAX: u64 = 1 << 30;
+
+/// An item that failed or was not read, as it is shown.
+struct ShownItem {
+    /// The item as the user knows it.
+    name: String,
+    /// The key as the user types it.
+    text: Vec<u8>,
+    item: FailedItem,
+}
+
+pub(crate) fn list(global: &Global, run: &RunArg, console: &Console) -> Result<Code, Failure> {
+    let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
+    let coordinator = &mut backend.coordinator();
+    let run = run.find(coordinator, tenant)?;
+    let items = failed_items(coordinator, tenant, run)?;
+    let now = SystemClock::new().now();
+    let records: Vec<_> = items.iter().map(|item| item.describe(run, now)).collect();
+    let columns = ["item", "status", "tries", "age", "worker"];
+    let details: Vec<_> = items.iter().map(ShownItem::details).collect();
+    output::list_with_details(global.output, &columns, &records, &details)?;
+    if !global.output.is_table() {
+        return Ok(Code::Complete);
+    }
+    let failed = items.iter().filter(|item| item.item.shard().is_some()).count() as u64;
+    let unread = items.len() as u64 - failed;
+    let id = run.as_raw();
+    match (failed, unread) {
+        (0, 0) => console.note("no item failed"),
+        (0, unread) => {
+            console.note(&format!("{} unread. {}", output::count(unread, "item"), unread_text()));
+        }
+        (failed, _) => console.note(&format!(
+            "{} failed. Retry: `gossip retry {id:016x} --all`, then repeat the command",
+            output::count(failed, "item")
+        )),
+    }
+    Ok(Code::Complete)
+}
+
+pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Result<Code, Failure> {
+    let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
+    let mut coordinator = backend.coordinator();
+    let run = args.run.find(&mut coordinator, tenant)?;
+    let items = failed_items(&mut coordinator, tenant, run)?;
+    let chosen = choose(&items, args, run)?;
+    let unread = chosen.iter().filter(|item| item.item.shard().is_none()).count() as u64;
+    let mut retried = 0;
+    for shard in chosen.iter().filter_map(|item| item.item.shard()) {
+        retried += u64::from(unpark(&mut coordinator, tenant, ShardKey::new(run, shard))?);
+    }
+    if unread > 0 {
+        let items = output::count(unread, "unread item");
+        console.note(&format!("{items} not retried. {}", unread_text()));
+    }
+    match retried {
+        0 => console.note("no item to retry"),
+        retried => console.note(&format!(
+            "{} to be tried again. Next: repeat the command of the run, or `gossip worker {:016x}`",
+            output::count(retried, "item"),
+            run.as_raw()
+        )),
+    }
+    Ok(Code::Complete)
+}
+
+/// What becomes of unread items.
+const fn unread_text() -> &'static str {
+    "The run has passed unread items and cannot return to them. Make them readable, then repeat \
+     the command with --restart"
+}
+
+/// Returns the items that the arguments name.
+fn choose<'i>(
+    items: &'i [ShownItem],
+    args: &RetryArgs,
+    run: RunId,
+) -> Result<Vec<&'i ShownItem>, Failure> {
+    if args.all {
+        return Ok(items.iter().collect());
+    }
+    if let Some(status) = args.status {
+        let exited = |item: &&ShownItem| {
+            let exit = item.item.record().and_then(|record| record.exit);
+            exit == Some(ExitCause::Code(status))
+        };
+        return Ok(items.iter().filter(exited).collect());
+    }
+    let mut chosen = Vec::new();
+    for name in &args.items {
+        let named = |item: &&ShownItem| {
+            item.text == name.as_bytes() || item.name.as_bytes() == name.as_bytes()
+        };
+        let found = items.iter().find(named).ok_or_else(|| {
+            let shown = output::readable(name.as_bytes());
+            Failure::new(Code::Usage, format!("no failed item of this run is named `{shown}`"))
+                .next(format!("list them: gossip failed {:016x}", run.as_raw()))
+        })?;
+        chosen.push(found);
+    }
+    Ok(chosen)
+}
+
+/// Makes a parked shard claimable. Returns `false` if it is not parked any more.
+fn unpark(coordinator: &mut Coordinator, tenant: TenantId, key: ShardKey) -> Result<bool, Failure> {
+    let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
+    match coordinator.unpark_shard(now, tenant, key, op_id) {
+        Ok(_) => Ok(true),
+        // Another process was faster.
+        Err(UnparkError::NotParked { .. }) => Ok(false),
+        Err(UnparkError::BackendError(error)) => Err(Failure::store(&error)),
+        Err(UnparkError::RunTerminal { status }) => {
+            let why = format!("the run is already {}", runs::status_word(status));
+            Err(Failure::new(Code::Usage, "the items were not retried").why(why))
+        }
+        Err(error) => Err(Failure::new(Code::Usage, "the items were not retried").why(error)),
+    }
+}
+
+/// Returns the failed items in the order of their ranges, then the unread ones.
+fn failed_items(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<Vec<ShownItem>, Failure> {
+    // Roots say how keys are written, also if no shard is parked.
+    let roots = runs::rows(coordinator, tenant, run, ShardFilter::all().roots())?;
+    let format = runs::key_format(&roots);
+    let source = runs::source_of(&roots);
+    let items = list_failures(coordinator, SystemClock::new().now(), tenant, run);
+    let items = items.map_err(|error| runs::not_found(run, &error))?;
+    let mut places = Places::new(source.as_ref(), format);
+    places.learn(items.iter().filter_map(|item| Some(&*item.record()?.key)));
+    let shown = items.into_iter().map(|item| {
+        let name = match item.record() {
+            Some(record) => places.name(record),
+            None => format!("from {}", output::readable(&format.text(item.key()))),
+        };
+        let text = format.text(item.key()).into_owned();
+        ShownItem { name, text, item }
+    });
+    Ok(shown.collect())
+}
+
+impl ShownItem {
+    /// Returns the text with which the shard of an item without a record was parked.
+    fn park_text(&self) -> Option<&str> {
+        match &self.item {
+            FailedItem::Parked { shard, .. } => shard.park_context.as_deref(),
+            FailedItem::Unread(_) => None,
+        }
+    }
+
+    fn describe(&self, run: RunId, now: LogicalTime) -> Record {
+        let record = self.item.record();
+        let exit = record.and_then(|record| record.exit);
+        let (code, signal) = match exit {
+            Some(ExitCause::Code(code)) => (Some(code), None),
+            Some(ExitCause::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        let at = record.map(|record| record.at);
+        let host = record.map(|record| &*record.host).filter(|host| !host.is_empty());
+        let pid = record.map(|record| record.pid).filter(|pid| *pid != 0);
+        let worker = match (host, pid) {
+            (Some(host), Some(pid)) => Some(format!("{host}:{pid}")),
+            (Some(host), None) => Some(host.to_owned()),
+            (None, pid) => pid.map(|pid| pid.to_string()),
+        };
+        let message = record.map(|record| &*record.message).filter(|text| !text.is_empty());
+        let message = message.or_else(|| self.park_text());
+        let stderr = record.map(|record| String::from_utf8_lossy(&record.stderr).into_owned());
+        Record::new()
+            .with("run", format!("{:016x}", run.as_raw()))
+            .with("item", self.name.as_str())
+            .with_bytes(["key", "key_hex"], &self.text)
+            .with("status", self.status())
+            .with("exit_code", code)
+            .with("signal", signal)
+            .with("tries", record.map(|record| record.tries))
+            .with("at", at.map(|at| at.as_raw()))
+            .with("age", at.map(|at| duration::rough(now.as_raw().saturating_sub(at.as_raw()))))
+            .with("worker", worker)
+            .with("shard", self.item.shard().map(|shard| format!("{:016x}", shard.as_raw())))
+            .with("message", message)
+            .with("stderr", stderr.filter(|text| !text.is_empty()))
+    }
+
+    fn status(&self) -> String {
+        match &self.item {
+            FailedItem::Unread(_) => "unread".to_owned(),
+            FailedItem::Parked { record: Some(record), .. } => match record.exit {
+                Some(ExitCause::Code(code)) => format!("exit {code}"),
+                Some(ExitCause::Signal(signal)) => format!("signal {signal}"),
+                None => "failed".to_owned(),
+            },
+            FailedItem::Parked { shard, record: None } => {
+                shard.park_reason.map_or("parked", shards::reason_word).to_owned()
+            }
+        }
+    }
+
+    /// Returns the lines below the item in a table: its message, and the end of its error output.
+    fn details(&self) -> Vec<String> {
+        let Some(record) = self.item.record() else {
+            return self
+                .park_text()
+                .into_iter()
+                .map(|text| output::readable(text.as_bytes()))
+                .collect();
+        };
+        let mut lines = Vec::new();
+        // The status says it already, unless the message says more.
+        if record.exit.is_none() && !record.message.is_empty() {
+            lines.push(output::readable(record.message.as_bytes()));
+        }
+        let written: Vec<_> = record.stderr.split(|byte| *byte == b'\n').collect();
+        let written = written.strip_suffix(&[&b""[..]]).unwrap_or(&written);
+        let shown = &written[written.len().saturating_sub(STDERR_LINES)..];
+        lines.extend(shown.iter().filter(|line| !line.is_empty()).map(|it| output::readable(it)));
+        lines
+    }
+}
+
+/// Names items as the user knows them: paths as they are, rows as `file:line`.
+struct Places {
+    format: KeyFormat,
+    /// The name of the file that holds the items, if one does.
+    file: Option<String>,
+    /// The file, if its items are named by their offsets.
+    offsets_in: Option<PathBuf>,
+    /// Lines by their offset.
+    lines: BTreeMap<u64, u64>,
+}
+
+impl Places {
+    fn new(source: Option<&Source>, format: KeyFormat) -> Self {
+        let (path, has_offsets) = match source {
+            // Line feeds are counted, which end no item of a list of parts.
+            Some(Source::Lines { path, end: LineEnd::Feed }) => (Some(path), true),
+            Some(Source::Manifest { path, .. }) => (Some(path), false),
+            _ => (None, false),
+        };
+        let name = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or(path.as_os_str());
+            output::readable(name.as_bytes())
+        };
+        let offsets_in = path.filter(|_| has_offsets).cloned();
+        Self { format, file: path.map(name), offsets_in, lines: BTreeMap::new() }
+    }
+
+    /// Counts the lines before the items `keys`, if the file is on this machine and not too long.
+    fn learn<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        let Some(path) = &self.offsets_in else { return };
+        let offsets: BTreeSet<u64> = keys.filter_map(parse_row_key).collect();
+        if offsets.last().is_some_and(|last| *last <= COUNTED_BYTES_MAX) {
+            self.lines = count_lines(path, &offsets).unwrap_or_default();
+        }
+    }
+
+    fn name(&self, record: &FailureRecord) -> String {
+        if !record.place.is_empty() {
+            return output::readable(record.place.as_bytes());
+        }
+        let text = output::readable(&self.format.text(&record.key));
+        let (Some(file), Some(row)) = (&self.file, parse_row_key(&record.key)) else {
+            return text;
+        };
+        match (&self.offsets_in, self.lines.get(&row)) {
+            (None, _) => format!("{file}:{row}"),
+            (Some(_), Some(line)) => format!("{file}:{line}"),
+            // The file is on another machine, or has changed.
+            (Some(_), None) => format!("{file} at byte {row}"),
+        }
+    }
+}
+
+/// Returns the numbers of the lines that begin at `offsets`, from 1.
+fn count_lines(path: &Path, offsets: &BTreeSet<u64>) -> std::io::Result<BTreeMap<u64, u64>> {
+    let mut file = BufReader::new(File::open(path)?);
+    let (mut lines, mut at, mut line) = (BTreeMap::new(), 0_u64, 1_u64);
+    let mut wanted = offsets.iter().copied().peekable();
+    loop {
+        let buffer = file.fill_buf()?;
+        let end = at + buffer.len() as u64;
+        let mut counted = 0;
+        while let Some(offset) = wanted.next_if(|offset| *offset < end) {
+            let upto = usize::try_from(offset - at).unwrap_or(buffer.len());
+            line += newlines(&buffer[counted..upto]);
+            counted = upto;
+            lines.insert(offset, line);
+        }
+        if buffer.is_empty() || wanted.peek().is_none() {
+            return Ok(lines);
+        }
+        line += newlines(&buffer[counted..]);
+        let len = buffer.len();
+        at = end;
+        file.consume(len);
+    }
+}
+
+fn newlines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_up_to_their_offsets() {
+        let directory = std::env::temp_dir().join(format!("gossip-lines-{}", std::process::id()));
+        std::fs::write(&directory, b"a\nbb\n\nccc\nd").unwrap();
+        let offsets = [0, 2, 5, 6, 10].into();
+        let lines = count_lines(&directory, &offsets).unwrap();
+        std::fs::remove_file(&directory).unwrap();
+        assert_eq!(lines.into_values().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    }
+}

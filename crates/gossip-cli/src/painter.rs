@@ -1,0 +1,269 @@
+//! Progress of a worker on standard error: frames on a terminal, elsewhere a line every ten seconds
+//! or JSON lines.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use gossip::Session;
+use gossip::identity::TenantId;
+use gossip::runtime::exec::running_programs;
+use gossip::runtime::{Drain, Progress as RunProgress};
+use gossip::store::Backend;
+
+use crate::console::Console;
+use crate::output::{Record, count};
+use crate::overview::{Latest, Overview, Rate};
+use crate::progress::{self, Progress};
+use crate::screen::jobs::Jobs;
+use crate::screen::text;
+use crate::screen::view::View;
+use crate::watch;
+
+/// Interval of the lines where no frame is drawn, and of JSON lines.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+const EVENT_EVERY: Duration = Duration::from_secs(1);
+
+/// The run is first read so long after the start. A shorter run needs no progress.
+const READ_FIRST: Duration = Duration::from_millis(200);
+
+/// Where a line is printed every ten seconds, the run is read so long before it.
+const READ_BEFORE_LINE: Duration = Duration::from_secs(1);
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressMode {
+    /// Frames on a terminal, lines elsewhere.
+    #[default]
+    Auto,
+    /// A frame that is redrawn; lines where standard error is no terminal.
+    Bar,
+    /// A line every ten seconds.
+    Plain,
+    /// JSON lines: start, progress, item_failed, message, error, summary.
+    Json,
+    /// Nothing.
+    None,
+}
+
+impl ProgressMode {
+    /// Returns the mode that this console allows. JSON is selected on it.
+    pub(crate) fn on(self, console: &Console) -> Self {
+        match self {
+            Self::Json => {
+                console.use_json();
+                Self::Json
+            }
+            Self::None => Self::None,
+            Self::Auto | Self::Bar | Self::Plain if console.is_quiet() => Self::None,
+            Self::Auto | Self::Bar if console.screen().can_draw() => Self::Bar,
+            Self::Auto | Self::Bar | Self::Plain => Self::Plain,
+        }
+    }
+}
+
+/// Shows the progress of a worker, in threads of its own.
+pub(crate) struct Painter<'a> {
+    pub(crate) mode: ProgressMode,
+    pub(crate) console: &'a Console,
+    pub(crate) progress: &'a Progress,
+    pub(crate) jobs: &'a Jobs,
+    pub(crate) drain: &'a Drain,
+    pub(crate) backend: &'a Backend,
+    pub(crate) tenant: TenantId,
+    pub(crate) session: &'a Session<'a>,
+    pub(crate) shared: Shared,
+}
+
+/// What the threads of a painter share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// The last read of the run.
+    latest: Latest,
+    is_over: AtomicBool,
+}
+
+/// The threads of a painter.
+pub(crate) struct Showing<'scope>(Vec<ScopedJoinHandle<'scope, ()>>);
+
+impl Painter<'_> {
+    /// Starts to show progress.
+    pub(crate) fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> Showing<'scope> {
+        let mut threads = Vec::new();
+        // Without a thread there is no progress, and the work is done all the same.
+        let mut spawn = |name: &str, task: Box<dyn FnOnce() + Send + 'scope>| {
+            let thread = thread::Builder::new().name(name.to_owned());
+            threads.extend(thread.spawn_scoped(scope, task));
+        };
+        match self.mode {
+            ProgressMode::None => {}
+            ProgressMode::Bar => {
+                spawn("overview", Box::new(|| self.read(READ_FIRST, Duration::ZERO)));
+                spawn("painter", Box::new(|| self.paint()));
+            }
+            ProgressMode::Json => {
+                spawn("overview", Box::new(|| self.read(READ_FIRST, Duration::ZERO)));
+                spawn("painter", Box::new(|| self.print(EVENT_EVERY)));
+            }
+            ProgressMode::Plain | ProgressMode::Auto => {
+                // Just before each line.
+                let first = LINE_EVERY.saturating_sub(READ_BEFORE_LINE);
+                spawn("overview", Box::new(move || self.read(first, LINE_EVERY)));
+                spawn("painter", Box::new(|| self.print(LINE_EVERY)));
+            }
+        }
+        Showing(threads)
+    }
+
+    /// Erases the frame and ends the threads.
+    pub(crate) fn end(&self, showing: Showing<'_>) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        self.console.screen().end();
+        for thread in showing.0 {
+            // The thread sees the end only when it runs.
+            thread.thread().unpark();
+            // A panic there was printed and cost the progress. Without this the scope would panic,
+            // and the outcome of the work would be lost.
+            drop(thread.join());
+        }
+    }
+
+    /// Returns the number of all keys of the run, if it is known.
+    pub(crate) fn total(&self) -> Option<u64> {
+        self.shared.latest.get()?.progress.total
+    }
+
+    /// Returns how many workers were seen at work on the run, this one included.
+    pub(crate) fn workers_seen(&self) -> usize {
+        self.shared.latest.get().map_or(1, |latest| latest.workers_seen)
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Waits until `until`, or until the worker has ended. Returns whether it has.
+    fn wait_until(&self, until: Instant) -> bool {
+        while !self.is_over() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            thread::park_timeout(left);
+        }
+        true
+    }
+
+    /// Reads the run until the worker has ended: first after `first`, then at most every `every`.
+    fn read(&self, first: Duration, every: Duration) {
+        let mut overview = None;
+        let mut next = self.progress.started() + first;
+        while !self.wait_until(next) {
+            let begun = Instant::now();
+            let overview = overview.get_or_insert_with(|| {
+                let session = self.session;
+                let density = watch::density(session.source(), session.connector());
+                let own = Some(session.worker());
+                Overview::new(self.backend, self.tenant, session.run(), density, own)
+            });
+            // A read of an unreachable store takes as long as its timeout, and the end of the
+            // worker would wait for it.
+            if self.progress.is_store_unusable() {
+                next = Instant::now() + EVENT_EVERY;
+                continue;
+            }
+            let (snapshot, wait) = overview.read();
+            // The worker reports errors of the store.
+            if let Ok(snapshot) = snapshot {
+                self.shared.latest.set(snapshot);
+            }
+            next = (begun + every).max(Instant::now() + wait);
+        }
+    }
+
+    /// Draws frames until the worker has ended.
+    fn paint(&self) {
+        let mut rate = Rate::default();
+        rate.at(self.progress.started(), 0);
+        self.console.screen().paint(|now| vec![self.view(now, &mut rate)]);
+    }
+
+    fn view(&self, now: Instant, rate: &mut Rate) -> View {
+        let progress = self.progress;
+        let here = progress.keys_done();
+        let rate_here = rate.at(now, here).unwrap_or(0.0);
+        let latest = self.shared.latest.get();
+        let workers = latest.as_ref().map(|latest| latest.workers(now)).unwrap_or_default();
+        let run = latest.as_ref().map(|latest| latest.progress);
+        // Cursors lag behind, so the count of this process is better if it is alone.
+        let rate_of_run = latest.as_ref().and_then(|latest| latest.rate);
+        let rate = rate_of_run.filter(|_| workers.len() > 1).unwrap_or(rate_here);
+        View {
+            title: None,
+            progress: run,
+            keys_here: here,
+            elapsed: now.saturating_duration_since(progress.started()),
+            rate,
+            failed: run.map_or(0, |run| run.shards_parked).max(progress.failed()),
+            halted: self.halted(run.as_ref()),
+            ranges: latest.map(|latest| latest.ranges.clone()).unwrap_or_default(),
+            workers,
+            lanes: self.jobs.lanes(now, progress.keys_shown_as()),
+            jobs: self.jobs.count(),
+            failure: progress.newest_failure(),
+        }
+    }
+
+    /// Describes why no item is started, if that is so.
+    fn halted(&self, run: Option<&RunProgress>) -> Option<String> {
+        if self.progress.is_store_unusable() {
+            return Some("store unusable".to_owned());
+        }
+        if self.drain.is_asked() {
+            let running = count(running_programs() as u64, "running command");
+            return Some(format!("finishing {running}"));
+        }
+        run.is_some_and(|run| run.paused).then(|| "paused".to_owned())
+    }
+
+    /// Prints lines until the worker has ended.
+    fn print(&self, every: Duration) {
+        let mut rate = Rate::default();
+        rate.at(self.progress.started(), 0);
+        let mut next = self.progress.started() + every;
+        while !self.wait_until(next) {
+            let (now, here) = (Instant::now(), self.progress.keys_done());
+            let rate = rate.at(now, here).unwrap_or(0.0);
+            let run = self.shared.latest.get().map(|latest| latest.progress);
+            if self.console.is_json() {
+                self.console.event(&self.event(run.as_ref(), rate));
+            } else {
+                let rate = format!("{} here", text::rate(rate));
+                self.console.note(&progress::line(run.as_ref(), here, &rate));
+            }
+            next = now + every;
+        }
+    }
+
+    fn event(&self, run: Option<&RunProgress>, rate: f64) -> Record {
+        let elapsed = self.progress.started().elapsed().as_millis() as u64;
+        let event = Record::new()
+            .with("type", "progress")
+            .with("elapsed_ms", elapsed)
+            .with("keys_here", self.progress.keys_done())
+            .with("failed_here", self.progress.failed())
+            .with("rate_here", (rate * 1000.0).round() / 1000.0);
+        match run {
+            Some(run) => {
+                watch::with_numbers(event.with("keys", run.keys).with("unread", run.unread), run)
+                    .with("shards_done", run.shards_done)
+                    .with("shards_leased", run.shards_leased)
+                    .with("shards_waiting", run.shards_waiting)
+                    .with("shards_parked", run.shards_parked)
+                    .with("paused", run.paused)
+            }
+            None => event,
+        }
+    }
+}

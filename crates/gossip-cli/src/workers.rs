@@ -1,0 +1,159 @@
+//! `worker list`: the workers of a tenant.
+//!
+//! The registry has the workers that sent a heartbeat recently. Workers that hold a shard without
+//! having sent one are listed too: most of them are dead, and their leases are waited for. Shards
+//! and rates are read from the shards of all unfinished runs.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gossip::coordination::{RunManagement as _, WorkerEntry, WorkerState};
+use gossip::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
+use gossip::runtime::{
+    Clock as _, Host as _, Presence, RunLook, RuntimeToken, SystemClock, SystemHost, worker_of,
+};
+use gossip::store::Coordinator;
+
+use crate::args::Global;
+use crate::failure::{Code, Failure};
+use crate::output::{self, Record};
+use crate::{duration, runs, store};
+
+/// A difference of clocks below this is that of the heartbeat's own journey.
+const CLOCK_OFFSET_MIN: u64 = 1_000;
+
+/// Lease holder and counted keys of each intact shard at one time.
+type Snapshot = BTreeMap<(RunId, ShardId), (Option<WorkerId>, u64)>;
+
+/// Lists the workers; with `sample` twice, so that there is a rate.
+pub(crate) fn list(global: &Global, sample: Duration) -> Result<Code, Failure> {
+    let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
+    let coordinator = &mut backend.coordinator();
+    let active = runs::ids(coordinator, tenant, true)?;
+    let mut entries = Vec::new();
+    // From the beginning of time: expired entries name the hosts of workers that hold shards.
+    let listed = coordinator.list_workers_into(LogicalTime::ZERO, tenant, &mut entries);
+    listed.map_err(|error| Failure::new(Code::Store, "store error").why(error))?;
+    let (before, started) = (look(coordinator, tenant, &active), Instant::now());
+    let is_worked_on = before.values().any(|(owner, _)| owner.is_some());
+    let after = match is_worked_on && !sample.is_zero() {
+        true => {
+            thread::sleep(sample);
+            look(coordinator, tenant, &active)
+        }
+        false => before.clone(),
+    };
+    let elapsed = started.elapsed().as_secs_f64();
+    let now = SystemClock::new().now();
+    let registered = entries.iter().filter(|entry| entry.is_live_at(now));
+    let mut workers: Vec<WorkerId> = registered.map(|entry| entry.worker).collect();
+    workers.extend(after.values().filter_map(|(owner, _)| *owner));
+    workers.sort_unstable();
+    workers.dedup();
+    let row = |worker: WorkerId| {
+        let held = after.iter().filter(|(_, (owner, _))| *owner == Some(worker));
+        let seen = Seen {
+            entry: entries.iter().find(|entry| entry.worker == worker),
+            run: active.iter().find(|run| worker == worker_of(**run, worker.as_raw())),
+            shards: held.count(),
+            rate: (!sample.is_zero())
+                .then(|| (keys_between(worker, &before, &after) as f64 / elapsed).round() as u64),
+        };
+        seen.describe(worker, now)
+    };
+    let rows: Vec<_> = workers.into_iter().map(row).collect();
+    let columns = [
+        "worker",
+        "host",
+        "pid",
+        "version",
+        "state",
+        "jobs",
+        "rate",
+        "shards",
+        "run",
+        "last_seen",
+        "clock_ahead_ms:clock",
+    ];
+    output::list(global.output, &columns, &rows)?;
+    Ok(Code::Complete)
+}
+
+/// Reads the shards of these runs. A run that cannot be read, or was deleted since, has none.
+fn look(coordinator: &mut Coordinator, tenant: TenantId, active: &[RunId]) -> Snapshot {
+    let mut found = Snapshot::new();
+    for run in active {
+        let now = SystemClock::new().now();
+        let Ok(look) = RunLook::take(coordinator, now, tenant, *run) else { continue };
+        for row in look.shards().iter().filter(|row| row.damage.is_none()) {
+            let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
+            let keys = token.map_or(0, |token| token.accumulator.count());
+            found.insert((*run, row.shard), (row.owner, keys));
+        }
+    }
+    found
+}
+
+/// Returns how many keys were done in the shards that a worker held at one of the two times.
+fn keys_between(worker: WorkerId, before: &Snapshot, after: &Snapshot) -> u64 {
+    let done = after.iter().map(|(shard, (owner, keys))| {
+        // A shard that is new was cut from another, and brings the keys of that one.
+        let Some((past_owner, past)) = before.get(shard) else { return 0 };
+        let is_held = [owner, past_owner].contains(&&Some(worker));
+        if is_held { keys.saturating_sub(*past) } else { 0 }
+    });
+    done.sum()
+}
+
+/// A worker as the store shows it.
+struct Seen<'a> {
+    entry: Option<&'a WorkerEntry>,
+    /// The unfinished run that it belongs to.
+    run: Option<&'a RunId>,
+    shards: usize,
+    /// Keys per second.
+    rate: Option<u64>,
+}
+
+impl Seen<'_> {
+    fn describe(&self, worker: WorkerId, now: LogicalTime) -> Record {
+        let process = self.entry.and_then(|entry| entry.process);
+        let label = process.and_then(|process| process.label);
+        let seen = self.entry.map(WorkerEntry::last_seen);
+        let ahead = seen.map_or(0, |seen| seen.as_raw().saturating_sub(now.as_raw()));
+        let ahead = (ahead >= CLOCK_OFFSET_MIN).then_some(ahead);
+        let clock =
+            ahead.map_or_else(|| "-".to_owned(), |ahead| format!("+{}", duration::rough(ahead)));
+        let rate = self.rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate}/s"));
+        Record::new()
+            .with("worker", format!("{:016x}", worker.as_raw()))
+            .with("host", label.map(|label| label.host.as_str().to_owned()))
+            .with("pid", process.map(|process| process.process.pid))
+            .with("version", label.map(|label| label.version.as_str().to_owned()))
+            .with("state", state(self.entry, now))
+            .with("jobs", label.map(|label| label.jobs))
+            .with_shown("rate", self.rate, rate)
+            .with("shards", self.shards)
+            .with("run", self.run.map(|run| format!("{:016x}", run.as_raw())))
+            .with_time("last_seen", seen)
+            .with_shown("clock_ahead_ms", ahead, clock)
+    }
+}
+
+/// Returns the state in one word; of a worker that stopped sending heartbeats, whether it is known
+/// to be gone.
+fn state(entry: Option<&WorkerEntry>, now: LogicalTime) -> &'static str {
+    let Some(entry) = entry else { return "unknown" };
+    let presence = entry.process.map(|process| SystemHost.presence(&process));
+    match entry.state {
+        _ if presence == Some(Presence::Gone) => "gone",
+        _ if presence == Some(Presence::Ending) => "ending",
+        _ if !entry.is_live_at(now) => "silent",
+        WorkerState::Working => "working",
+        WorkerState::Idle => "idle",
+        WorkerState::Draining => "draining",
+        // The coordinator's enum may grow.
+        _ => "other",
+    }
+}
