@@ -3,11 +3,14 @@
 //! Times come from criterion ([`criterion`]) and depend on the machine and its load. Instruction
 //! counts come from valgrind ([`instructions`]); they do not depend on load, so they show small
 //! changes that times cannot. Both are printed in one table ([`table`]), which `--save` writes into
-//! `docs/benchmarks.md`. `cargo xtask bench stores` ([`stores`]) and `cargo xtask bench runtime`
+//! `docs/benchmarks.md`. `cargo xtask bench stores` ([`stores`]), `cargo xtask bench scan`
+//! ([`scan`]), `cargo xtask bench end-to-end` ([`end_to_end`]) and `cargo xtask bench runtime`
 //! ([`scheduling`]) are separate runs.
 
 mod criterion;
+mod end_to_end;
 mod instructions;
+mod scan;
 mod stores;
 mod table;
 
@@ -46,6 +49,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         return scheduling::costs(options.save);
     }
     let made = Made::now("bench", arguments)?;
+    if filter == Some("end-to-end") {
+        end_to_end::run(&workspace, options.save, &made)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if filter == Some("scan") {
+        scan::run(options.save, &made)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if filter == Some("stores") {
         stores::run(options.save, &made)?;
         return Ok(ExitCode::SUCCESS);
@@ -80,7 +91,7 @@ fn parse(arguments: &[String]) -> Result<Options, Failure> {
         }
     }
     // A table with some of the figures would be indistinguishable from a complete one.
-    let is_whole = |filter: &str| ["runtime", "stores"].contains(&filter);
+    let is_whole = |filter: &str| ["end-to-end", "runtime", "scan", "stores"].contains(&filter);
     if options.save && !options.filter.as_deref().is_none_or(is_whole) {
         let why = "the saved table contains every benchmark, so --save allows no filter";
         return Err(Failure::usage("bench", why, "--save"));
@@ -122,6 +133,7 @@ mod tests {
     fn a_partial_table_is_never_saved() {
         assert_eq!(options("ring --save"), None);
         assert!(options("stores --save").is_some_and(|options| options.save));
+        assert!(options("end-to-end --save").is_some_and(|options| options.save));
         assert_eq!(options("--all"), None);
         assert_eq!(options("a b"), None);
     }

@@ -66,10 +66,28 @@ pub(crate) const MAKERS: &[Maker] = &[
         paths: &["verify/gossip-trials/src/runtime_figures.rs"],
     },
     Maker {
+        words: &["bench", "end-to-end", "--save"],
+        blocks: &[saved::END_TO_END],
+        packages: &["gossip-cli"],
+        paths: &["verify/gossip-trials/src/end_to_end"],
+    },
+    Maker {
         words: &["poison", "--save"],
         blocks: &[saved::POISON],
         packages: &["gossip-cli"],
         paths: &["verify/gossip-trials/src/poison.rs"],
+    },
+    Maker {
+        words: &["bench", "scan", "--save"],
+        blocks: &[saved::SCAN],
+        packages: &["gossip-cli"],
+        paths: &["xtask/src/bench/scan.rs"],
+    },
+    Maker {
+        words: &["scan-trial", "--save"],
+        blocks: &[saved::SCAN_TRIAL],
+        packages: &["gossip-cli"],
+        paths: &["verify/gossip-trials/src/scan.rs"],
     },
     Maker {
         words: &["fleet", "--save"],

@@ -17,6 +17,7 @@ mod check_handoff;
 mod check_model;
 mod coverage;
 mod deny;
+mod dist;
 mod etcd_faults;
 mod etcd_network;
 mod failure;
@@ -89,6 +90,13 @@ const COMMANDS: &[Command] = &[
         run: setup::run,
     },
     Command {
+        name: "dist",
+        arguments: "",
+        purpose: "build the files of a release below target/dist: binary, debug information, \
+                  completions, man pages, checksums; static too where musl is installed",
+        run: dist::run,
+    },
+    Command {
         name: "figures",
         arguments: "[--list]",
         purpose: "make saved figures again whose sources have changed, cheap ones first",
@@ -105,7 +113,8 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         arguments: "[FILTER] [--save]",
         purpose: "measure time and instructions of every benchmark; --save writes docs/benchmarks.md; \
-                  `stores` compares stores with their bare engines, `runtime` scans with bare loops",
+                  `stores` compares stores with their bare engines, `runtime` scans with bare \
+                  loops, `end-to-end` commands with find, xargs and others",
         run: bench::run,
     },
     Command {
@@ -231,11 +240,24 @@ const COMMANDS: &[Command] = &[
         run: worker_trials::poison,
     },
     Command {
+        name: "scan-trial",
+        arguments: "[--files N] [--secrets N] [--kills N] [--seed N] [--save]",
+        purpose: "plant secrets, scan them, kill scans at random moments, and compare the reports",
+        run: worker_trials::scan,
+    },
+    Command {
         name: "soak",
         arguments: "[--seconds N] [--tenants N] [--save]",
         purpose: "resume and drain runs of many tenants for hours, and watch memory, descriptors \
                   and the store; --save writes the table of docs/reliability.md",
         run: worker_trials::soak,
+    },
+    Command {
+        name: "terminal",
+        arguments: worker_trials::TERMINAL_USAGE,
+        purpose: "press Ctrl-C and Ctrl-Z on a terminal while children are started, and check that \
+                  none is killed or stopped",
+        run: worker_trials::terminal,
     },
     Command {
         name: "miri",

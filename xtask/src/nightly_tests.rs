@@ -99,9 +99,10 @@ fn every_round_has_its_own_seeds() {
 }
 
 #[test]
-fn every_campaign_has_a_command_or_will_have_one() {
+fn every_campaign_has_a_command() {
     for campaign in CAMPAIGNS {
-        let exists = crate::find(campaign.name).is_some();
+        let command = campaign.name.split(' ').next();
+        let exists = command.and_then(crate::find).is_some();
         assert!(exists, "{}", campaign.name);
         for is_short in [true, false] {
             let words = campaign.words(1, is_short, Path::new("/d")).join(" ");

@@ -39,6 +39,7 @@ const MODEL: &str = "docs/reliability-model.md";
 const SIMULATION: &str = "docs/reliability-simulation.md";
 const RELIABILITY: &str = "docs/reliability.md";
 const STORES: &str = "docs/benchmarks-stores.md";
+const END_TO_END_PAGE: &str = "docs/benchmarks-end-to-end.md";
 const SCHEDULING: &str = "docs/scheduling.md";
 /// The page that explains the specification.
 pub(crate) const SPECIFICATION: &str = "specs/coordination/README.md";
@@ -46,6 +47,7 @@ pub(crate) const SPECIFICATION: &str = "specs/coordination/README.md";
 pub(crate) const BENCHMARKS: Block = Block { page: "docs/benchmarks.md", name: "benchmarks" };
 pub(crate) const STORES_SQLITE: Block = Block { page: STORES, name: "stores-sqlite" };
 pub(crate) const STORES_ETCD: Block = Block { page: STORES, name: "stores-etcd" };
+pub(crate) const END_TO_END: Block = Block { page: END_TO_END_PAGE, name: "end-to-end" };
 pub(crate) const MODEL_STATES: Block = Block { page: MODEL, name: "states" };
 pub(crate) const MODEL_PAIRS: Block = Block { page: MODEL, name: "pairs" };
 pub(crate) const MODEL_UNREACHABLE: Block = Block { page: MODEL, name: "unreachable" };
@@ -75,6 +77,8 @@ pub(crate) const SOAK: Block = Block { page: RELIABILITY, name: "soak" };
 pub(crate) const SIM_WORKER: Block = Block { page: RELIABILITY, name: "sim-worker" };
 pub(crate) const MAKESPAN: Block = Block { page: SCHEDULING, name: "makespan" };
 pub(crate) const COSTS: Block = Block { page: SCHEDULING, name: "costs" };
+pub(crate) const SCAN: Block = Block { page: "docs/benchmarks-scan.md", name: "scan" };
+pub(crate) const SCAN_TRIAL: Block = Block { page: "docs/benchmarks-scan.md", name: "scan-trial" };
 pub(crate) const TLA_CONFIGURATIONS: Block = Block { page: SPECIFICATION, name: "configurations" };
 pub(crate) const NIGHTLY: Block = Block { page: "docs/nightly.md", name: "nightly" };
 pub(crate) const TLA_MUTATIONS: Block = Block { page: SPECIFICATION, name: "mutations" };
@@ -84,6 +88,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     BENCHMARKS,
     STORES_SQLITE,
     STORES_ETCD,
+    END_TO_END,
     MODEL_STATES,
     MODEL_PAIRS,
     MODEL_UNREACHABLE,
@@ -113,6 +118,8 @@ pub(crate) const BLOCKS: &[Block] = &[
     MAKESPAN,
     COSTS,
     NIGHTLY,
+    SCAN,
+    SCAN_TRIAL,
     TLA_CONFIGURATIONS,
     TLA_MUTATIONS,
 ];

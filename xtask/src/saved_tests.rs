@@ -8,7 +8,7 @@ fn made(commit: &str) -> Made {
 }
 
 #[test]
-fn only_what_is_between_its_marks_is_replaced() {
+fn only_the_text_between_its_marks_is_replaced() {
     let page =
         "a\n<!-- mutants: begin -->\nold\n<!-- mutants: end -->\n<!-- fuzz: begin -->\nkept\n";
     let new = MUTANTS.replaced(page, "new").unwrap();

@@ -27,7 +27,7 @@ struct DebianPackage {
 }
 
 /// All Debian packages in use. A new dependency needs only a new row.
-const PACKAGES: [DebianPackage; 10] = [
+const PACKAGES: [DebianPackage; 15] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
@@ -50,6 +50,41 @@ const PACKAGES: [DebianPackage; 10] = [
         needed_by: &["bench"],
         with_crate: None,
         reason: "counts instructions",
+    },
+    DebianPackage {
+        package: "time",
+        binary: "time",
+        needed_by: &["bench"],
+        with_crate: None,
+        reason: "measures processor time and memory of commands",
+    },
+    DebianPackage {
+        package: "strace",
+        binary: "strace",
+        needed_by: &["bench"],
+        with_crate: None,
+        reason: "counts system calls",
+    },
+    DebianPackage {
+        package: "fd-find",
+        binary: "fdfind",
+        needed_by: &["bench"],
+        with_crate: None,
+        reason: "one of the tools that `gossip exec` is compared with",
+    },
+    DebianPackage {
+        package: "ripgrep",
+        binary: "rg",
+        needed_by: &["bench"],
+        with_crate: None,
+        reason: "one of the tools that `gossip exec` is compared with",
+    },
+    DebianPackage {
+        package: "parallel",
+        binary: "parallel",
+        needed_by: &["bench"],
+        with_crate: None,
+        reason: "one of the tools that `gossip exec` is compared with",
     },
     DebianPackage {
         package: "etcd-server",

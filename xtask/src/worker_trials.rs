@@ -1,4 +1,5 @@
-//! `cargo xtask kill-worker`, `fleet`, `poison` and `soak`: campaigns with workers.
+//! `cargo xtask kill-worker`, `fleet`, `poison`, `scan-trial`, `soak` and `terminal`: campaigns
+//! with workers and their children.
 //!
 //! The tests of `gossip-trials` run short forms of the same programs. These print the figures of
 //! `docs/reliability.md`, and `--save` writes them there. They are debug builds, so that assertions
@@ -75,6 +76,23 @@ const POISON: Trial = Trial {
     usage: "[--keys N] [--killers N] [--seed N] [--jobs N] [--save]",
 };
 
+/// The numbers that the specification requires.
+const SCAN: Trial = Trial {
+    command: "scan-trial",
+    words: &[],
+    numbers: &[
+        ("--files", "100000"),
+        ("--secrets", "1000"),
+        ("--kills", "20"),
+        ("--seed", "20261118"),
+    ],
+    each: &[],
+    table: "| files | secrets planted | result | findings | kills | scans with kills, all with the \
+            same report | time |\n|---:|---:|---|---:|---:|---:|---:|\n",
+    block: saved::SCAN_TRIAL,
+    usage: "[--files N] [--secrets N] [--kills N] [--seed N] [--save]",
+};
+
 /// The time and the number of tenants that we require.
 const SOAK: Trial = Trial {
     command: "soak",
@@ -96,6 +114,10 @@ pub(crate) fn fleet(arguments: &[String]) -> Result<ExitCode, Failure> {
 
 pub(crate) fn poison(arguments: &[String]) -> Result<ExitCode, Failure> {
     run(&POISON, arguments)
+}
+
+pub(crate) fn scan(arguments: &[String]) -> Result<ExitCode, Failure> {
+    run(&SCAN, arguments)
 }
 
 pub(crate) fn soak(arguments: &[String]) -> Result<ExitCode, Failure> {
@@ -158,6 +180,25 @@ impl Trial {
         Ok(Order { runs, saves })
     }
 }
+
+/// Spawns, Ctrl-C and Ctrl-Z of `terminal`, as many as are required.
+const TERMINAL: [&str; 3] = ["8000", "300", "200"];
+
+/// Presses the keys of a terminal while children are started. It has no table.
+pub(crate) fn terminal(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let given: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let numbers = match given.len() {
+        0 => &TERMINAL[..],
+        3 if given.iter().all(|word| is_number(word)) => &given,
+        _ => return Err(Failure::usage("terminal", "it takes three numbers", TERMINAL_USAGE)),
+    };
+    let mut program = process::cargo();
+    program.args(["run", "--quiet", "--package", "gossip-trials", "--bin", "terminal", "--"]);
+    process::run(program.args(numbers), "run the same command again, and read its output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) const TERMINAL_USAGE: &str = "[SPAWNS INTERRUPTS STOPS]";
 
 /// Not zero: a campaign without kills or keys shows nothing.
 fn is_number(word: &str) -> bool {

@@ -112,7 +112,7 @@ const EDGES: [Edges; 13] = [
             "gossip-scan",
             "gossip-scanner-runtime",
         ],
-        external: Some(&["thiserror"]),
+        external: Some(&["serde", "serde_json", "thiserror"]),
     },
     Edges { package: "gossip-cli", internal: &["gossip-engine"], external: None },
     Edges { package: "xtask", internal: &[], external: Some(&["serde_json"]) },
