@@ -304,7 +304,8 @@ fn a_root_with_a_parent_is_refused() {
 }
 
 #[rstest]
-#[case::reserved_name("full", "flags", &[0x20], "flags: unknown flags 0x20")]
+#[case::name_too_long("full", "name_len", &[65], "name_len: 65 is above")]
+#[case::name_that_is_a_path("full", "name", b"/ightly", "name: a name has ASCII letters")]
 #[case::reserved_job_mac("full", "flags", &[0x40], "flags: unknown flags 0x40")]
 #[case::unknown_flag("full", "flags", &[0x80], "flags: unknown flags 0x80")]
 #[case::floor_of_zero("full", "fence_floor", &[0; 8], "fence_floor: zero")]
@@ -341,8 +342,9 @@ fn a_run_that_cannot_be_is_refused(
 }
 
 #[rstest]
-#[case::unknown_flag(KeyKind::Worker, "flags", &[7], "flags: unknown flags 0x04")]
-#[case::watcher_of_no_process(KeyKind::Worker, "flags", &[2], "a watcher has a process to watch")]
+#[case::unknown_flag(KeyKind::Worker, "flags", &[15], "flags: unknown flags 0x08")]
+#[case::watcher_of_no_process(KeyKind::Worker, "flags", &[2], "a watcher and a label belong to")]
+#[case::label_of_no_process(KeyKind::Worker, "flags", &[4], "a watcher and a label belong to")]
 #[case::unknown_state(KeyKind::Worker, "state", &[3], "state: unknown number 3")]
 #[case::owner_without_fence(KeyKind::Owner, "fence", &[0; 8], "an owner's fence is at least the initial one")]
 #[case::deletion_without_hash(KeyKind::Tombstone, "payload_hash", &[0; 8], "payload_hash: zero")]
