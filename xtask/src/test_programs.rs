@@ -5,8 +5,11 @@
 //! Each program's output is printed in one piece when it has ended.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,6 +41,13 @@ const WAITING: [(&str, &str); 2] =
 /// A file system in memory. The programs of [`WAITING`] kill and stop processes but never cut the
 /// power, so a sync of their servers to a disk shows nothing, and it takes most of their time.
 const MEMORY: &str = "/dev/shm";
+
+/// How long one program may run. The slowest takes two minutes on two quiet cores; a program that
+/// waits for ever must not take the whole run, and the names of its tests, with it.
+const PROGRAM_PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// How often a running program is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Free space that the servers of the tests need in [`MEMORY`], in KiB: some twenty at a time, each
 /// with a log of 64 MiB, and the same again.
@@ -159,7 +169,7 @@ fn has_memory() -> bool {
     free.is_some_and(|kib| kib >= MEMORY_KIB_MIN)
 }
 
-/// Runs one program to its end. Standard error follows standard output.
+/// Runs one program to its end, or until [`PROGRAM_PATIENCE`] is over.
 fn run_one(program: Program) -> Ended {
     let started = Instant::now();
     let mut command = Command::new(&program.executable);
@@ -170,18 +180,55 @@ fn run_one(program: Program) -> Ended {
         command.env("RUST_TEST_THREADS", threads);
         command.envs(has_memory().then_some(("TMPDIR", MEMORY)));
     }
-    let (output, succeeded) = match command.output() {
-        Ok(output) => {
-            let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-            text.push_str(&String::from_utf8_lossy(&output.stderr));
-            if !output.status.success() {
-                text.push_str(&format!("\n{} ended with {}\n", program.name, output.status));
-            }
-            (text, output.status.success())
+    let (output, succeeded) = match run_to_file(&mut command, PROGRAM_PATIENCE) {
+        Ok((text, Some(status))) if status.success() => (text, true),
+        Ok((text, Some(status))) => {
+            (format!("{text}\n{} ended with {status}\n", program.name), false)
+        }
+        Ok((text, None)) => {
+            let minutes = PROGRAM_PATIENCE.as_secs() / 60;
+            let why = format!("{} was killed after {minutes} minutes", program.name);
+            (format!("{text}\n{why}; a test above has no result\n"), false)
         }
         Err(error) => (format!("{} did not start: {error}", program.name), false),
     };
     Ended { name: program.name, output, succeeded, took: started.elapsed() }
+}
+
+/// Runs a command with both outputs in one file and returns them, with its status, or `None` if it
+/// was killed because it ran longer than `patience`. A file and no pipe: a server that a killed
+/// program leaves behind would hold a pipe open, and the reader would wait for it.
+fn run_to_file(
+    command: &mut Command,
+    patience: Duration,
+) -> io::Result<(String, Option<ExitStatus>)> {
+    let mut file = anonymous_file()?;
+    let mut child = command.stdout(file.try_clone()?).stderr(file.try_clone()?).spawn()?;
+    let started = Instant::now();
+    let mut status = child.try_wait()?;
+    while status.is_none() && started.elapsed() < patience {
+        thread::sleep(LOOK_EVERY);
+        status = child.try_wait()?;
+    }
+    if status.is_none() {
+        child.kill()?;
+        child.wait()?;
+    }
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), status))
+}
+
+/// Returns a new file without a name.
+fn anonymous_file() -> io::Result<File> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("gossip-test-output-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = File::options().create_new(true).read(true).append(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -231,6 +278,17 @@ mod tests {
         let ended = run_all(vec![script("a", "b"), script("b", "a")]);
         assert!(ended.iter().all(|program| program.succeeded));
         std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// The process that it leaves behind holds the outputs open for longer than the test waits.
+    #[test]
+    fn program_without_end_is_killed_and_its_output_kept() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begun; sleep 3000 & echo $!; wait"]);
+        let (text, status) = run_to_file(&mut command, Duration::from_millis(500)).unwrap();
+        let left = text.strip_prefix("begun\n").expect("its output");
+        Command::new("kill").arg(left.trim()).status().unwrap();
+        assert_eq!(status, None);
     }
 
     #[test]
