@@ -104,18 +104,18 @@ where
     T::Output: Send,
     T::Error: From<InfraError> + Send,
 {
-    let mut op = ShardOp::new(core, now, operation);
-    if side_records::has_failures(operation.side_records()) {
+    let failures_admitted = match side_records::has_failures(operation.side_records()) {
         // Boxed, because few operations have any, and every checkpoint pays for the size of this
         // future.
-        let admitted =
-            Box::pin(side_records::admit(core, io, operation.subject(), operation.side_records()));
-        op.failures_admitted = admitted.await.map_err(|error| op.ended(error))?;
-    }
+        true => Box::pin(side_records::admit(core, io, operation)).await?,
+        false => 0,
+    };
+    let mut op = ShardOp { failures_admitted, ..ShardOp::new(core, now, operation) };
     loop {
-        let next = op.next(core, io.binding(), &mut show);
-        match next.map_err(|error| op.ended(error))? {
-            Next::Load(mut reads) => {
+        // Matched as a result: with `?` this future would hold the request twice.
+        match op.next(core, io.binding(), &mut show) {
+            Err(error) => return Err(op.ended(error).into()),
+            Ok(Next::Load(mut reads)) => {
                 if let Some(capacity_probe) = &mut capacity_probe {
                     // The hint shares the load's round trip.
                     capacity_probe.ask(core, &mut reads);
@@ -127,18 +127,18 @@ where
                 }
                 io.pause(ticks).await;
             }
-            Next::LoadSiblings(keys) => {
+            Ok(Next::LoadSiblings(keys)) => {
                 let values = io.load(keys.clone()).await.map_err(|error| op.ended(error))?;
                 op.loaded_siblings(&keys, values).map_err(|error| op.ended(error))?;
             }
-            Next::Commit(txn) => {
+            Ok(Next::Commit(txn)) => {
                 let outcome = io.commit(txn).await.map_err(|error| op.ended(error))?;
                 match op.committed(core, outcome)? {
                     ControlFlow::Break(reply) => return reply,
                     ControlFlow::Continue(ticks) => io.pause(ticks).await,
                 }
             }
-            Next::Done(reply) => return reply,
+            Ok(Next::Done(reply)) => return reply,
         }
     }
 }

@@ -16,6 +16,7 @@ use super::key::Key;
 use super::range::KeyRange;
 use super::txn::Txn;
 use crate::error::InfraError;
+use crate::protocol::ShardTransition;
 use crate::side_records::{
     FAILURE_RECORDS_MAX, FAILURES_PER_COUNT, SideRecord, SideRecordId, SideRecordKind,
     StoredSideRecord,
@@ -66,13 +67,13 @@ fn is_failure(record: &SideRecord) -> bool {
     record.kind() == SideRecordKind::Failure
 }
 
-/// Returns how many failures among `records` the run has room for.
-pub(super) async fn admit(
+/// Returns how many failures among the operation's records the run has room for.
+pub(super) async fn admit<T: ShardTransition>(
     core: &Core,
     io: &Io,
-    (tenant, shard): (TenantId, ShardKey),
-    records: &[SideRecord],
+    operation: &T,
 ) -> Result<u8, InfraError> {
+    let ((tenant, shard), records) = (operation.subject(), operation.side_records());
     let failures = records.iter().filter(|it| is_failure(it)).count() as u64;
     let of = (tenant, shard.run());
     let taken = match core.failure_room.take(of, failures) {
