@@ -344,7 +344,7 @@ fn a_run_that_cannot_be_is_refused(
 #[rstest]
 #[case::unknown_flag(KeyKind::Worker, "flags", &[15], "flags: unknown flags 0x08")]
 #[case::watcher_of_no_process(KeyKind::Worker, "flags", &[2], "a watcher and a label belong to")]
-#[case::label_of_no_process(KeyKind::Worker, "flags", &[4], "a watcher and a label belong to")]
+#[case::label_of_no_process(KeyKind::Worker, "flags", &[4], "host_len: 98 is above the limit")]
 #[case::unknown_state(KeyKind::Worker, "state", &[3], "state: unknown number 3")]
 #[case::owner_without_fence(KeyKind::Owner, "fence", &[0; 8], "an owner's fence is at least the initial one")]
 #[case::deletion_without_hash(KeyKind::Tombstone, "payload_hash", &[0; 8], "payload_hash: zero")]
