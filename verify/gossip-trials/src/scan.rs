@@ -26,8 +26,12 @@ use crate::process::Gossip;
 const PER_DIRECTORY: usize = 200;
 /// Short, because the next process waits until the lease of one on another host would expire.
 const LEASE: &str = "300ms";
-/// Maximum time in milliseconds until a worker is killed.
-const LIFE_MAX: u64 = 1_500;
+/// A worker is killed within this many times the duration of an uninterrupted scan: some are killed
+/// before they have claimed anything, some at work, some while they report.
+const LIFE_MAX: f64 = 1.5;
+/// After this many kills a round lets its workers finish. Without the bound a round would never end
+/// where a scan takes longer than its workers live.
+const ROUND_KILLS_MAX: usize = 40;
 /// Workers at a time.
 const WORKERS: usize = 2;
 
@@ -47,11 +51,13 @@ fn run(words: &[&str]) -> Outcome<String> {
         (files.parse()?, secrets.parse()?, kills.parse()?);
     let planted = plant(gossip.directory(), files, secrets, &mut rng)?;
     write_key(gossip.directory())?;
-    let mut trial = Trial { gossip, rng, rounds: 0, kills: 0 };
+    let mut trial = Trial { gossip, rng, life_max: Duration::ZERO, rounds: 0, kills: 0 };
+    let scan_begun = Instant::now();
     let whole = trial.report("whole.db")?;
+    trial.life_max = scan_begun.elapsed().mul_f64(LIFE_MAX);
     let invented = check(&whole, &planted)?;
     while trial.kills < kills {
-        trial.round(&whole)?;
+        trial.round(&whole, ROUND_KILLS_MAX.min(kills - trial.kills))?;
         let Trial { kills, rounds, .. } = &trial;
         writeln!(io::stdout(), "{kills} kills in {rounds} scans, the same report each time")?;
     }
@@ -241,6 +247,8 @@ fn check(report: &str, planted: &Planted) -> Outcome<usize> {
 struct Trial {
     gossip: Gossip,
     rng: Rng,
+    /// Maximum time until a worker is killed.
+    life_max: Duration,
     rounds: usize,
     kills: usize,
 }
@@ -269,25 +277,19 @@ impl Trial {
         Ok(path)
     }
 
-    /// Scans into a new store with workers that are killed, until one of them lives to the end.
-    fn round(&mut self, whole: &str) -> Outcome<()> {
+    /// Scans into a new store with workers that are killed, at most `kills_max` of them, until one
+    /// lives to the end.
+    fn round(&mut self, whole: &str, kills_max: usize) -> Outcome<()> {
         let store = self.store("killed.db")?;
         let mut workers: Vec<Child> = Vec::new();
         let mut killed = 0;
-        let report = loop {
+        while killed < kills_max {
             while workers.len() < WORKERS {
                 workers.push(self.start(&store)?);
             }
-            thread::sleep(Duration::from_millis(1 + self.rng.below(LIFE_MAX)));
-            if let Some(ended) = ended(&mut workers)? {
-                let report = finished(workers.remove(ended))?;
-                for worker in workers {
-                    // The other one prints the same report, or has ended with it.
-                    if finished(worker)? != report {
-                        return Err("two workers printed different reports".into());
-                    }
-                }
-                break report;
+            thread::sleep(self.life_max.mul_f64(self.rng.below(1_000) as f64 / 1e3));
+            if any_ended(&mut workers)? {
+                break;
             }
             let victim = self.rng.index(workers.len());
             let mut victim = workers.remove(victim);
@@ -295,24 +297,26 @@ impl Trial {
             victim.wait()?;
             killed_it?;
             killed += 1;
-        };
+        }
         self.rounds += 1;
         self.kills += killed;
-        match report == whole {
-            true => Ok(()),
-            false => Err(format!("after {killed} kills the report differs").into()),
+        // Each prints the whole report, whichever worker found a secret.
+        for worker in workers {
+            if finished(worker)? != whole {
+                return Err(format!("after {killed} kills the report differs").into());
+            }
         }
+        Ok(())
     }
 }
 
-/// Returns the index of a worker that has ended.
-fn ended(workers: &mut [Child]) -> io::Result<Option<usize>> {
-    for (index, worker) in workers.iter_mut().enumerate() {
+fn any_ended(workers: &mut [Child]) -> io::Result<bool> {
+    for worker in workers {
         if worker.try_wait()?.is_some() {
-            return Ok(Some(index));
+            return Ok(true);
         }
     }
-    Ok(None)
+    Ok(false)
 }
 
 /// Waits for a worker, and returns its findings in sorted lines, without the run and the counts.
