@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use gossip::runtime::Drain;
 use gossip::runtime::exec::{end_all_programs, ignores_hangup, running_programs};
@@ -12,6 +13,11 @@ use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::count;
 
+/// Signals that follow the first within this time belong to the same request. `timeout` sends its
+/// signal to the program and then to the group, and a service manager may do the same; a person who
+/// reads the message and decides takes longer.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
+
 /// Handles signals from now on until the end of the process.
 pub(crate) fn drain_on_signals(drain: &Drain, console: &Arc<Console>) -> Result<(), Failure> {
     // Under `nohup` a closed terminal is no reason to stop.
@@ -20,19 +26,23 @@ pub(crate) fn drain_on_signals(drain: &Drain, console: &Arc<Console>) -> Result<
         .map_err(|error| Failure::new(Code::Internal, "cannot handle signals").why(error))?;
     let (drain, console) = (drain.clone(), Arc::clone(console));
     thread::spawn(move || {
-        let mut is_first = true;
+        let mut first = None;
         for signal in signals.forever() {
-            if std::mem::take(&mut is_first) {
+            let Some(begun) = first else {
                 drain.ask();
                 console.note(&finishing(signal));
-            } else if signal != SIGHUP {
+                // After the message: a person cannot have read it before it is written.
+                first = Some(Instant::now());
+                continue;
+            };
+            // A closed terminal sends SIGHUP twice, from the shell and from the kernel.
+            let is_repeated = signal == SIGHUP || begun.elapsed() < SAME_REQUEST;
+            if !is_repeated {
                 end_all_programs();
                 console.note("gossip: killed; a resume may have to wait for the leases to expire");
                 console.screen().end();
                 std::process::exit(i32::from(Code::Interrupted as u8));
             }
-            // A closed terminal sends SIGHUP twice, from the shell and from the kernel, so a
-            // further one does not ask for more than the first.
         }
     });
     Ok(())

@@ -107,6 +107,21 @@ fn a_signal_drains_and_nothing_is_done_twice(#[case] how: Signal) {
     assert_eq!((seen.len(), seen.iter().collect::<BTreeSet<_>>().len()), (100, 100));
 }
 
+/// `timeout` sends its signal twice, to the program and to the group of the program.
+#[test]
+fn signals_of_one_request_kill_no_command() {
+    let scratch = Scratch::new();
+    let slow = ["sh", "-c", "echo $1 >> begun; sleep 1; echo $1 >> seen", "sh", "{}"];
+    let child = scratch.gossip(&exec(&["range:0..40", "-j", "2"], &slow)).spawn().unwrap();
+    wait_until("two commands", || scratch.lines("begun").len() >= 2);
+    signal(&child, Signal::TERM);
+    thread::sleep(Duration::from_millis(50));
+    signal(&child, Signal::TERM);
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(130), "{}", ran.stderr);
+    assert_eq!(scratch.lines("seen").len(), scratch.lines("begun").len());
+}
+
 #[test]
 fn second_signal_kills_the_commands_and_exits() {
     let scratch = Scratch::with_short_leases();
@@ -115,7 +130,7 @@ fn second_signal_kills_the_commands_and_exits() {
     let child = scratch.gossip(&args).spawn().unwrap();
     wait_until("a command", || !scratch.lines("seen").is_empty());
     signal(&child, Signal::TERM);
-    thread::sleep(Duration::from_millis(200));
+    thread::sleep(Duration::from_secs(1));
     signal(&child, Signal::TERM);
     assert_eq!(finish(child).code, Some(130));
     let pid: i32 = scratch.lines("seen")[0].parse().unwrap();
