@@ -28,7 +28,7 @@ pub const SIDE_RECORD_BYTES_MAX: usize = 1 << 20;
 /// Maximum failure records of a run: a list that a person reads, and with 4 KiB of stderr each at
 /// most 100 MiB of a store. Further failures are parked without a record.
 ///
-/// Each process counts the stored records again after every [`FAILURES_PER_COUNT`] of its own, so
+/// Each process counts the stored records again after every `FAILURES_PER_COUNT` of its own, so
 /// that no counter is shared: concurrent processes may exceed the limit by that many each.
 pub const FAILURE_RECORDS_MAX: u64 = 10_000;
 

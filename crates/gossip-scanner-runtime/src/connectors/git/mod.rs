@@ -51,7 +51,7 @@ pub struct GitBlobs {
 
 impl GitBlobs {
     /// Lists the history of the repository with this directory of objects and refs, as
-    /// [`repository_of`] returns it.
+    /// `repository_of` returns it.
     ///
     /// # Errors
     ///
