@@ -35,6 +35,10 @@ const TESTED: [&str; 4] =
 const TESTED_SHORT: [&str; 3] =
     ["gossip-coordination", "gossip-coordination-etcd", "gossip-scanner-runtime"];
 
+/// A package without a library, so that nothing more is built. With it selected, the dependencies
+/// have the features of the test build, and those which it compiled are used.
+const SAME_FEATURES: &str = "gossip-cli";
+
 /// What to do about a mutant that was not found.
 const NEXT: &str = "see the mutants named above; `cargo xtask mutants --mutant NAME` hunts one";
 
@@ -112,6 +116,7 @@ fn build_tests(
 ) -> Result<Vec<TestProgram>, Failure> {
     let mut command = cargo_in(copy, workspace);
     command.args(["test", "--quiet", "--no-run", "--lib", "--message-format", "json"]);
+    command.args(["--all-features", "--package", SAME_FEATURES]);
     command.args(packages.iter().flat_map(|package| ["--package", package]));
     let output = process::capture(&mut command, "fix the compile errors above")?;
     let programs: Vec<TestProgram> = output.lines().filter_map(test_program).collect();

@@ -28,7 +28,9 @@ static NEXT: LazyLock<PathBuf> = LazyLock::new(|| {
     std::fs::create_dir_all(&sources).unwrap();
     copy::make(&root, &sources, &catalog::next_format().unwrap()).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "gossip-cli", "--bin", "gossip-next"]);
+    // All packages are selected although one program is built: their dependencies then have the
+    // features of the test build, so that those which it compiled are used.
+    cargo.args(["build", "--quiet", "--workspace", "--all-features", "--bin", "gossip-next"]);
     cargo.current_dir(&sources).env("CARGO_TARGET_DIR", target);
     let built = cargo.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
