@@ -10,6 +10,8 @@
 //!   key itself. If the transaction compares the anchor's revision, its row is locked, and that
 //!   protects the key while the group is shared. Otherwise the group is locked exclusively; so are
 //!   the groups of new keys, which have no row to lock.
+//! - An event is written by one process and its key compared by no operation, so writing one locks
+//!   nothing besides the shared lock of its group, which its transaction has anyway.
 //! - A compared range within a run needs the exclusive lock of the run; any other range locks the
 //!   whole table against writers.
 //!
@@ -44,14 +46,14 @@ impl LockPlan {
         let mut locked = BTreeSet::new();
         for compare in txn.compares() {
             if let Compare::At { key, .. } = compare
-                && let Protection::Anchor(anchor) = protection(key)
-                && anchor == *key
+                && protection(key).is_row_of(key)
             {
                 locked.insert(key.to_bytes().as_bytes().to_vec());
             }
         }
         let is_anchored = |key: &Key| match protection(key) {
             Protection::Guard => None,
+            Protection::OwnRow => Some(locked.contains(key.to_bytes().as_bytes())),
             Protection::Anchor(anchor) => Some(locked.contains(anchor.to_bytes().as_bytes())),
         };
         for compare in txn.compares() {
@@ -68,7 +70,8 @@ impl LockPlan {
         }
         for write in txn.writes() {
             let key = write.key();
-            self.lock(seed, group(key), !is_anchored(key).unwrap_or(false));
+            let is_free = matches!(protection(key), Protection::OwnRow);
+            self.lock(seed, group(key), !is_free && !is_anchored(key).unwrap_or(false));
         }
         self.anchors.append(&mut locked);
     }
@@ -90,6 +93,20 @@ enum Protection {
     Guard,
     /// The row of this key, if its revision is compared; the lock of the group otherwise.
     Anchor(Key),
+    /// As an anchor that is the key itself, for one that a single process writes without a
+    /// comparison: a write needs no lock.
+    OwnRow,
+}
+
+impl Protection {
+    /// Returns whether the row of `key` is locked if its revision is compared.
+    fn is_row_of(&self, key: &Key) -> bool {
+        match self {
+            Self::Guard => false,
+            Self::Anchor(anchor) => anchor == key,
+            Self::OwnRow => true,
+        }
+    }
 }
 
 fn protection(key: &Key) -> Protection {
@@ -108,12 +125,12 @@ fn protection(key: &Key) -> Protection {
             Protection::Anchor(Key::Handoff { tenant, handoff })
         }
         Key::TenantCounter { .. } | Key::Worker { .. } => Protection::Anchor(*key),
+        Key::Event { .. } => Protection::OwnRow,
         // Right for every kind, and slow for those that many transactions write.
         Key::RunHead { .. }
         | Key::RunRoots { .. }
         | Key::Tombstone { .. }
         | Key::FenceFloor { .. }
-        | Key::Event { .. }
         | Key::Budget { .. }
         | Key::Allotment { .. }
         | Key::TenantEntry { .. }

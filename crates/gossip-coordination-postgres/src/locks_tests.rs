@@ -133,6 +133,29 @@ fn checkpoints_of_different_shards_run_at_the_same_time() {
     assert!(excludes(&one, &plan(&cancel)));
 }
 
+/// The event of a grant or an end: each process writes slots of its own.
+#[test]
+fn commits_with_events_run_at_the_same_time() {
+    let grant = |number: u64, slot: u16| {
+        let (tenant, shard) = (TENANT, shard(number));
+        let mut txn = Txn::new();
+        txn.expect_value(Key::RunHead { tenant, run: run(1) }, Arc::new(vec![1]));
+        txn.expect_revision(Key::ShardHot { tenant, shard }, Some(3));
+        txn.put(Key::ShardHot { tenant, shard }, vec![2]);
+        txn.put(Key::Event { tenant, run: run(1), writer: 9, slot }, vec![2]);
+        txn
+    };
+    let (one, other) = (plan(&grant(1, 1)), plan(&grant(2, 2)));
+    assert!(!excludes(&one, &other), "{one:?}\n{other:?}");
+    // One that compares the event, as an upgrade of the format does, locks its row.
+    let key = Key::Event { tenant: TENANT, run: run(1), writer: 9, slot: 1 };
+    let mut upgrade = Txn::new();
+    upgrade.expect_revision(key, Some(3));
+    upgrade.put(key, vec![4]);
+    assert!(plan(&upgrade).anchors.contains(key.to_bytes().as_bytes()));
+    assert!(excludes(&plan(&upgrade), &plan(&upgrade)));
+}
+
 #[test]
 fn stores_in_one_database_have_different_locks() {
     let mut txn = Txn::new();

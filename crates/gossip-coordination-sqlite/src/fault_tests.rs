@@ -386,6 +386,9 @@ fn try_open(
     if let Some(row) = damaged.first() {
         return Err(format!("{row:?}"));
     }
+    // No other operation reads them.
+    let events = coordinator.list_events_into(TENANT, RUN, None, &mut Vec::new());
+    events.map_err(|error| error.to_string())?;
     (1..SHARDS).try_for_each(|shard| acquire(&mut coordinator, shard))?;
     database.check_integrity().map_err(|error| error.to_string())
 }

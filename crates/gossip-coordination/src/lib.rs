@@ -83,6 +83,7 @@ mod short_text;
 mod side_records;
 mod split_execution;
 pub mod store;
+mod stored_events;
 mod traits;
 mod validation;
 mod workers;
@@ -146,6 +147,7 @@ pub use self::side_records::{
 pub use self::split_execution::{
     DerivedShardKind, SplitReplaceResult, SplitResidualResult, derive_split_shard_id,
 };
+pub use self::stored_events::{EVENTS_PER_WRITER, EventWriter, StoredEvent};
 pub use self::traits::{AsyncCoordinationBackend, CoordinationBackend};
 pub use self::validation::{check_op_idempotency, validate_cursor_update_pooled, validate_lease};
 pub use self::workers::{

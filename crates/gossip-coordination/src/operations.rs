@@ -78,13 +78,14 @@ pub use crate::protocol::{ClaimCandidates, OfferTerms, ReleaseMode};
 #[doc(no_inline)]
 pub use crate::{
     AcceptError, AcquireError, AcquireResultView, AcquireScratch, CheckpointError,
-    CheckpointResult, ClaimOutlook, CompleteError, CreateRunError, DeleteRunError, GetRunError,
-    HandoffId, IdempotentOutcome, InfraError, Lease, OfferError, ParkContext, ParkError,
-    ParkReason, RegisterShardsError, ReleaseError, RenewError, RenewResult, RequestActionError,
-    RevokeLeaseError, RunConfig, RunOpResult, RunProgress, RunRecord, RunTransitionError,
-    ShardAction, ShardFilter, ShardSummary, SideRecordId, SideRecordKind, SideRecords, SplitError,
-    SplitReplaceResult, SplitResidualResult, StoredSideRecord, UnparkError, WithdrawError,
-    WorkerEntry, WorkerError, WorkerProcess, WorkerState,
+    CheckpointResult, ClaimOutlook, CompleteError, CreateRunError, DeleteRunError, EventWriter,
+    GetRunError, HandoffId, IdempotentOutcome, InfraError, Lease, OfferError, ParkContext,
+    ParkError, ParkReason, RegisterShardsError, ReleaseError, RenewError, RenewResult,
+    RequestActionError, RevokeLeaseError, RunConfig, RunOpResult, RunProgress, RunRecord,
+    RunTransitionError, ShardAction, ShardFilter, ShardSummary, SideRecordId, SideRecordKind,
+    SideRecords, SplitError, SplitReplaceResult, SplitResidualResult, StoredEvent,
+    StoredSideRecord, UnparkError, WithdrawError, WorkerEntry, WorkerError, WorkerProcess,
+    WorkerState,
 };
 
 /// The operations of [`CoordinationBackend`](crate::CoordinationBackend). See
@@ -275,6 +276,15 @@ macro_rules! for_each_run_operation {
             fn list_side_records_into(
                 tenant: TenantId, run: RunId, kind: SideRecordKind, after: Option<SideRecordId>,
                 limit: usize, out: &mut Vec<StoredSideRecord>
+            ) -> Result<(), InfraError> = read();
+
+            /// Added: appends the stored lifecycle events of the next writers after `after` to
+            /// `out`, in the order of the writers and of their slots: for each of these writers
+            /// all that are stored, read at one moment. None are appended only if there are no
+            /// more.
+            fn list_events_into(
+                tenant: TenantId, run: RunId, after: Option<EventWriter>,
+                out: &mut Vec<StoredEvent>
             ) -> Result<(), InfraError> = read();
 
             /// Completes a run whose shards are all done.

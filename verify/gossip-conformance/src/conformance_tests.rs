@@ -173,6 +173,7 @@ fn every_case_is_in_the_registry_of_its_topic() {
         ("runs", include_str!("runs.rs")),
         ("side_records", include_str!("side_records.rs")),
         ("splits", include_str!("splits.rs")),
+        ("stored_events", include_str!("stored_events.rs")),
         ("tenants", include_str!("tenants.rs")),
         ("unknown", include_str!("unknown.rs")),
         ("run_collection", include_str!("run_collection.rs")),

@@ -85,6 +85,7 @@ pub mod run_collection;
 pub mod runs;
 pub mod side_records;
 pub mod splits;
+pub mod stored_events;
 pub mod tenants;
 pub mod testscript;
 pub mod unknown;
@@ -305,7 +306,7 @@ macro_rules! refused {
 use refused;
 
 /// The number of cases when one was last counted. Fewer would mean that a topic or a case was lost.
-pub const CASES_MIN: usize = 261;
+pub const CASES_MIN: usize = 271;
 
 /// Returns every case, by topic.
 ///
@@ -323,6 +324,7 @@ pub fn all_cases<T: ConformanceTarget>() -> Vec<Case<T>> {
         splits::cases(),
         parking::cases(),
         side_records::cases(),
+        stored_events::cases(),
         attempts::cases(),
         handoff::cases(),
         requests::cases(),

@@ -127,6 +127,7 @@ fn laws_have_different_names_in_order() {
 fn every_seed_of_a_stored_value_is_taken() {
     let stored = [
         "counter",
+        "event",
         "move_record",
         "owner",
         "record_decode",

@@ -84,6 +84,7 @@ laws! {
     command_template: exec::command_template, seeds::commands;
     counter: stored::counter, seeds::counters;
     etcd_answers: etcd::answers, etcd::seeds;
+    event: stored::event, seeds::events;
     hint_decode: frontier::hint, seeds::hints;
     index_entry: stored::index_entry, seeds::index_entries;
     integer_keys: frontier::integer_keys, seeds::integer_keys;

@@ -9,19 +9,20 @@ use gossip_contracts::coordination::{
     MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE, ShardSpecRef, plan_split_residual_at_point,
 };
 use gossip_contracts::identity::{
-    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId,
+    FenceEpoch, LogicalTime, OpId, Redacted, RunId, ShardId, ShardKey, WorkerId,
 };
 use gossip_coordination::protocol::{OfferTerms, Tombstone};
 use gossip_coordination::store::{
-    Key, OwnerBinding, RootProgress, encode_cold, encode_failure, encode_hot, encode_owner,
-    encode_results, encode_roots, encode_run_head, encode_tenant_count, encode_tombstone,
-    encode_worker,
+    Key, OwnerBinding, RootProgress, encode_cold, encode_event, encode_failure, encode_hot,
+    encode_owner, encode_results, encode_roots, encode_run_head, encode_tenant_count,
+    encode_tombstone, encode_worker,
 };
 use gossip_coordination::{
-    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, ExitCause, FailureKind,
-    FailureRecord, GrantToken, HandoffId, InMemoryCoordinator, Lease, OP_LOG_CAP, ParkReason,
-    ProcessId, RUN_OP_LOG_CAP, ResultBlock, RunConfig, RunManagement, RunName, ShardStatus,
-    ShortText, WorkerEntry, WorkerLabel, WorkerProcess, WorkerState,
+    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, EventKind, EventWriter,
+    ExitCause, FailureKind, FailureRecord, GrantToken, HandoffId, InMemoryCoordinator, Lease,
+    OP_LOG_CAP, ParkReason, ProcessId, RUN_OP_LOG_CAP, ResultBlock, RunConfig, RunManagement,
+    RunName, ShardStatus, ShortText, StoredEvent, WorkerEntry, WorkerLabel, WorkerProcess,
+    WorkerState,
 };
 use gossip_frontier::hint::{MetadataBuf, ShardHint, ShardMetadata};
 use gossip_handoff::{Phase, Record, RecordId};
@@ -332,6 +333,34 @@ pub(crate) fn stream_answers() -> Vec<Vec<u8>> {
 pub(crate) fn tombstones() -> Vec<Vec<u8>> {
     let tombstone = Tombstone { op_id: op(9), payload_hash: 77 };
     vec![payload(|out| encode_tombstone(TENANT, RUN, &tombstone, out))]
+}
+
+pub(crate) fn events() -> Vec<Vec<u8>> {
+    let (shard, fence) = (shard(false).shard(), FenceEpoch::from_raw(4));
+    let (by, handoff) = (Redacted::new(WorkerId::from_raw(5)), HandoffId::from_raw(6));
+    let kinds = [
+        EventKind::ShardAcquired { shard, worker: by, fence_epoch: fence },
+        EventKind::ShardResidualCreated { parent: shard, residual: shard },
+        EventKind::ShardLeaseRevoked { shard, new_fence_epoch: fence },
+        EventKind::ShardCompleted { shard },
+        EventKind::ShardParked { shard, reason: ParkReason::Poisoned },
+        EventKind::ShardSplit { parent: shard, children: vec![shard; 3] },
+        EventKind::ShardOffered { shard, handoff },
+        EventKind::ShardActionRequested { shard, action: "hand-off" },
+        EventKind::RunActivated { shard_count: 64 },
+        EventKind::RunCompleted,
+    ];
+    let event = |(number, kind): (u64, EventKind)| StoredEvent {
+        writer: EventWriter::from_raw(3),
+        sequence: 700 + number,
+        earlier: 600,
+        at: at(99),
+        worker: Some(by),
+        previous: (number % 2 == 0).then_some(by),
+        kind,
+    };
+    let events = (0..).zip(kinds).map(event);
+    events.map(|event| payload(|out| encode_event(TENANT, RUN, &event, out))).collect()
 }
 
 pub(crate) fn side_records() -> Vec<Vec<u8>> {

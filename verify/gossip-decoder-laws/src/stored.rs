@@ -1,15 +1,15 @@
 //! Values of the store: one law for each kind that is not a part of a shard.
 
 use gossip_contracts::identity::{CanonicalHasher, Domain, LogicalTime, ShardId, WorkerId};
-use gossip_coordination::HandoffId;
 use gossip_coordination::store::{
-    Key, decode_allotment, decode_claim_entry, decode_count, decode_failure, decode_handoff,
-    decode_mover_entry, decode_owner, decode_parked_entry, decode_results, decode_roots,
-    decode_run_head, decode_schema, decode_tombstone, decode_worker, encode_allotment,
-    encode_claim_entry, encode_failure, encode_handoff, encode_mover_entry, encode_owner,
-    encode_parked_entry, encode_results, encode_roots, encode_run_head, encode_schema,
-    encode_tenant_count, encode_tombstone, encode_worker,
+    Key, decode_allotment, decode_claim_entry, decode_count, decode_event, decode_failure,
+    decode_handoff, decode_mover_entry, decode_owner, decode_parked_entry, decode_results,
+    decode_roots, decode_run_head, decode_schema, decode_tombstone, decode_worker,
+    encode_allotment, encode_claim_entry, encode_event, encode_failure, encode_handoff,
+    encode_mover_entry, encode_owner, encode_parked_entry, encode_results, encode_roots,
+    encode_run_head, encode_schema, encode_tenant_count, encode_tombstone, encode_worker,
 };
+use gossip_coordination::{EventWriter, HandoffId, StoredEvent};
 
 use crate::seal::{RUN, TENANT, same_again, shard};
 
@@ -38,6 +38,19 @@ pub(crate) fn counter(data: &[u8]) -> bool {
         read.map(|allotment| encode_allotment(tenant, allotment, again)).is_ok()
     });
     count && allotment
+}
+
+/// Decoding a lifecycle event never panics, and what decodes is written the same again.
+///
+/// The slot follows from the number of the event, so it is taken from the payload.
+pub(crate) fn event(data: &[u8]) -> bool {
+    let (tenant, run, writer) = (TENANT, RUN, EventWriter::from_raw(3));
+    let number = data.get(2..10).and_then(|bytes| bytes.try_into().ok());
+    let slot = StoredEvent::slot_of(number.map_or(0, u64::from_le_bytes));
+    same_again(Key::Event { tenant, run, writer: writer.as_raw(), slot }, data, |value, again| {
+        let read = decode_event(tenant, run, (writer, slot), value);
+        read.map(|event| encode_event(tenant, run, &event, again)).is_ok()
+    })
 }
 
 /// Decoding an entry of an index never panics, and what decodes is written the same again.

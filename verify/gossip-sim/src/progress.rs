@@ -21,7 +21,7 @@ const FINGERPRINT_OPERATIONS: u64 = 2_000;
 
 /// The value of [`fingerprint`] in debug and in optimized builds. A change of the workload, of a
 /// fault or of the trace changes it and must update this constant; other changes must not.
-pub const FINGERPRINT: u64 = 0x5970_AF23_570B_FEBA;
+pub const FINGERPRINT: u64 = 0x3C1B_1F4A_3DCF_172B;
 
 /// Returns the trace hash of one small simulation, the same for all builds with the same behaviour.
 ///

@@ -137,6 +137,9 @@ macro_rules! reported {
     (@call $self:ident, list_side_records_into read ($($arg:ident),*)) => {
         $self.handle.list_side_records_into($($arg),*).await
     };
+    (@call $self:ident, list_events_into read ($($arg:ident),*)) => {
+        $self.handle.list_events_into($($arg),*).await
+    };
     // A part of a claim, which is reported as a whole.
     (@call $self:ident, collect_claim_candidates_into read ($($arg:ident),*)) => {
         $self.handle.collect_claim_candidates_into($($arg),*).await

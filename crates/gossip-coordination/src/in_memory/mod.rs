@@ -8,6 +8,7 @@
 //! and move the shard in its run's claim index if its state changed. This module contains no rule.
 
 mod claims;
+mod events;
 #[cfg(test)]
 mod in_memory_tests;
 mod queries;
@@ -31,6 +32,7 @@ use gossip_contracts::identity::{FenceEpoch, LogicalTime, RunId, ShardKey, Tenan
 use gossip_stdx::{SlabFull, SlabTooLarge};
 
 use self::claims::{ClaimIndex, Standing};
+use self::events::EventRing;
 use self::side_records::StoredRecords;
 use self::table::{Entry, Place, Records, Run, RunSlot, Slot, Tenant, Tenants};
 use self::undo::Undo;
@@ -47,6 +49,7 @@ use crate::record::{NewShard, ShardRecord, ShardStatus, ShardView};
 use crate::run::RunRecord;
 use crate::run_errors::GetRunError;
 use crate::shard_limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS, ShardQuota};
+use crate::stored_events::Lifecycle;
 use crate::workers::WorkerEntry;
 
 /// Bytes that a shard is expected to need at most, for sizing the slab.
@@ -236,12 +239,17 @@ impl InMemoryCoordinator {
         tenant: TenantId,
         change: ShardChange<'_>,
     ) -> Result<(), SlabFull> {
+        // Only if it is needed: checkpoints and renewals have no event.
+        let holder = match change.is_lifecycle() {
+            true => self.records.get(place.slot).record.lease_owner(),
+            false => None,
+        };
         match T::MAKES_SHARDS {
             true => self.apply_with_new_shards(place, tenant, &change)?,
             false => self.apply(place, &change)?,
         }
-        if self.events.is_some() {
-            self.emit_event(now, tenant, place.slot, change);
+        if change.is_lifecycle() || self.events.is_some() {
+            self.note_event(now, tenant, (place, holder), change);
         }
         Ok(())
     }
@@ -284,18 +292,20 @@ impl InMemoryCoordinator {
         Ok(())
     }
 
-    /// Emits the event of a change.
+    /// Stores and emits the event of a change, made while `holder` held the shard.
     // By value and out of line, so that the enum is built on this path only.
-    #[cold]
     #[inline(never)]
-    fn emit_event(
+    fn note_event(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
-        slot: Slot,
+        (place, holder): (Place, Option<WorkerId>),
         change: ShardChange<'_>,
     ) {
-        let key = self.records.get(slot).record.key();
+        let key = self.records.get(place.slot).record.key();
+        if let Some(event) = Lifecycle::of_shard(&change, key.shard(), holder) {
+            run_mut(&mut self.runs, place.run).events.push(now, event);
+        }
         self.emit(tenant, key.run(), now, || change.event(key.shard()));
     }
 
@@ -388,6 +398,10 @@ impl InMemoryCoordinator {
             Decision::Commit { change, answer } => (change, answer),
         };
         self.commit_run(tenant, slot, &change).map_err(T::exhausted)?;
+        if let Some(event) = Lifecycle::of_run(&change) {
+            let slot = self.find_run(tenant, run).expect("a run that is changed is there");
+            run_mut(&mut self.runs, slot).events.push(now, event);
+        }
         // After the commit: a refused or failed operation has no event.
         self.emit(tenant, run, now, || change.event());
         answer.map(IdempotentOutcome::Executed)
@@ -434,7 +448,8 @@ impl InMemoryCoordinator {
         let home = self.tenants.get_or_insert(tenant);
         home.runs.insert(record.run(), slot);
         let claims = ClaimIndex::default();
-        self.runs[slot.0 as usize] = Some(Run { record, shards: Vec::new(), claims });
+        self.runs[slot.0 as usize] =
+            Some(Run { record, shards: Vec::new(), claims, events: EventRing::default() });
     }
 
     /// The tombstone first: from then on the run and its shards are not found.

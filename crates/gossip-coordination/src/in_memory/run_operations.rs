@@ -58,6 +58,19 @@ impl RunManagement for InMemoryCoordinator {
         Ok(())
     }
 
+    fn list_events_into(
+        &mut self,
+        tenant: TenantId,
+        run: RunId,
+        after: Option<EventWriter>,
+        out: &mut Vec<StoredEvent>,
+    ) -> Result<(), InfraError> {
+        if let Ok(run) = self.run_named(tenant, run) {
+            out.extend(run.events.list(after));
+        }
+        Ok(())
+    }
+
     fn collect_claim_candidates_into(
         &mut self,
         now: LogicalTime,

@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use std::hash::BuildHasher;
 
 use super::claims::{ClaimIndex, PackedLink};
+use super::events::EventRing;
 use super::slot_table::SlotTable;
 use crate::pool::RecordPool;
 use crate::protocol::Tombstone;
@@ -188,6 +189,7 @@ pub(super) struct Run {
     /// Every shard of the run, oldest first.
     pub(super) shards: Vec<Slot>,
     pub(super) claims: ClaimIndex,
+    pub(super) events: EventRing,
 }
 
 /// The runs and shards of one tenant.

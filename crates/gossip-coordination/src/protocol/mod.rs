@@ -534,6 +534,27 @@ impl<'c> ShardChange<'c> {
         }
     }
 
+    /// Returns whether the change has a lifecycle event. A checkpoint, a renewal and the
+    /// confirmation of a grant have none: they are as frequent as items or leases.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn is_lifecycle(&self) -> bool {
+        match self {
+            Self::Advance { .. } | Self::Renew { .. } | Self::Confirm { .. } => false,
+            Self::Grant { .. }
+            | Self::Complete { .. }
+            | Self::Park { .. }
+            | Self::Replace { .. }
+            | Self::Shrink { .. }
+            | Self::Unpark { .. }
+            | Self::Release { .. }
+            | Self::Offer { .. }
+            | Self::Withdraw { .. }
+            | Self::Request { .. }
+            | Self::Revoke { .. } => true,
+        }
+    }
+
     /// Returns the event for `shard`, by the mapping table of the seeds; `None` for a change that
     /// observers do not see.
     #[must_use]

@@ -87,20 +87,22 @@ macro_rules! coordinator {
             }
 
             fn with_process(mut self, process: &ProcessState) -> Self {
-                let ProcessState { cache, claims, watches, format, failure_room } = process.clone();
+                let process = process.clone();
+                let ProcessState { cache, claims, watches, format, failure_room, rings } = process;
                 (self.core.cache, self.core.claims) = (cache, claims);
                 (self.core.watches, self.core.format) = (watches, format);
-                self.core.failure_room = failure_room;
+                (self.core.failure_room, self.core.rings) = (failure_room, rings);
                 self
             }
 
             /// Returns the state to be shared with other handles on the same store.
             #[must_use]
             pub fn process_state(&self) -> ProcessState {
-                let Core { cache, claims, watches, format, failure_room, .. } = &self.core;
+                let Core { cache, claims, watches, format, failure_room, rings, .. } = &self.core;
                 let (cache, claims) = (cache.clone(), claims.clone());
                 let (watches, format) = (watches.clone(), format.clone());
-                ProcessState { cache, claims, watches, format, failure_room: failure_room.clone() }
+                let (failure_room, rings) = (failure_room.clone(), rings.clone());
+                ProcessState { cache, claims, watches, format, failure_room, rings }
             }
 
             /// Returns the settings and the nonce of this handle.

@@ -13,6 +13,7 @@ use super::cache::RecordCache;
 use super::claim_stats::ClaimStats;
 use super::codec::{StoreFormat, encode_cold, encode_hot};
 use super::engine::StoreLimits;
+use super::event_ring::EventRings;
 use super::index::put_claim;
 use super::key::Key;
 use super::lease_watches::LeaseWatches;
@@ -41,8 +42,8 @@ const RECORD_BYTES_MAX: usize = 3 * MAX_KEY_SIZE
 const POOL_BYTES: usize = 8 * RECORD_BYTES_MAX;
 
 /// Maximum writes of a split besides those of its children: the parent's two parts, its index
-/// entry, its owner key, and the tenant's count.
-const SPLIT_WRITES: usize = 5;
+/// entry, its owner key, the tenant's count, and the event.
+const SPLIT_WRITES: usize = 6;
 
 /// Writes that create one shard: two parts and an index entry.
 pub(super) const NEW_SHARD_WRITES: usize = 3;
@@ -80,8 +81,8 @@ impl StoreConfig {
 }
 
 /// State that the coordinator handles of one process share: the record cache, the claims of its
-/// workers, the leases it watches, the format of the store and how many failure records it may
-/// write. Clones share the same state.
+/// workers, the leases it watches, the format of the store, how many failure records it may write,
+/// and the numbers of its events. Clones share the same state.
 ///
 /// It belongs to **one** store: cached records are compared by revision, and revisions of different
 /// stores are unrelated.
@@ -92,6 +93,7 @@ pub struct ProcessState {
     pub(super) watches: LeaseWatches,
     pub(super) format: StoreFormat,
     pub(super) failure_room: FailureRoom,
+    pub(super) rings: EventRings,
 }
 
 impl ProcessState {
@@ -131,6 +133,8 @@ pub(super) struct Core {
     pub(super) format: StoreFormat,
     /// Failure records that this handle and the handles that share the cache may write.
     pub(super) failure_room: FailureRoom,
+    /// Numbers of the lifecycle events of this handle and the handles that share the cache.
+    pub(super) rings: EventRings,
     /// Estimated density of the claim indexes.
     pub(super) claim_stats: ClaimStats,
     /// The tenant of the last decoded shard, which is usually also that of the next one.
@@ -157,6 +161,7 @@ impl Core {
             watches: LeaseWatches::default(),
             format: StoreFormat::default(),
             failure_room: FailureRoom::default(),
+            rings: EventRings::default(),
             claim_stats: ClaimStats::default(),
             tenant: Arc::new(TenantId::from_bytes([0; 32])),
             grant_count: 0,

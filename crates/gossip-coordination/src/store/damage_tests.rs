@@ -131,8 +131,13 @@ fn neighbours(key: &Key) -> Vec<Key> {
             let [a, b] = next(shard).map(|shard| Key::ResultBlock { tenant, shard, block });
             vec![a, b, Key::ResultBlock { tenant, shard, block: block + 1 }]
         }
+        Key::Event { tenant, run, writer, slot } => vec![
+            Key::Event { tenant: other, run, writer, slot },
+            Key::Event { tenant, run: next_run(run), writer, slot },
+            Key::Event { tenant, run, writer: writer + 1, slot },
+            Key::Event { tenant, run, writer, slot: slot + 1 },
+        ],
         Key::FenceFloor { .. }
-        | Key::Event { .. }
         | Key::KeyLedger { .. }
         | Key::Budget { .. }
         | Key::TenantEntry { .. } => unreachable!("no values of a reserved kind"),

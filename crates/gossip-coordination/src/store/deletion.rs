@@ -18,17 +18,17 @@
 //! part of the tenant's count that nothing else accounts for. If a second head of the tenant is
 //! damaged, the remainder is subtracted with that one.
 
-use gossip_contracts::identity::{LogicalTime, RunId, ShardId, TenantId};
+use gossip_contracts::identity::{LogicalTime, RunId, TenantId};
 
-use super::codec::{decode_run_head, encode_roots, refuse_newer};
-use super::core::{Core, encoded};
+use super::codec::{decode_run_head, refuse_newer};
+use super::core::Core;
 use super::engine::{Page, Read};
 use super::flight::Io;
 use super::key::{Key, KeyKind};
 use super::purge;
 use super::quota::Quota;
 use super::range::KeyRange;
-use super::run_flight::{self, load_run, put_tombstone};
+use super::run_flight::{self, load_run, put_purge_mark, put_tombstone};
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::{InfraError, StoreRefusal};
 use crate::outcome::IdempotentOutcome;
@@ -203,9 +203,7 @@ impl Found {
             put_tombstone(&mut txn, (tenant, run), tombstone, stored, (quota, never_created))?;
         if !self.has_names {
             // `gc` finds an interrupted purge by the root names; their content does not matter.
-            let any = [ShardId::from_raw(0)];
-            let names = encoded(|out| encode_roots(tenant, run, 0, &any, out));
-            txn.put(Key::RunRoots { tenant, run, chunk: 0 }, names);
+            put_purge_mark(&mut txn, (tenant, run));
         }
         Ok((txn, bytes))
     }

@@ -5,7 +5,8 @@
 use std::fmt::Debug;
 
 use gossip_contracts::coordination::{
-    MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE,
+    MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN,
+    MAX_TOKEN_SIZE,
 };
 use gossip_contracts::identity::ShardId;
 
@@ -21,6 +22,7 @@ use crate::run::{RUN_OP_LOG_CAP, RunOpKind, RunStatus};
 use crate::side_records::{
     FAILURE_STDERR_MAX, FAILURE_TEXT_MAX, FailureKind, HOST_NAME_MAX, RESULT_BLOCK_MAX,
 };
+use crate::stored_events::EVENTS_PER_WRITER;
 use crate::workers::WorkerState;
 
 const DOCUMENT: &str = include_str!("../../../../docs/storage-format.md");
@@ -220,6 +222,7 @@ fn numbers_of_enums_are_as_listed() {
     check_numbers("### Operation on a run", &RunOpKind::ALL, |it| *it as u8);
     check_numbers("### Worker state", &WorkerState::ALL, |it| *it as u8);
     check_numbers("### Failure", &FailureKind::ALL, |it| *it as u8);
+    check_numbers("### Event", &codec::EventCode::ALL, |it| *it as u8);
     let kinds = KeyKind::ALL.map(|kind| (kind.name(), kind as u8));
     for (name, number) in kinds {
         assert!(DOCUMENT.contains(&format!("### {number} `{name}`")));
@@ -275,6 +278,8 @@ fn limits_are_as_listed() {
         ("FAILURE_STDERR_MAX", FAILURE_STDERR_MAX),
         ("HOST_NAME_MAX", HOST_NAME_MAX),
         ("RESULT_BLOCK_MAX", RESULT_BLOCK_MAX),
+        ("EVENTS_PER_WRITER", usize::from(EVENTS_PER_WRITER)),
+        ("MAX_SPLIT_CHILDREN", MAX_SPLIT_CHILDREN),
         ("KEY_LEN_MAX", KEY_LEN_MAX),
     ];
     assert_eq!(listed, real.map(|(name, value)| (name, value.to_string())));

@@ -27,7 +27,7 @@
 //! | handoff index | `mover/<party>/<handoff>` | nothing | from Lock until the move is over, one for each side |
 //! | fence floor | `floor/<run>` | reserved and not used | |
 //! | failure | `failure/<run>/<shard>/<number>` | a failed or unread item | from the commit that parks its shard or passes it, until deletion of the run |
-//! | event | `event/<run>/<writer>/<slot>` | reserved: ring of lifecycle events per writing process | |
+//! | event | `event/<run>/<writer>/<slot>` | a lifecycle event, in the ring of its writing process | from its commit until it is overwritten, or the run is deleted |
 //! | key ledger | `ledger/<run>/<shard>/<block>` | reserved: block of keys and versions | |
 //! | result | `result/<run>/<shard>/<block>` | block of results | from the commit of the cursor that passes the items, until deletion of the run |
 //! | budget | `budget/<run>/<number>` | reserved: rate shared by a run's workers | |
@@ -127,7 +127,7 @@ pub enum KeyKind {
     FenceFloor = 14,
     /// A failed or unread item (DESIGN Q36).
     Failure = 15,
-    /// Reserved (DESIGN Q37): one slot of a writer's ring of lifecycle events.
+    /// A lifecycle event (DESIGN Q37): one slot of a writer's ring.
     Event = 16,
     /// Reserved (DESIGN Q39): a block of a run's keys and their versions.
     KeyLedger = 17,
@@ -325,7 +325,8 @@ pub enum Key {
     /// A failed or unread item of a shard; until the run is deleted. The number is a hash of the
     /// item's key.
     Failure { tenant: TenantId, shard: ShardKey, number: u64 },
-    /// Reserved: a slot of the event ring of a writing process.
+    /// A lifecycle event in the ring of its writing process; until overwritten, or the run is
+    /// deleted.
     Event { tenant: TenantId, run: RunId, writer: u64, slot: u16 },
     /// Reserved: a block of keys and their versions.
     KeyLedger { tenant: TenantId, shard: ShardKey, block: u64 },

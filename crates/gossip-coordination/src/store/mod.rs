@@ -44,7 +44,7 @@
 //! | create_run, cancel_run, pause_run | 2 | load, commit |
 //! | complete_run | 3 | load, scan for damaged shards, commit; one more scan per page |
 //! | register_shards | 2 | load, commit; per chunk |
-//! | delete_run | 8 | scan for newer formats, load, commit; then load and commit per batch |
+//! | delete_run | 10 | scan for newer formats, load, commit; then load and commit per batch |
 //! | get_run, get_run_progress, list_shards, candidates | 1 | read; per page |
 //! | register_worker, heartbeat | 2 | read, commit |
 //! | list_workers, list_active_runs, list_runs | 1 | read; per page |
@@ -73,6 +73,7 @@ mod coordinator;
 mod core;
 mod deletion;
 mod engine;
+mod event_ring;
 mod flight;
 mod floors;
 mod gc;
@@ -107,13 +108,13 @@ mod worker_flight;
 pub use self::codec::{
     ColdPart, DecodeShardError, FORMAT_VERSION, HANDOFF_PAYLOAD_MAX, HandoffTooLarge, HotPart,
     OwnerBinding, RootProgress, RunHeadPart, SpawnedIds, StoredOps, decode_allotment,
-    decode_claim_entry, decode_cold, decode_count, decode_failure, decode_handoff, decode_hot,
-    decode_mover_entry, decode_owner, decode_parked_entry, decode_results, decode_roots,
-    decode_run_head, decode_schema, decode_shard, decode_tombstone, decode_worker,
-    encode_allotment, encode_claim_entry, encode_cold, encode_failure, encode_handoff, encode_hot,
-    encode_mover_entry, encode_owner, encode_parked_entry, encode_results, encode_roots,
-    encode_run_head, encode_schema, encode_tenant_count, encode_tombstone, encode_worker,
-    join_shard, make_room,
+    decode_claim_entry, decode_cold, decode_count, decode_event, decode_failure, decode_handoff,
+    decode_hot, decode_mover_entry, decode_owner, decode_parked_entry, decode_results,
+    decode_roots, decode_run_head, decode_schema, decode_shard, decode_tombstone, decode_worker,
+    encode_allotment, encode_claim_entry, encode_cold, encode_event, encode_failure,
+    encode_handoff, encode_hot, encode_mover_entry, encode_owner, encode_parked_entry,
+    encode_results, encode_roots, encode_run_head, encode_schema, encode_tenant_count,
+    encode_tombstone, encode_worker, join_shard, make_room,
 };
 pub use self::coordinator::{AsyncStoreCoordinator, StoreCoordinator, fly, fly_async};
 pub use self::core::{ProcessState, StoreConfig};
@@ -146,6 +147,8 @@ mod codec_tests;
 mod damage_tests;
 #[cfg(test)]
 mod deletion_tests;
+#[cfg(test)]
+mod event_ring_tests;
 #[cfg(test)]
 mod format_document_tests;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Purge: deletes the keys of a deleted run: shards, their index entries, the names of its roots.
+//! Purge: deletes the keys of a deleted run: shards, their index entries, its side records and
+//! events, the names of its roots.
 //!
 //! Each commit deletes as many shards as the store allows and reduces the count in the same
 //! transaction, so counts are exact at every moment and a purge can stop and resume anywhere.
@@ -169,6 +170,7 @@ fn next_of(tenant: TenantId, run: RunId, is_long: bool, limit: usize) -> Read {
         KeyRange::owners_of(tenant, run),
         KeyRange::failures_of(tenant, run),
         KeyRange::results_of(tenant, run),
+        KeyRange::events_of(tenant, run),
         KeyRange::roots_of(tenant, run),
     ];
     Read::ScanFirst { ranges, limit }

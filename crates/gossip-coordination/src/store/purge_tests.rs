@@ -117,7 +117,9 @@ fn collect(handle: &mut Handle) -> (Result<(), InfraError>, Vec<RunId>) {
 /// Returns the keys of [`RUN`] except of the kinds that outlive it.
 fn left(handle: &Handle) -> Vec<Key> {
     let of_run = |key: &Key| match key {
-        Key::RunHead { run, .. } | Key::RunRoots { run, .. } => *run == RUN,
+        Key::RunHead { run, .. } | Key::RunRoots { run, .. } | Key::Event { run, .. } => {
+            *run == RUN
+        }
         Key::ShardHot { shard, .. }
         | Key::ShardCold { shard, .. }
         | Key::Owner { shard, .. }

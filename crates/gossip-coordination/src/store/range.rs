@@ -9,6 +9,7 @@ use gossip_contracts::identity::{RunId, ShardId, ShardKey, TenantId};
 
 use super::key::{BEHIND_SEPARATOR, Key, KeyBytes, KeyKind, SEPARATOR};
 use super::scatter::ClaimSpot;
+use crate::stored_events::EventWriter;
 
 /// Keys from `start` up to but not including `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,20 @@ impl KeyRange {
     #[must_use]
     pub(crate) fn failures_of(tenant: TenantId, run: RunId) -> Self {
         Self::below(&of_run(KeyKind::Failure, tenant, run))
+    }
+
+    /// The stored events of a run, writer by writer.
+    #[must_use]
+    pub(crate) fn events_of(tenant: TenantId, run: RunId) -> Self {
+        Self::below(&of_run(KeyKind::Event, tenant, run))
+    }
+
+    /// The stored events of one writer, slot by slot.
+    #[must_use]
+    pub(crate) fn events_by(tenant: TenantId, run: RunId, writer: EventWriter) -> Self {
+        Self::below(&KeyBytes::of_tenant(tenant, KeyKind::Event, |path| {
+            path.number(run.as_raw()).number(writer.as_raw());
+        }))
     }
 
     /// The result blocks of a run, shard by shard.

@@ -12,7 +12,7 @@ use super::core::Core;
 use super::flight::{Flight, Io};
 use super::gc::RunsListed;
 use super::{
-    capacity, deletion, gc, queries, renewals, run_flight, shard_flight, shard_repair,
+    capacity, deletion, event_ring, gc, queries, renewals, run_flight, shard_flight, shard_repair,
     side_records, worker_flight,
 };
 use crate::error::{InfraError, RenewError};
@@ -28,6 +28,7 @@ use crate::run_errors::{DeleteRunError, GetRunError, RepairShardError, RunTransi
 use crate::run_management::ClaimOutlook;
 use crate::scratch::{AcquireResultView, AcquireScratch};
 use crate::side_records::{SideRecordId, SideRecordKind, StoredSideRecord};
+use crate::stored_events::{EventWriter, StoredEvent};
 use crate::workers::{WorkerEntry, WorkerError, WorkerProcess, WorkerState};
 
 /// A flight with a fallible result.
@@ -250,6 +251,18 @@ impl Core {
     ) -> Route<'f, (), InfraError> {
         Flight::writing(self.format.clone(), move |io| async move {
             side_records::list(self, &io, (tenant, run), kind, (after, limit), out).await
+        })
+    }
+
+    pub(super) fn list_events_into<'f>(
+        &'f mut self,
+        tenant: TenantId,
+        run: RunId,
+        after: Option<EventWriter>,
+        out: &'f mut Vec<StoredEvent>,
+    ) -> Route<'f, (), InfraError> {
+        Flight::writing(self.format.clone(), move |io| async move {
+            event_ring::list(self, &io, (tenant, run), after, out).await
         })
     }
 

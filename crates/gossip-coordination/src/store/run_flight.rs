@@ -16,6 +16,7 @@ use super::codec::{
 };
 use super::core::{Core, Full, NEW_SHARD_WRITES, encoded};
 use super::engine::{Page, Read};
+use super::event_ring::Announcement;
 use super::flight::{Answers, Io};
 use super::key::{KEY_LEN_MAX, Key};
 use super::quota::Quota;
@@ -23,17 +24,18 @@ use super::range::KeyRange;
 use super::shard_scan::refuse_damaged;
 use super::txn::{CommitOutcome, Txn, Versioned};
 use crate::error::InfraError;
-use crate::events::EventKind;
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{
-    Decision, Roots, RunChange, RunInputs, RunTransitionRules, Tombstone, evolve_run,
+    COLLECTION_DELETES, Decision, Roots, RunChange, RunInputs, RunTransitionRules, Tombstone,
+    evolve_run,
 };
 use crate::record::NewShard;
 use crate::run::{Registration, RunConfig, RunRecord, RunStatus};
+use crate::stored_events::Lifecycle;
 
 /// Writes of a registration chunk besides those of its shards: the head, the names of the roots,
-/// and the tenant's count.
-const CHUNK_WRITES: usize = 3;
+/// the tenant's count, and the event of the last chunk.
+const CHUNK_WRITES: usize = 4;
 
 /// Maximum loads of a run with more than one page of roots, when it changes concurrently.
 const LOAD_TRIES_MAX: usize = 8;
@@ -74,7 +76,7 @@ where
         }
         // Before the decision, which would refuse a repeated creation because the run exists.
         if let Some(applied) = unresolved.take_if(|unresolved| unresolved.is_applied(&loaded)) {
-            core.emit(tenant, run, now, applied.event);
+            core.announce(tenant, run, now, applied.announcement);
             return applied.answer.map(IdempotentOutcome::Executed);
         }
         let plan =
@@ -85,7 +87,7 @@ where
                 // May be this operation's own lost commit, unless another tombstone excludes it.
                 let ours = unresolved.filter(|unresolved| !unresolved.is_excluded(&loaded));
                 let Some(unresolved) = ours else { return Ok(IdempotentOutcome::Replayed(output)) };
-                core.emit(tenant, run, now, unresolved.event);
+                core.announce(tenant, run, now, unresolved.announcement);
                 return Ok(IdempotentOutcome::Executed(output));
             }
             Plan::Commits(commit) => *commit,
@@ -95,7 +97,7 @@ where
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => match prepared {
                 Some(prepared) => {
-                    core.emit(tenant, run, now, prepared.event);
+                    core.announce(tenant, run, now, prepared.announcement);
                     return prepared.answer.map(IdempotentOutcome::Executed);
                 }
                 None => {
@@ -110,7 +112,7 @@ where
             }
             CommitOutcome::Unknown => {
                 // A lost chunk needs no resolution: the next load shows how many roots are stored.
-                unresolved = prepared.or(unresolved);
+                unresolved = prepared.map(Prepared::unresolved).or(unresolved);
                 tries.failed(None, false)?
             }
         };
@@ -147,7 +149,7 @@ enum Plan<T: RunTransitionRules> {
 struct Prepared<T: RunTransitionRules> {
     mark: Mark,
     answer: Result<T::Output, T::Error>,
-    event: Option<EventKind>,
+    announcement: Announcement,
 }
 
 /// The stored value that shows whether a transaction was applied.
@@ -161,6 +163,12 @@ enum Mark {
 }
 
 impl<T: RunTransitionRules> Prepared<T> {
+    /// Returns the same for a transaction whose reply was lost.
+    fn unresolved(mut self) -> Self {
+        self.announcement.note_lost_reply();
+        self
+    }
+
     fn is_applied(&self, loaded: &Loaded) -> bool {
         let (stored, written) = match &self.mark {
             Mark::Created(config, at) => {
@@ -318,15 +326,19 @@ fn plan_commit<T: RunTransitionRules>(
         Ok(Decision::Replay(output)) => return Ok(Plan::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => (change, answer),
     };
-    let Written { txn, mark, last } = match write(core, now, operation.subject(), loaded, &change) {
-        Ok(written) => written,
-        Err(Full::Pool(full)) => return Ok(Plan::Refused(T::exhausted(full))),
-        Err(Full::Stored(error)) => return Err(error),
-    };
+    let Written { mut txn, mark, last } =
+        match write(core, now, operation.subject(), loaded, &change) {
+            Ok(written) => written,
+            Err(Full::Pool(full)) => return Ok(Plan::Refused(T::exhausted(full))),
+            Err(Full::Stored(error)) => return Err(error),
+        };
     assert!(last || answer.is_ok(), "only the last commit decides the result");
-    let event = core.events.as_ref().and_then(|_| change.event());
+    let collected = core.events.as_ref().and_then(|_| change.event());
+    let event = Lifecycle::of_run(&change).filter(|_| last);
+    let stored_by = event.map(|it| core.put_event(&mut txn, operation.subject(), now, it));
+    let announcement = Announcement::new(collected, stored_by);
     // A chunk that is not the last has no result: the operation continues with the next one.
-    let prepared = last.then_some(Prepared { mark, answer, event });
+    let prepared = last.then_some(Prepared { mark, answer, announcement });
     Ok(Plan::Commits(Box::new((txn, prepared))))
 }
 
@@ -364,6 +376,11 @@ fn write(
             let counts = (&loaded.quota, given_back);
             let mark =
                 Mark::Tombstone(put_tombstone(&mut txn, (tenant, run), tombstone, stored, counts)?);
+            // A run without roots may have events, and `gc` finds an interrupted purge by the root
+            // names. A collection has purged the run before.
+            if loaded.roots.chunks == 0 && tombstone.op_id != COLLECTION_DELETES {
+                put_purge_mark(&mut txn, (tenant, run));
+            }
             return Ok(Written { txn, mark, last: true });
         }
         RunChange::Activate { registration, roots } => {
@@ -426,6 +443,14 @@ pub(super) fn put_tombstone(
         quota.change(txn, tenant, 0, never_created)?;
     }
     Ok(bytes)
+}
+
+/// Adds root names to the deletion of a run that has none: they mark an unfinished purge. Their
+/// content does not matter.
+pub(super) fn put_purge_mark(txn: &mut Txn, (tenant, run): (TenantId, RunId)) {
+    let any = [ShardId::from_raw(0)];
+    let names = encoded(|out| encode_roots(tenant, run, 0, &any, out));
+    txn.put(Key::RunRoots { tenant, run, chunk: 0 }, names);
 }
 
 /// Adds the next chunk of a registration, and returns the changed run and its progress.

@@ -7,10 +7,13 @@ use gossip_contracts::coordination::{
     CursorUpdate, InitialShardInput, ShardSpecRef, plan_split_replace_at_points_with_cursor,
     plan_split_residual_at_point,
 };
-use gossip_contracts::identity::{FenceEpoch, LogicalTime, RunId, ShardId, ShardKey};
+use gossip_contracts::identity::{
+    FenceEpoch, LogicalTime, Redacted, RunId, ShardId, ShardKey, WorkerId,
+};
 
 use super::codec::{self, Put, RootProgress};
 use super::key::{Key, KeyKind};
+use crate::events::EventKind;
 use crate::handoff::HandoffId;
 use crate::lease::{GrantToken, Lease, OP_LOG_CAP};
 use crate::protocol::{OfferTerms, Tombstone};
@@ -21,6 +24,7 @@ use crate::run_name::RunName;
 use crate::short_text::ShortText;
 use crate::side_records::{ExitCause, FailureKind, FailureRecord, ResultBlock};
 use crate::store::{Allotment, OwnerBinding};
+use crate::stored_events::{EventWriter, StoredEvent};
 use crate::test_fixtures::{
     RUN, TENANT, acquire, at, key, op, run_config, two_shards, two_shards_of, worker,
 };
@@ -78,7 +82,8 @@ impl Put for Fields {
 /// At least one record of every kind: the barest, and one in which everything is present.
 pub(super) fn samples() -> &'static [Sample] {
     static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
-        let parts = [shard_samples(), run_samples(), small_samples(), side_samples()];
+        let parts =
+            [shard_samples(), run_samples(), small_samples(), side_samples(), event_samples()];
         parts.into_iter().flatten().collect()
     });
     &SAMPLES
@@ -120,10 +125,10 @@ pub(super) fn decode(key: &Key, value: &[u8], partner: Option<&[u8]>) -> Result<
         | Key::Tombstone { .. }
         | Key::SchemaVersion
         | Key::Failure { .. }
+        | Key::Event { .. }
         | Key::ResultBlock { .. }
         | Key::HandoffIndex { .. } => recode_small(key, value, &mut again)?,
         Key::FenceFloor { .. }
-        | Key::Event { .. }
         | Key::KeyLedger { .. }
         | Key::Budget { .. }
         | Key::TenantEntry { .. } => unreachable!("no values of a reserved kind"),
@@ -172,6 +177,11 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
             let failure = codec::decode_failure(tenant, shard, number, value)?;
             codec::encode_failure(tenant, shard, &failure, again);
         }
+        Key::Event { tenant, run, writer, slot } => {
+            let place = (EventWriter::from_raw(writer), slot);
+            let event = codec::decode_event(tenant, run, place, value)?;
+            codec::encode_event(tenant, run, &event, again);
+        }
         Key::ResultBlock { tenant, shard, block } => {
             let results = codec::decode_results(tenant, shard, block, value)?;
             codec::encode_results(tenant, shard, &results, again);
@@ -181,7 +191,6 @@ fn recode_small(key: &Key, value: &[u8], again: &mut Vec<u8>) -> Result<(), Infr
         | Key::ShardHot { .. }
         | Key::ShardCold { .. }
         | Key::FenceFloor { .. }
-        | Key::Event { .. }
         | Key::KeyLedger { .. }
         | Key::Budget { .. }
         | Key::TenantEntry { .. } => unreachable!("not a small value"),
@@ -521,12 +530,62 @@ fn side_samples() -> Vec<Sample> {
     ]
 }
 
+/// An event of every kind that is stored; grants with and without a worker who held the shard.
+fn event_samples() -> Vec<Sample> {
+    let (shard, other) = (key(5).shard(), key(6).shard());
+    let (by, fence) = (Redacted::new(worker(3)), FenceEpoch::from_raw(4));
+    let handoff = HandoffId::from_raw(6);
+    let grant = EventKind::ShardAcquired { shard, worker: by, fence_epoch: fence };
+    let (both, one, none) = ([Some(by); 2], [Some(by), None], [None; 2]);
+    let split = EventKind::ShardSplit { parent: shard, children: vec![other, key(7).shard()] };
+    let residual = EventKind::ShardResidualCreated { parent: shard, residual: other };
+    let action = EventKind::ShardActionRequested { shard, action: "hand-off" };
+    let revoked = EventKind::ShardLeaseRevoked { shard, new_fence_epoch: fence };
+    let kinds = [
+        ("full", both, grant.clone()),
+        ("granted", one, grant),
+        ("residual", one, residual),
+        ("unparked", none, EventKind::ShardUnparked { shard, new_fence_epoch: fence }),
+        ("completed", one, EventKind::ShardCompleted { shard }),
+        ("parked", one, EventKind::ShardParked { shard, reason: ParkReason::Poisoned }),
+        ("split", one, split),
+        ("released", one, EventKind::ShardReleased { shard }),
+        ("offered", one, EventKind::ShardOffered { shard, handoff }),
+        ("withdrawn", one, EventKind::ShardOfferWithdrawn { shard, handoff }),
+        ("requested", one, action),
+        ("revoked", one, revoked),
+        ("created", none, EventKind::RunCreated),
+        ("activated", none, EventKind::RunActivated { shard_count: 64 }),
+        ("run completed", none, EventKind::RunCompleted),
+        ("failed", none, EventKind::RunFailed),
+        ("cancelled", none, EventKind::RunCancelled),
+        ("paused", none, EventKind::RunPaused),
+        ("bare", none, EventKind::RunResumed),
+    ];
+    kinds.into_iter().map(|(name, by, kind)| event_sample(name, by, kind)).collect()
+}
+
+fn event_sample(
+    name: &'static str,
+    [worker, previous]: [Option<Redacted<WorkerId>>; 2],
+    kind: EventKind,
+) -> Sample {
+    let (tenant, run, writer) = (TENANT, RUN, EventWriter::from_raw(0xBEEF));
+    let (sequence, at) = (513, at(1_700_000_000_000));
+    let event = StoredEvent { writer, sequence, earlier: 512, at, worker, previous, kind };
+    sample(
+        name,
+        Key::Event { tenant, run, writer: writer.as_raw(), slot: 1 },
+        |out| codec::encode_event(tenant, run, &event, out),
+        |fields| codec::write_event(fields, &event),
+    )
+}
+
 /// One key of each reserved kind, in the order of their numbers.
-pub(super) fn reserved_keys() -> [Key; 5] {
+pub(super) fn reserved_keys() -> [Key; 4] {
     let (tenant, run, shard) = (TENANT, RUN, key(5));
     [
         Key::FenceFloor { tenant, run },
-        Key::Event { tenant, run, writer: 0xBEEF, slot: 63 },
         Key::KeyLedger { tenant, shard, block: 9 },
         Key::Budget { tenant, run, number: 1 },
         Key::TenantEntry { tenant },

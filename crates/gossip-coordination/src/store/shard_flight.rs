@@ -56,6 +56,7 @@ use super::capacity::CapacityProbe;
 use super::codec::{HotPart, decode_cold, decode_hot, encode_cold, encode_hot, peek_indexed_at};
 use super::core::{Core, Full, encoded};
 use super::engine::Read;
+use super::event_ring::Announcement;
 use super::flight::{Answers, Io};
 use super::index::{indexed_time, move_claim, move_parked};
 use super::key::Key;
@@ -66,13 +67,13 @@ use super::retry::Tries;
 use super::side_records;
 use super::txn::{CommitOutcome, Conflict, Txn, Versioned};
 use crate::error::InfraError;
-use crate::events::EventKind;
 use crate::lease::{OP_LOG_CAP, OpLogEntry};
 use crate::outcome::IdempotentOutcome;
 use crate::protocol::{Decision, OwnerEvidence, ShardChange, ShardInputs, ShardTransition, evolve};
 use crate::record::{ShardRecord, ShardView};
 use crate::shard_limits::ShardQuota;
 use crate::side_records::SideRecord;
+use crate::stored_events::{EventWriter, Lifecycle};
 
 /// Runs `operation`, and passes the changed shard to `show`.
 pub(super) fn fly<T>(
@@ -361,6 +362,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
                 sent.since = self.unresolved.as_ref().map_or(sent.base, |before| before.since);
                 assert!(sent.since.is_some(), "an unresolved commit names its first base");
                 assert!(self.loaded.is_none(), "a lost commit is resolved on a new load");
+                sent.announcement.note_lost_reply();
                 self.unresolved = Some(sent);
                 self.tries.failed(None, false)?
             }
@@ -412,7 +414,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
     fn executed(&self, core: &mut Core, prepared: Prepared<T>) -> ShardReply<T> {
         assert!(self.sent.is_none(), "an operation ends after the outcome of its commit");
         let (tenant, key) = self.operation.subject();
-        core.emit(tenant, key.run(), self.now, prepared.event);
+        core.announce(tenant, key.run(), self.now, prepared.announcement);
         prepared.answer.map(IdempotentOutcome::Executed)
     }
 
@@ -426,7 +428,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
         };
         assert!(unresolved.answer.is_ok(), "a change whose answer is an error has no log entry");
         let (tenant, key) = self.operation.subject();
-        core.emit(tenant, key.run(), self.now, unresolved.event);
+        core.announce(tenant, key.run(), self.now, unresolved.announcement);
         IdempotentOutcome::Executed(output)
     }
 }
@@ -507,7 +509,7 @@ struct Prepared<T: ShardTransition> {
     bound: Option<u64>,
     trace: Trace,
     answer: Result<T::Output, T::Error>,
-    event: Option<EventKind>,
+    announcement: Announcement,
 }
 
 /// The field of a shard that shows whether a transaction was applied.
@@ -543,6 +545,8 @@ impl Trace {
 struct Parts {
     hot: Vec<u8>,
     cold: Option<Vec<u8>>,
+    /// Whose ring has the event of the change, if it has one.
+    event_of: Option<EventWriter>,
 }
 
 impl<T: ShardTransition> Prepared<T> {
@@ -683,7 +687,7 @@ fn plan_commit<T: ShardTransition>(
         Err(error) => Ok(Plan::Refused(error)),
         Ok(Decision::Replay(output)) => Ok(Plan::Replayed(output)),
         Ok(Decision::Commit { change, answer }) => {
-            match prepare::<T>(core, &owner, inputs, &mut record, indexed_at, &change) {
+            match prepare::<T>(core, (now, &owner), inputs, &mut record, indexed_at, &change) {
                 Err(Full::Pool(full)) => Ok(Plan::Refused(T::exhausted(full))),
                 Err(Full::Stored(error)) => Err(error),
                 Ok((txn, parts)) => {
@@ -694,12 +698,12 @@ fn plan_commit<T: ShardTransition>(
                     let prepared = Prepared {
                         base,
                         since: base,
+                        announcement: Announcement::new(event, parts.event_of),
                         parts,
                         ownership_change: OwnershipChange::after(&change),
                         bound,
                         trace,
                         answer,
-                        event,
                     };
                     Ok(Plan::Commits(txn, Box::new(prepared)))
                 }
@@ -714,7 +718,7 @@ fn plan_commit<T: ShardTransition>(
 /// of the shard in it.
 fn prepare<T: ShardTransition>(
     core: &mut Core,
-    owner: &Arc<TenantId>,
+    (now, owner): (LogicalTime, &Arc<TenantId>),
     PlanInputs { loaded, owner_key_state, side_records: (records, failures), .. }: PlanInputs<'_>,
     record: &mut ShardRecord,
     indexed_at: Option<LogicalTime>,
@@ -724,7 +728,7 @@ fn prepare<T: ShardTransition>(
     assert!(loaded.hot.is_some() && loaded.cold.is_some(), "a change needs a whole shard");
     assert!(loaded.head.is_some(), "a shard of a run without a head is not found");
     assert!(record.tenant() == tenant, "a shard is written under its own tenant");
-    let before = record.status();
+    let (before, holder) = (record.status(), record.lease_owner());
     evolve(record, &mut core.pool, change)?;
 
     let mut txn = Txn::with_room(COMPARES, WRITES);
@@ -761,6 +765,8 @@ fn prepare<T: ShardTransition>(
         loaded.quota.change(&mut txn, tenant, added, 0)?;
     }
     side_records::put(&mut txn, tenant, shard, records, failures);
+    let event = Lifecycle::of_shard(change, shard.shard(), holder);
+    let event_of = event.map(|it| core.put_event(&mut txn, (tenant, shard.run()), now, it));
     assert!(txn.compares().len() >= COMPARES, "a commit compares the shard and its run");
-    Ok((txn, Parts { hot, cold }))
+    Ok((txn, Parts { hot, cold, event_of }))
 }

@@ -6,6 +6,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `frame` | header and checksum of every payload |
+//! | `event` | lifecycle events |
 //! | `fields` | named fields of a payload, in and out |
 //! | `shard` | hot and cold part of a shard |
 //! | `run` | head and roots of a run, tombstones |
@@ -21,6 +22,7 @@
 //!   [`InfraError::Corruption`](crate::InfraError::Corruption).
 
 mod checked;
+mod event;
 mod fields;
 mod frame;
 mod run;
@@ -30,6 +32,7 @@ mod small;
 mod writing;
 
 pub use self::checked::make_room;
+pub use self::event::{decode_event, encode_event};
 pub use self::frame::FORMAT_VERSION;
 pub(super) use self::frame::{FORMAT_FIRST, refuse_newer, upgraded};
 pub use self::run::{
@@ -54,6 +57,7 @@ pub(super) use self::writing::{StoreFormat, within};
 
 #[cfg(test)]
 pub(super) use self::{
+    event::{EventCode, write_event},
     fields::Put,
     frame::{CHECKSUM_LEN, HEAD_LEN, of_next_format, reseal},
     run::{write_roots, write_run_head, write_tombstone},
