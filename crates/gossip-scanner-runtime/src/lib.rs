@@ -122,6 +122,7 @@ pub mod certificate;
 mod clock;
 pub mod connectors;
 mod density;
+mod event_log;
 pub mod exec;
 mod failures;
 mod host;
@@ -170,6 +171,7 @@ mod watermark_tests;
 pub use self::accumulator::{Accumulator, AccumulatorError};
 pub use self::clock::{Clock, ClockOffset, SystemClock, monotonic_ticks};
 pub use self::density::Density;
+pub use self::event_log::{EventLog, LogEntry};
 pub use self::failures::{FailedItem, list_failures};
 pub use self::host::{Host, Presence, SystemHost};
 pub use self::initial::{

@@ -64,7 +64,7 @@ pub use gossip_coordination_postgres as postgres;
 pub use gossip_frontier as frontier;
 pub use gossip_handoff as handoff;
 pub use gossip_scanner_runtime as runtime;
-pub use gossip_scanner_runtime::{Drain, Event, FailedItem, certificate};
+pub use gossip_scanner_runtime::{Drain, Event, EventLog, FailedItem, LogEntry, certificate};
 
 pub use self::scan::{
     FAILED_LISTED_MAX, FailedRange, Item, ItemError, Joined, Outcome, Prepared, Scan, ScanError,

@@ -12,7 +12,8 @@ use gossip_coordination::{EventKind, ParkReason, RunManagement as _, ShardFilter
 use gossip_frontier::{ShardHint, decode_hint};
 use gossip_scanner_runtime::connectors::parse_row_key;
 use gossip_scanner_runtime::{
-    Clock as _, InitialShardsError, OpenRunError, StartError, SystemClock, TaskOutcome, job_of,
+    Clock as _, InitialShardsError, LogEntry, OpenRunError, StartError, SystemClock, TaskOutcome,
+    job_of,
 };
 use gossip_testkit::test_support::TestDirectory;
 
@@ -64,8 +65,8 @@ fn a_scan_processes_every_key_once_and_resumes() {
 fn kernel_events_of_a_scan_with_a_failing_item_arrive_in_order() {
     let (backend, kinds) = (memory(), Mutex::new(Vec::new()));
     let one = NonZeroUsize::MIN;
-    let scan = Scan::of("range:0..3").backend(&backend).threads(1).shards(one).auto_split(false);
-    let scan = scan.on_event(|event| {
+    let of_run = || Scan::of("range:0..3").backend(&backend).threads(1).shards(one);
+    let scan = of_run().auto_split(false).on_event(|event| {
         if let Event::Kernel(event) = event {
             kinds.lock().unwrap().push(event.kind.clone());
         }
@@ -92,6 +93,14 @@ fn kernel_events_of_a_scan_with_a_failing_item_arrive_in_order() {
     assert_eq!(*parked, EventKind::ShardParked { shard: whole, reason });
     assert!(matches!(second, EventKind::ShardAcquired { shard, .. } if *shard == residual));
     assert_eq!(*done, EventKind::ShardCompleted { shard: residual });
+    // The store has the same, for every process.
+    let (prepared, tenant) = (of_run().prepare().unwrap(), tenant_id(DEFAULT_TENANT).unwrap());
+    let session = prepared.open(&backend, tenant, &()).unwrap();
+    let stored = session.events().unwrap().map(|entry| match entry {
+        LogEntry::Event(event) => event.kind,
+        gap @ LogEntry::Gap { .. } => panic!("{gap:?}"),
+    });
+    assert_eq!(stored.collect::<Vec<_>>(), lifecycle.into_iter().cloned().collect::<Vec<_>>());
 }
 
 /// Counts shards that arrive from other workers, and shards handed to them.

@@ -7,14 +7,14 @@ use std::time::Duration;
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::store::fresh_nonce;
-use gossip_coordination::{GetRunError, RunManagement as _, ShardFilter};
+use gossip_coordination::{GetRunError, InfraError, RunManagement as _, ShardFilter};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::{Source, SourceRegistry};
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
-    Clock as _, Drain, FailedItem, Finish, Limits, Observer, OpenedRun, OpenedState, Parts,
-    Processor, RunWorkerError, SystemClock, SystemHost, TaskConfig, WorkerConfig, job_of,
-    list_failures, work, worker_of,
+    Clock as _, Drain, EventLog, FailedItem, Finish, Limits, LogEntry, Observer, OpenedRun,
+    OpenedState, Parts, Processor, RunWorkerError, SystemClock, SystemHost, TaskConfig,
+    WorkerConfig, job_of, list_failures, work, worker_of,
 };
 
 use super::{Outcome, ScanError};
@@ -75,6 +75,21 @@ impl<'s> Session<'s> {
     pub fn failures(&self) -> Result<Vec<FailedItem>, GetRunError> {
         let (mut coordinator, now) = (self.backend.coordinator(), SystemClock::new().now());
         list_failures(&mut coordinator, now, self.tenant, self.run)
+    }
+
+    /// Returns the lifecycle events of the run that are stored, of all processes, and the gaps
+    /// among them, in the order of their times.
+    ///
+    /// The store is read in pages, and at most
+    /// [`EVENTS_PER_WRITER`](gossip_coordination::EVENTS_PER_WRITER) events of each process are
+    /// stored. An [`EventLog`] returns new events at each of its reads.
+    ///
+    /// # Errors
+    ///
+    /// The store fails, or a record is damaged.
+    pub fn events(&self) -> Result<impl Iterator<Item = LogEntry> + use<>, InfraError> {
+        let mut log = EventLog::new(self.tenant, self.run);
+        Ok(log.read(&mut self.backend.coordinator())?.into_iter())
     }
 
     /// Returns the state in which the run was found.
