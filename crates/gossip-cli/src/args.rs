@@ -150,6 +150,8 @@ pub(crate) enum Command {
     /// Show and control the shards of a run
     #[command(subcommand)]
     Shard(ShardCommand),
+    /// Show what happened to a run and its shards, and who did it
+    Events(EventsArgs),
     /// List the items of a run that failed or could not be read, and why
     Failed(RunArg),
     /// Let failed items of a run be tried again
@@ -610,6 +612,18 @@ pub(crate) struct RunArg {
     /// Run: its id, the first digits of its id, its name, or @last
     #[arg(value_parser = RunRef::parse)]
     pub(crate) run: RunRef,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArg,
+    /// Print new events until the run ends
+    #[arg(short, long, env = "GOSSIP_FOLLOW", value_parser = flag())]
+    pub(crate) follow: bool,
+    /// Leave out older events: a duration such as 10m, or a time in RFC 3339, UTC
+    #[arg(long, env = "GOSSIP_SINCE", value_name = "TIME", value_parser = duration::since)]
+    pub(crate) since: Option<duration::Since>,
 }
 
 #[derive(Debug, Args)]

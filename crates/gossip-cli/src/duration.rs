@@ -77,6 +77,40 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<u64> {
     (rfc3339(millis) == text).then_some(millis)
 }
 
+/// The beginning of a period: so long ago, or a time in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    Ago(Duration),
+    Time(u64),
+}
+
+impl Since {
+    /// Returns the time in milliseconds since 1970.
+    pub(crate) fn at(self, now: u64) -> u64 {
+        match self {
+            Self::Ago(ago) => {
+                now.saturating_sub(u64::try_from(ago.as_millis()).unwrap_or(u64::MAX))
+            }
+            Self::Time(time) => time,
+        }
+    }
+}
+
+/// Parses a duration, or a time in UTC: with or without milliseconds, or a date alone.
+pub(crate) fn since(text: &str) -> Result<Since, String> {
+    if let Ok(ago) = parse(text) {
+        return Ok(Since::Ago(ago));
+    }
+    let whole = match text.strip_suffix('Z') {
+        Some(second) if second.len() == 19 => format!("{second}.000Z"),
+        None if text.len() == 10 => format!("{text}T00:00:00.000Z"),
+        _ => text.to_owned(),
+    };
+    parse_rfc3339(&whole).map(Since::Time).ok_or_else(|| {
+        "expected a duration as in 10m, or a time in UTC as in 2026-11-16T09:12:04Z".to_owned()
+    })
+}
+
 /// Returns year, month and day of a number of days since 1970, in the Gregorian calendar.
 const fn date(days: u64) -> (u64, u64, u64) {
     // Years begin in March here, so that the leap day is the last of its year, and eras of 400
@@ -129,6 +163,20 @@ mod tests {
         ] {
             assert_eq!(from_now(time, now), text);
         }
+    }
+
+    #[test]
+    fn since_is_a_duration_or_a_time() {
+        let time = 1_794_837_840_000;
+        assert_eq!(since("10m"), Ok(Since::Ago(Duration::from_secs(600))));
+        assert_eq!(since("2026-11-16T14:04:00Z"), Ok(Since::Time(time)));
+        assert_eq!(since("2026-11-16T14:04:00.849Z"), Ok(Since::Time(time + 849)));
+        assert_eq!(since("2000-02-29"), Ok(Since::Time(951_782_400_000)));
+        for text in ["", "yesterday", "10", "2026-11-16 14:04", "2000-02-30", "ä000-02-3Z"] {
+            assert!(since(text).is_err(), "{text}");
+        }
+        assert_eq!(Since::Ago(Duration::from_secs(1)).at(5_000), 4_000);
+        assert_eq!(Since::Ago(Duration::MAX).at(5_000), 0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Every kind of event has its line, and no line has a key or an owner.
 
 use gossip::coordination::{HandoffId, ParkReason, RedactedKey};
-use gossip::identity::{FenceEpoch, LogicalTime, Redacted, RunId, TenantId, WorkerId};
+use gossip::identity::{LogicalTime, Redacted, RunId, TenantId, WorkerId};
 use rstest::rstest;
 
 use super::*;

@@ -43,10 +43,10 @@ const LARGE: [&str; 5] = ["exec", "create", "worker", "scan", "findings"];
 
 /// Global options that the short help of `gossip` alone leaves to `--help`: the list of commands
 /// takes most of a screen.
-const RARE: [&str; 3] = ["tenant", "color", "verbose"];
+const RARE: [&str; 4] = ["tenant", "color", "quiet", "verbose"];
 
 /// Three examples of each command.
-const EXAMPLES: [(&str, [&str; 3]); 52] = [
+const EXAMPLES: [(&str, [&str; 3]); 53] = [
     ("", ["gossip exec photos -- jpegoptim {}", "gossip run list", "gossip why @last"]),
     (
         "exec",
@@ -133,6 +133,14 @@ const EXAMPLES: [(&str, [&str; 3]); 52] = [
     ),
     ("watch", ["gossip watch", "gossip watch @last", "gossip watch nightly --color never"]),
     ("map", ["gossip map @last", "gossip map nightly --svg map.svg", "gossip map @last -o json"]),
+    (
+        "events",
+        [
+            "gossip events @last",
+            "gossip events nightly --follow",
+            "gossip events @last --since 10m -o json",
+        ],
+    ),
     ("demo", ["gossip demo", "gossip demo --color always", "gossip demo -v"]),
     ("man", ["gossip man", "gossip man run list", "gossip man --to ~/.local/share/man/man1"]),
     ("run", ["gossip run list", "gossip run show @last", "gossip run cancel nightly"]),

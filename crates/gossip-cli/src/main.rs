@@ -23,6 +23,7 @@ mod failure;
 mod halt;
 mod handoffs;
 mod help;
+mod history;
 mod html;
 mod keyspace;
 mod listing;
@@ -103,6 +104,7 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Verify(args) => certificate::verify_file(&global, &args, console),
         Command::Run(command) => runs::run(&global, command, console),
         Command::Shard(command) => shards::run(&global, command, console),
+        Command::Events(args) => history::run(&global, &args, console),
         Command::Failed(run) => failed::list(&global, &run, console),
         Command::Retry(args) => failed::retry(&global, &args, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
