@@ -27,7 +27,7 @@ struct DebianPackage {
 }
 
 /// All Debian packages in use. A new dependency needs only a new row.
-const PACKAGES: [DebianPackage; 15] = [
+const PACKAGES: [DebianPackage; 17] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
@@ -138,6 +138,20 @@ const PACKAGES: [DebianPackage; 15] = [
         needed_by: &["test", "coverage", "mutation"],
         with_crate: Some("gossip-coordination-postgres"),
         reason: "the tests of the PostgreSQL store start real servers",
+    },
+    DebianPackage {
+        package: "chromium",
+        binary: "chromium",
+        needed_by: &["test"],
+        with_crate: Some("gossip-serve"),
+        reason: "the tests of the page open it in a real browser",
+    },
+    DebianPackage {
+        package: "chromium-driver",
+        binary: "chromedriver",
+        needed_by: &["test"],
+        with_crate: Some("gossip-serve"),
+        reason: "drives that browser",
     },
     DebianPackage {
         package: "default-jre-headless",

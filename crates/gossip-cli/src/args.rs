@@ -46,7 +46,7 @@ impl Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Store of the run state: sqlite:PATH, etcd://HOST/PREFIX, postgres://USER@HOST/DB, memory:
+    /// Store: sqlite:PATH, etcd://HOST/PREFIX, postgres://USER@HOST/DB, memory:
     ///
     /// Default: $XDG_STATE_HOME/gossip/store.db, or ~/.local/state/gossip/store.db.
     #[arg(long, env = "GOSSIP_STORE", global = true, value_name = "URL")]
@@ -134,6 +134,9 @@ pub(crate) enum Command {
     Watch(WatchArgs),
     /// Show which parts of the source are done, leased, waiting or failed
     Map(MapArgs),
+    /// Show the runs in a browser, and serve an API and metrics
+    #[cfg(feature = "serve")]
+    Serve(ServeArgs),
     /// Show in half a minute what happens when a worker is killed
     Demo(DemoArgs),
     /// Join a run from another process or machine, or list the workers
@@ -413,6 +416,35 @@ pub(crate) struct WorkArgs {
     /// Do not split busy shards for idle workers
     #[arg(long, env = "GOSSIP_NO_SPLIT", value_parser = flag())]
     pub(crate) no_split: bool,
+}
+
+#[cfg(feature = "serve")]
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on; other than loopback needs --token-file
+    #[arg(
+        long,
+        env = "GOSSIP_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:7717"
+    )]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Refuse every change [default: only if the address is not loopback]
+    #[arg(
+        long,
+        env = "GOSSIP_READ_ONLY",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) read_only: Option<bool>,
+    /// File with a line `read TOKEN` or `operate TOKEN` for each token; default: a new token
+    #[arg(long, env = "GOSSIP_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Name under which the server may be addressed, such as that of a proxy; repeatable
+    #[arg(long, env = "GOSSIP_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
+    pub(crate) allow_host: Vec<String>,
 }
 
 /// Results that make a complete run fail.

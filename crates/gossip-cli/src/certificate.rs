@@ -110,6 +110,21 @@ pub(crate) fn prove(run: FinishedRun<'_>) -> Result<Verification, Failure> {
     against_source(spool.open().map_err(not_spooled)?, &source, None)
 }
 
+/// Writes the certificate of a run, verifies it, and returns its text and what it states.
+#[cfg(feature = "serve")]
+pub(crate) fn in_memory(run: FinishedRun<'_>) -> Result<(String, Verification), Failure> {
+    let mut spool = Spool::new(None).map_err(not_spooled)?;
+    run.write_to(&mut spool, None)?;
+    let found = check(spool.open().map_err(not_spooled)?, Against::ITSELF)?;
+    let mut text = String::new();
+    let read = spool.open().map_err(not_spooled)?.take(PAGE_BYTES + 1).read_to_string(&mut text);
+    if read.map_err(not_spooled)? as u64 > PAGE_BYTES {
+        return Err(Failure::new(Code::Usage, "the certificate is too long for the page")
+            .next("write it to a file: gossip run export RUN --to FILE"));
+    }
+    Ok((text, found))
+}
+
 /// Verifies the certificate of a run.
 pub(crate) fn verify_run(
     global: &Global,
@@ -517,7 +532,8 @@ fn print(global: &Global, found: &Verification, console: &Console) -> Result<Cod
     Ok(code_of(found))
 }
 
-fn summary(found: &Verification) -> String {
+/// Returns what a verification found, in one line.
+pub(crate) fn summary(found: &Verification) -> String {
     let Verification { keys, parked, unread, .. } = found;
     let trust = match (found.trust, found.is_compared) {
         (Trust::Signed, true) => "signed, matches the source",

@@ -46,7 +46,7 @@ const LARGE: [&str; 5] = ["exec", "create", "worker", "scan", "findings"];
 const RARE: [&str; 4] = ["tenant", "color", "quiet", "verbose"];
 
 /// Three examples of each command.
-const EXAMPLES: [(&str, [&str; 3]); 53] = [
+const EXAMPLES: [(&str, [&str; 3]); 54] = [
     ("", ["gossip exec photos -- jpegoptim {}", "gossip run list", "gossip why @last"]),
     (
         "exec",
@@ -139,6 +139,14 @@ const EXAMPLES: [(&str, [&str; 3]); 53] = [
             "gossip events @last",
             "gossip events nightly --follow",
             "gossip events @last --since 10m -o json",
+        ],
+    ),
+    (
+        "serve",
+        [
+            "gossip serve",
+            "gossip serve --store etcd://10.0.0.1:2379/team",
+            "gossip serve --listen 10.0.0.5:7717 --token-file tokens --allow-host gossip.example",
         ],
     ),
     ("demo", ["gossip demo", "gossip demo --color always", "gossip demo -v"]),

@@ -40,6 +40,8 @@ mod runs;
 mod scan;
 mod scan_args;
 mod screen;
+#[cfg(feature = "serve")]
+mod serve;
 mod shards;
 mod signals;
 mod spool;
@@ -96,6 +98,8 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Worker(args) => exec::worker(&global, *args, console),
         Command::Watch(args) => live::run(&global, &args, console),
         Command::Map(args) => keyspace::run(&global, &args, console),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::run(global, &args, console),
         Command::Demo(args) => demo::run(&args, console),
         Command::Why(args) => why::why(&global, &args),
         Command::Doctor => doctor::doctor(&global, console),

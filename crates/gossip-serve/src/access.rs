@@ -1,0 +1,85 @@
+//! What the server needs from the program that starts it.
+
+use std::net::SocketAddr;
+
+use gossip::identity::{RunId, TenantId};
+use gossip::runtime::{Density, Job};
+use gossip::store::Backend;
+
+/// What the program that starts the server knows and the server does not: how the store is opened,
+/// and what a certificate says.
+///
+/// Every method may be called from any thread, and may block.
+pub trait Access: Send + Sync + 'static {
+    /// Opens the store, also again after it could not be read.
+    ///
+    /// # Errors
+    ///
+    /// The reason, without anything secret.
+    fn open(&self) -> Result<Backend, String>;
+
+    /// Returns where the store is, without anything secret.
+    fn place(&self) -> String;
+
+    /// Fails if the store has vanished although open handles can still read it.
+    ///
+    /// # Errors
+    ///
+    /// The reason, without anything secret.
+    fn check(&self) -> Result<(), String>;
+
+    /// Measures the source of a run; an empty density if it is on another machine.
+    fn density(&self, job: &Job) -> Density;
+
+    /// Returns the command of a run as it is typed.
+    fn command(&self, job: &Job) -> String;
+
+    /// Writes the certificate of a finished run and verifies what it wrote.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    fn certificate(&self, run: RunId) -> Result<Certificate, String>;
+}
+
+/// A certificate that was verified.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "made by the program that starts the server")]
+pub struct Certificate {
+    /// Its text.
+    pub text: String,
+    /// What the verification found, in one sentence.
+    pub summary: String,
+    /// Whether every range is done and no item is unread.
+    pub is_complete: bool,
+}
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "made by the program that starts the server")]
+pub struct ServeOptions {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The tenant whose runs are shown.
+    pub tenant: TenantId,
+    /// The name of that tenant.
+    pub tenant_name: String,
+    /// Whether every change is refused.
+    pub read_only: bool,
+    /// Names that requests may address besides the loopback names.
+    pub allow_hosts: Vec<String>,
+    /// The operator's tokens; without them one is made, which is allowed on loopback only.
+    pub tokens: Vec<(Role, String)>,
+    /// Version of the program.
+    pub version: String,
+}
+
+/// What the bearer of a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::exhaustive_enums, reason = "looking and changing: no third")]
+pub enum Role {
+    /// Look.
+    Read,
+    /// Look, and change runs.
+    Operate,
+}

@@ -1,0 +1,120 @@
+//! Tokens, and the cookies that a browser gets for them.
+//!
+//! A token is compared by its hash, so the time that a comparison takes says nothing about it. The
+//! cookie is derived from the token: it survives a restart of the server exactly if the token does.
+
+use axum::http::{HeaderMap, header};
+
+use crate::access::Role;
+
+/// Bytes of a token that the server makes, before they are written in hexadecimal digits.
+const TOKEN_BYTES: usize = 32;
+
+/// Domain of the hash that makes a cookie of a token.
+const COOKIE_CONTEXT: &str = "gossip serve 2026 cookie of a token";
+
+/// The tokens of a server.
+pub(crate) struct Tokens {
+    known: Vec<Known>,
+    /// With the port, because all ports of a host share their cookies.
+    cookie_name: String,
+}
+
+struct Known {
+    role: Role,
+    token: blake3::Hash,
+    cookie: String,
+    cookie_hash: blake3::Hash,
+}
+
+impl Tokens {
+    pub(crate) fn new(tokens: &[(Role, String)], port: u16) -> Self {
+        let known = tokens.iter().map(|(role, token)| {
+            let cookie = blake3::derive_key(COOKIE_CONTEXT, token.as_bytes());
+            let cookie = blake3::Hash::from_bytes(cookie).to_hex().to_string();
+            let cookie_hash = blake3::hash(cookie.as_bytes());
+            Known { role: *role, token: blake3::hash(token.as_bytes()), cookie, cookie_hash }
+        });
+        Self { known: known.collect(), cookie_name: format!("gossip_{port}") }
+    }
+
+    /// Returns the role of a token.
+    pub(crate) fn role(&self, token: &str) -> Option<Role> {
+        let hash = blake3::hash(token.as_bytes());
+        self.known.iter().filter(|known| known.token == hash).map(|known| known.role).max()
+    }
+
+    /// Returns the header that gives a browser the cookie of a token.
+    pub(crate) fn cookie(&self, token: &str, is_secure: bool) -> Option<String> {
+        let hash = blake3::hash(token.as_bytes());
+        let known = self.known.iter().find(|known| known.token == hash)?;
+        let secure = if is_secure { "; Secure" } else { "" };
+        let (name, value) = (&self.cookie_name, &known.cookie);
+        Some(format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}"))
+    }
+
+    /// Returns the role of a request, by its header or its cookie.
+    pub(crate) fn role_of(&self, headers: &HeaderMap) -> Option<Role> {
+        if let Some(given) = headers.get(header::AUTHORIZATION) {
+            let given = given.to_str().ok()?;
+            let (scheme, token) = given.split_once(' ')?;
+            return scheme.eq_ignore_ascii_case("bearer").then(|| self.role(token.trim()))?;
+        }
+        let cookies =
+            headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let pairs = cookies.flat_map(|cookies| cookies.split(';'));
+        let values = pairs.filter_map(|pair| pair.trim().split_once('='));
+        let ours = values.filter(|(name, _)| *name == self.cookie_name);
+        ours.filter_map(|(_, value)| {
+            let hash = blake3::hash(value.as_bytes());
+            self.known.iter().find(|known| known.cookie_hash == hash).map(|known| known.role)
+        })
+        .max()
+    }
+}
+
+/// Returns a new token.
+pub(crate) fn fresh() -> std::io::Result<String> {
+    let mut bytes = [0_u8; TOKEN_BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled +=
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(blake3::Hash::from_bytes(bytes).to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn role_is_that_of_the_header_or_the_cookie() {
+        let tokens = [(Role::Read, "looker".to_owned()), (Role::Operate, "operator".to_owned())];
+        let tokens = Tokens::new(&tokens, 7717);
+        let bearer = |token: &str| tokens.role_of(&headers(header::AUTHORIZATION, token));
+        assert_eq!(bearer("Bearer looker"), Some(Role::Read));
+        assert_eq!(bearer("bearer operator"), Some(Role::Operate));
+        for wrong in ["Bearer lookers", "looker", "Basic looker", "Bearer "] {
+            assert_eq!(bearer(wrong), None, "{wrong}");
+        }
+        let cookie = tokens.cookie("operator", false).unwrap();
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
+        assert!(cookie.starts_with("gossip_7717=") && !cookie.contains("operator"));
+        let pair = cookie.split(';').next().unwrap();
+        let by_cookie = |text: &str| tokens.role_of(&headers(header::COOKIE, text));
+        assert_eq!(by_cookie(&format!("other=1; {pair}")), Some(Role::Operate));
+        assert_eq!(by_cookie(&pair.replace("7717", "7718")), None);
+        assert_eq!(by_cookie("gossip_7717=operator"), None);
+    }
+
+    #[test]
+    fn fresh_tokens_differ() {
+        let (one, other) = (fresh().unwrap(), fresh().unwrap());
+        assert!(one.len() == 2 * TOKEN_BYTES && one != other);
+    }
+}
