@@ -94,8 +94,8 @@ impl Workspace {
     }
 
     /// Returns every tracked text file and every new one that is not ignored, in order of path.
-    /// Files that are not UTF-8 are skipped, because there is no text to check. So are the kept
-    /// fuzz inputs, which are generated.
+    /// Files that are not UTF-8 are skipped, because there is no text to check, except for
+    /// pictures, which are empty here. The kept fuzz inputs are skipped, too: they are generated.
     pub(crate) fn files(&self) -> Result<Vec<File>, Failure> {
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -153,9 +153,13 @@ impl File {
         Self { path, text, code }
     }
 
-    /// Reads a tracked file, if it is text.
+    /// Reads a tracked file, if it is text or a picture.
     fn read(root: &Path, path: &str) -> Option<Self> {
         // A file that was deleted but is still in git's index cannot be read either.
+        // A picture has no text, but links lead to it.
+        if path.ends_with(".png") {
+            return root.join(path).exists().then(|| Self::new(path, ""));
+        }
         fs::read_to_string(root.join(path)).ok().map(|text| Self::new(path, text))
     }
 
