@@ -1,5 +1,6 @@
 //! A server on a store in memory, and a client that sends exactly the bytes of a test.
 #![allow(dead_code, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
