@@ -8,6 +8,7 @@
 //! * [`hint`]: the wire format of routing hints, shards built with a hint, hints across a split.
 //! * [`builder`]: startup staging of initial shards into a borrowed arena.
 //! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
+//! * [`encode_columns`], [`column_bound`]: keys of table rows, and the place of any bytes among them.
 //! * [`KeyRange`]: a bounded range, and the widest ranges.
 //! * [`split_points()`], [`split_points_by_density`]: where to split a range.
 //!
@@ -36,12 +37,17 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+mod column_keys;
 pub mod hint;
 mod integer_keys;
 pub mod key_encoding;
 mod key_range;
 mod split_points;
 
+pub use column_keys::{
+    ColumnBound, ColumnKind, ColumnValue, column_bound, decode_columns, encode_columns,
+    text_at_or_above,
+};
 pub use hint::{
     HintPropagationError, MetadataBuf, ShardEncodeError, ShardHint, ShardHintDecodeError,
     ShardMetadata, ShardMetadataDecodeError, ShardSpecScratch, SplitBoundary,
