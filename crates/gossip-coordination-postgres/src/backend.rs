@@ -4,16 +4,19 @@
 //! here. A process makes one connection and as many handles on it as it has workers.
 
 use std::io;
+use std::sync::Arc;
 
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{
     AsyncStoreCoordinator, StoreConfig, StoreCoordinator, fresh_nonce, ticks,
 };
 use thiserror::Error;
+use tokio_postgres::Client;
 
 use crate::blocking::BlockingStore;
 use crate::config::{ConfigError, PostgresConfig};
 use crate::error::Failure;
+use crate::session::connect;
 use crate::store::PostgresStore;
 
 /// The coordinator on PostgreSQL for callers that have a tokio runtime.
@@ -45,6 +48,22 @@ impl PostgresConfig {
     /// As [`PostgresConfig::connect`], and [`ConnectError::Runtime`].
     pub fn connect_blocking(&self) -> Result<PostgresCoordinator, ConnectError> {
         Ok(StoreCoordinator::new(BlockingStore::connect(self)?, self.store_config()))
+    }
+
+    /// Connects to the database without opening a store in it, for statements of the caller's own.
+    ///
+    /// The connection ends with the client, and its password and TLS are those of a store.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`]: settings, files, or a server that refuses.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn connect_client(&self) -> Result<Client, ConnectError> {
+        self.validate()?;
+        Ok(connect(self, &Arc::default()).await?)
     }
 
     /// Returns the configuration of another handle, with a nonce that no other handle has.

@@ -69,38 +69,8 @@ impl Sql {
 impl Session {
     /// Connects. The functions of the schema need not exist yet ([`Session::prepare`]).
     pub(crate) async fn open(config: &PostgresConfig) -> Result<Self, Failure> {
-        let fail = |what: &str, error: &std::io::Error| Failure::NotConnected {
-            why: format!("{what}: {error}"),
-        };
-        let mut settings = Config::new();
-        settings.host(&config.host).port(config.port).user(&config.user).dbname(&config.database);
-        settings.connect_timeout(config.connect_timeout).keepalives_idle(KEEPALIVE_IDLE);
-        settings.application_name("gossip");
-        if let Some(password) = password(config).map_err(|error| fail("password file", &error))? {
-            settings.password(password);
-        }
         let warning_count = Arc::<AtomicU64>::default();
-        let connect = async {
-            match &config.tls {
-                PostgresTls::LoopbackOnly | PostgresTls::Off => {
-                    let connected = settings.ssl_mode(SslMode::Disable).connect(NoTls).await;
-                    let (client, connection) = connected.map_err(|it| Failure::of_connect(&it))?;
-                    receive(connection, &warning_count);
-                    Ok(client)
-                }
-                PostgresTls::Verified(files) => {
-                    let tls = Verified::read(files).map_err(|error| fail("TLS files", &error))?;
-                    let connected = settings.ssl_mode(SslMode::Require).connect(tls).await;
-                    let (client, connection) = connected.map_err(|it| Failure::of_connect(&it))?;
-                    receive(connection, &warning_count);
-                    Ok(client)
-                }
-            }
-        };
-        // The timeout of the library covers the TCP connection and not what follows it.
-        let limit = config.connect_timeout;
-        let late = || Failure::NotConnected { why: "timeout".to_owned() };
-        let client = tokio::time::timeout(limit, connect).await.map_err(|_| late())??;
+        let client = connect(config, &warning_count).await?;
         let (sql, request_timeout) = (Sql::new(&config.schema), config.request_timeout);
         let session = Self { client, prepared: None, sql, warning_count, request_timeout };
         if !config.is_pooled {
@@ -195,6 +165,44 @@ impl Session {
         ))
         .await
     }
+}
+
+/// Connects and drives the connection on a task, which counts the warnings of the server.
+pub(crate) async fn connect(
+    config: &PostgresConfig,
+    warning_count: &Arc<AtomicU64>,
+) -> Result<Client, Failure> {
+    let fail = |what: &str, error: &std::io::Error| Failure::NotConnected {
+        why: format!("{what}: {error}"),
+    };
+    let mut settings = Config::new();
+    settings.host(&config.host).port(config.port).user(&config.user).dbname(&config.database);
+    settings.connect_timeout(config.connect_timeout).keepalives_idle(KEEPALIVE_IDLE);
+    settings.application_name("gossip");
+    if let Some(password) = password(config).map_err(|error| fail("password file", &error))? {
+        settings.password(password);
+    }
+    let connect = async {
+        match &config.tls {
+            PostgresTls::LoopbackOnly | PostgresTls::Off => {
+                let connected = settings.ssl_mode(SslMode::Disable).connect(NoTls).await;
+                let (client, connection) = connected.map_err(|it| Failure::of_connect(&it))?;
+                receive(connection, warning_count);
+                Ok(client)
+            }
+            PostgresTls::Verified(files) => {
+                let tls = Verified::read(files).map_err(|error| fail("TLS files", &error))?;
+                let connected = settings.ssl_mode(SslMode::Require).connect(tls).await;
+                let (client, connection) = connected.map_err(|it| Failure::of_connect(&it))?;
+                receive(connection, warning_count);
+                Ok(client)
+            }
+        }
+    };
+    // The timeout of the library covers the TCP connection and not what follows it.
+    let limit = config.connect_timeout;
+    let late = || Failure::NotConnected { why: "timeout".to_owned() };
+    tokio::time::timeout(limit, connect).await.map_err(|_| late())?
 }
 
 /// Drives a connection until it ends, and counts the warnings of the server.
