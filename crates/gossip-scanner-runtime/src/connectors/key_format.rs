@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use gossip_frontier::{ColumnValue, decode_columns, encode_columns};
+
 use super::row_keys::{ROWS_END, parse_row_key, row_key};
 use super::source::END_OF_PATHS;
 
@@ -15,6 +17,9 @@ pub enum KeyFormat {
     Row,
     /// In hexadecimal digits: object ids.
     Hex,
+    /// As the columns of a row, separated by commas: an integer in digits, a uuid with its hyphens,
+    /// a text as JSON, bytes as `x'00ff'`.
+    Columns,
 }
 
 impl KeyFormat {
@@ -30,6 +35,10 @@ impl KeyFormat {
             Self::Hex => {
                 Cow::Owned(key.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect())
             }
+            Self::Columns => match decode_columns(key) {
+                Some(columns) => Cow::Owned(text_of_columns(&columns).into_bytes()),
+                None => Cow::Borrowed(key),
+            },
         }
     }
 
@@ -50,7 +59,7 @@ impl KeyFormat {
     #[must_use]
     pub fn bound_text(self, bound: &[u8]) -> Cow<'_, [u8]> {
         let is_outermost = match self {
-            Self::Bytes | Self::Hex => bound == FIRST_PATH || bound == END_OF_PATHS,
+            Self::Bytes | Self::Hex | Self::Columns => bound == FIRST_PATH || bound == END_OF_PATHS,
             Self::Row => parse_row_key(bound) == Some(ROWS_END),
         };
         if is_outermost { Cow::Borrowed(b"") } else { self.text(bound) }
@@ -67,18 +76,89 @@ impl KeyFormat {
                 let row = std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()?;
                 Some(row_key(row).to_vec())
             }
-            Self::Hex => {
-                let pair = |pair: &[u8]| match pair {
-                    [high, low] => {
-                        let digit = |digit: u8| char::from(digit).to_digit(16);
-                        u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
-                    }
-                    _ => None,
-                };
-                text.chunks(2).map(pair).collect::<Option<Vec<u8>>>().filter(|key| !key.is_empty())
-            }
+            Self::Columns => columns_of_text(text).map(|columns| encode_columns(&columns)),
+            Self::Hex => bytes_of_hex(text).filter(|key| !key.is_empty()),
         }
     }
+}
+
+fn bytes_of_hex(text: &[u8]) -> Option<Vec<u8>> {
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => {
+            let digit = |digit: u8| char::from(digit).to_digit(16);
+            u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+        }
+        _ => None,
+    };
+    text.chunks(2).map(pair).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where the hyphens of a uuid are.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+/// The length of a uuid in its text.
+const UUID_LEN: usize = 36;
+
+fn text_of_columns(columns: &[ColumnValue]) -> String {
+    let texts = columns.iter().map(|column| match column {
+        ColumnValue::Integer(value) => value.to_string(),
+        ColumnValue::Uuid(bytes) => {
+            let mut text = hex(bytes);
+            HYPHENS.iter().for_each(|at| text.insert(*at, '-'));
+            text
+        }
+        ColumnValue::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => serde_json::Value::from(text).to_string(),
+            // No JSON has it. Another letter than that of bytes distinguishes it.
+            Err(_) => format!("t'{}'", hex(bytes)),
+        },
+        ColumnValue::Bytes(bytes) => format!("x'{}'", hex(bytes)),
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
+fn columns_of_text(text: &[u8]) -> Option<Vec<ColumnValue>> {
+    let (mut rest, mut columns) = (std::str::from_utf8(text).ok()?, Vec::new());
+    loop {
+        let (column, after) = first_column(rest)?;
+        columns.push(column);
+        match after {
+            "" => return Some(columns),
+            after => rest = after.strip_prefix(',')?,
+        }
+    }
+}
+
+/// Parses the first column of a text; returns it and the text behind it.
+fn first_column(text: &str) -> Option<(ColumnValue, &str)> {
+    if text.starts_with('"') {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
+        let value = values.next()?.ok()?;
+        let len = values.byte_offset();
+        return Some((ColumnValue::Text(value.into_bytes()), &text[len..]));
+    }
+    let (word, _) = text.split_at(text.find(',').unwrap_or(text.len()));
+    let after = &text[word.len()..];
+    let quoted = |head: &str| {
+        let digits = word.strip_prefix(head)?.strip_suffix('\'')?;
+        bytes_of_hex(digits.as_bytes())
+    };
+    if let Some(bytes) = quoted("x'") {
+        return Some((ColumnValue::Bytes(bytes), after));
+    }
+    if let Some(bytes) = quoted("t'") {
+        return Some((ColumnValue::Text(bytes), after));
+    }
+    if word.len() == UUID_LEN && HYPHENS.iter().all(|at| word.as_bytes()[*at] == b'-') {
+        let bytes = bytes_of_hex(word.replace('-', "").as_bytes())?;
+        return Some((ColumnValue::Uuid(bytes.try_into().ok()?), after));
+    }
+    // The parser of the standard library would accept a plus sign.
+    let is_plain = !word.starts_with('+');
+    Some((ColumnValue::Integer(word.parse().ok().filter(|_| is_plain)?), after))
 }
 
 /// The start of the range that contains every path.
@@ -101,6 +181,29 @@ mod tests {
         assert_eq!(KeyFormat::Bytes.readable(b"a/\xFE.txt"), "a/\\xfe.txt");
         assert_eq!(KeyFormat::Bytes.readable("a\\ü".as_bytes()), "a\\ü");
         assert_eq!(KeyFormat::Row.readable(&row_key(7)), "7");
+    }
+
+    #[test]
+    fn columns_are_shown_and_parsed() {
+        for (columns, text) in [
+            (vec![ColumnValue::Integer(-7)], "-7"),
+            (vec![ColumnValue::Text("a\",b\n".into())], r#""a\",b\n""#),
+            (vec![ColumnValue::Text(vec![0xFF])], "t'ff'"),
+            (vec![ColumnValue::Bytes(vec![0, 0xFF])], "x'00ff'"),
+            (
+                vec![ColumnValue::Uuid([0xAB; 16]), ColumnValue::Text(vec![])],
+                r#"abababab-abab-abab-abab-abababababab,"""#,
+            ),
+            (vec![ColumnValue::Integer(1), ColumnValue::Integer(2)], "1,2"),
+        ] {
+            let key = encode_columns(&columns);
+            assert_eq!(KeyFormat::Columns.readable(&key), text);
+            assert_eq!(KeyFormat::Columns.parse(text.as_bytes()), Some(key), "{text}");
+        }
+        for bad in ["", ",", "1,", "+1", "a", "\"a", "x'0", "1 2", "99999999999999999999"] {
+            assert_eq!(KeyFormat::Columns.parse(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(KeyFormat::Columns.readable(b"zz"), "zz");
     }
 
     #[test]

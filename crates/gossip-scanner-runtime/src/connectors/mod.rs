@@ -59,7 +59,7 @@ pub use self::key_format::KeyFormat;
 pub use self::lines::{LineEnd, LineFile};
 pub use self::manifest::{Manifest, ManifestFormat};
 pub use self::registry::{
-    RegisterError, RegisteredSource, SCHEME_LEN_MAX, SourceFamily, SourceRegistry,
+    RegisterError, RegisteredSource, SCHEME_LEN_MAX, SourceFamily, SourceRefusal, SourceRegistry,
 };
 pub use self::row_keys::{parse_row_key, row_key};
 pub use self::source::{Source, SourceError, SourceOptions, SourceStamp};

@@ -44,6 +44,25 @@ pub trait SourceFamily: Send + Sync {
         root_of_paths()
     }
 
+    /// Returns the name under which the source is stored, which means the same source in another
+    /// directory and for another process. By default the name itself.
+    ///
+    /// Called when a user has typed the name, before a run is created or resumed. A family that
+    /// can explain why a source is unusable, and how to correct it, does so here.
+    ///
+    /// # Errors
+    ///
+    /// The name is malformed, or the source cannot be processed.
+    fn resolve(&self, name: &OsStr) -> Result<OsString, SourceRefusal> {
+        Ok(name.to_owned())
+    }
+
+    /// Returns whether `{}` of a command is the content of an item, as with rows, and not its key.
+    fn is_content(&self, name: &OsStr) -> bool {
+        let _ = name;
+        false
+    }
+
     /// Returns how its keys are written for users: by default as they are.
     fn key_format(&self, name: &OsStr) -> KeyFormat {
         let _ = name;
@@ -91,6 +110,11 @@ impl RegisteredSource {
     #[must_use]
     pub(crate) fn name(&self) -> &OsStr {
         &self.name
+    }
+
+    /// Returns whether `{}` of a command is the content of an item.
+    pub(crate) fn is_content(&self) -> bool {
+        self.family.is_content(&self.name)
     }
 
     pub(super) fn family(&self) -> &dyn SourceFamily {
@@ -168,7 +192,10 @@ impl SourceRegistry {
     pub fn parse(&self, text: &OsStr, options: SourceOptions) -> Result<Source, SourceError> {
         let source = match self.split(text) {
             Some((Family::BuiltIn(scheme), rest)) => Source::of_scheme(*scheme, rest, options)?,
-            Some((Family::Registered(scheme, family), rest)) => registered(scheme, family, rest)?,
+            Some((Family::Registered(scheme, family), rest)) if !rest.is_empty() => {
+                registered(scheme, family, &family.resolve(rest).map_err(SourceError::Refused)?)?
+            }
+            Some((Family::Registered(..), _)) => return Err(SourceError::Empty),
             None => Source::of_path(Path::new(text), options)?,
         };
         source.check_options(options)?;
@@ -210,6 +237,23 @@ impl fmt::Debug for SourceRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schemes = self.families.keys().map(|scheme| String::from_utf8_lossy(scheme));
         f.debug_set().entries(schemes).finish()
+    }
+}
+
+/// Why a family refuses a source, in words for the user: the cause, and a remedy.
+///
+/// It may name what the user typed, and columns, and never shows a key or a credential.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{text}")]
+pub struct SourceRefusal {
+    text: Box<str>,
+}
+
+impl SourceRefusal {
+    /// Creates a refusal with this text.
+    #[must_use]
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self { text: text.into() }
     }
 }
 

@@ -37,7 +37,7 @@ use super::integers::IntegerRange;
 use super::key_format::{FIRST_PATH, KeyFormat};
 use super::lines::{LineEnd, LineFile};
 use super::manifest::{Manifest, ManifestFormat};
-use super::registry::{RegisteredSource, SourceRegistry};
+use super::registry::{RegisteredSource, SourceRefusal, SourceRegistry};
 use super::row_keys::{ROWS_END, SOURCE_MANIFEST_ID};
 use super::source_file::SourceFile;
 use super::tree::{FileTree, NAME_LEN_MAX, TreeOptions};
@@ -425,7 +425,7 @@ impl fmt::Debug for Source {
 }
 
 /// Why a text names no source. Each says what to type instead.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceError {
     /// Nothing, or nothing behind the colon.
@@ -478,6 +478,9 @@ pub enum SourceError {
         /// Its name.
         option: &'static str,
     },
+    /// The family of the source refuses it.
+    #[error(transparent)]
+    Refused(SourceRefusal),
     /// The system could not look.
     #[error("the path of the source could not be accessed ({kind}); try again")]
     Unavailable {

@@ -61,7 +61,7 @@ fn an_unknown_source_is_refused_with_advice(
     #[case] expected: SourceError,
 ) {
     let directory = files();
-    assert_eq!(parse(below(&directory, scheme, name)), Err(expected));
+    assert_eq!(parse(below(&directory, scheme, name)), Err(expected.clone()));
     assert!(expected.to_string().contains("FILE") || expected.to_string().contains("DIR"));
 }
 

@@ -17,8 +17,8 @@ use crate::processor::Work;
 pub enum Rendering {
     /// The key is a path below this directory; shown is the whole path.
     Path(PathBuf),
-    /// The item's content: a line, a row. The key is its number.
-    Body,
+    /// The item's content: a line, a row. The key is shown in the format of its source.
+    Body(KeyFormat),
     /// The key itself, in the format of its source.
     Key(KeyFormat),
 }
@@ -29,7 +29,10 @@ impl Rendering {
     pub fn of(source: &Source) -> Self {
         match source {
             Source::Tree { root, .. } => Self::Path(root.clone()),
-            Source::Lines { .. } | Source::Manifest { .. } => Self::Body,
+            Source::Lines { .. } | Source::Manifest { .. } => Self::Body(source.key_format()),
+            Source::Registered(registered) if registered.is_content() => {
+                Self::Body(source.key_format())
+            }
             Source::Integers(_) | Source::Git { .. } | Source::Registered(_) => {
                 Self::Key(source.key_format())
             }
@@ -53,8 +56,7 @@ impl Rendering {
     pub const fn key_format(&self) -> KeyFormat {
         match self {
             Self::Path(_) => KeyFormat::Bytes,
-            Self::Body => KeyFormat::Row,
-            Self::Key(format) => *format,
+            Self::Body(format) | Self::Key(format) => *format,
         }
     }
 
@@ -73,7 +75,7 @@ impl Rendering {
         text: &mut Vec<u8>,
     ) -> Result<(), OpenError> {
         let body = work.open(scratch)?;
-        if !matches!(self, Self::Body) {
+        if !self.opens_items() {
             self.write_name(work.key(), text);
             return Ok(());
         }
@@ -89,7 +91,7 @@ impl Rendering {
 
     /// Returns whether [`Self::write_for_program`] opens every item.
     pub(super) const fn opens_items(&self) -> bool {
-        matches!(self, Self::Body)
+        matches!(self, Self::Body(_))
     }
 
     /// Writes the text of an item that a program opens, if it is more than a text: such an item is
@@ -123,7 +125,7 @@ impl Rendering {
                 }
                 text.extend_from_slice(key);
             }
-            Self::Body => {}
+            Self::Body(_) => {}
             Self::Key(format) => text.extend_from_slice(&format.text(key)),
         }
     }
@@ -134,7 +136,7 @@ impl fmt::Debug for Rendering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Path(_) => "Path",
-            Self::Body => "Body",
+            Self::Body(_) => "Body",
             Self::Key(_) => "Key",
         })
     }
