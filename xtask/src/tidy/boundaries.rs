@@ -9,6 +9,7 @@
 //!              └─ gossip-handoff
 //!  gossip-scan                              detection over bytes; knows no coordination
 //!  gossip-scanner-runtime                   generic over the store
+//!    └─ gossip-source-*                     sources with an engine or a network of their own
 //!  gossip-engine                            the crate for users; selects a store
 //!  gossip-cli                               a client of it
 //!  verify/*                                 may know all of them; product tests may know it
@@ -100,6 +101,17 @@ const EDGES: [Edges; 14] = [
         external: None,
     },
     Edges {
+        package: "gossip-source-tables",
+        internal: &[
+            "gossip-contracts",
+            // Its connections, with passwords and TLS.
+            "gossip-coordination-postgres",
+            "gossip-frontier",
+            "gossip-scanner-runtime",
+        ],
+        external: None,
+    },
+    Edges {
         package: "gossip-engine",
         internal: &[
             "gossip-contracts",
@@ -111,6 +123,7 @@ const EDGES: [Edges; 14] = [
             "gossip-handoff",
             "gossip-scan",
             "gossip-scanner-runtime",
+            "gossip-source-tables",
         ],
         external: Some(&["serde", "serde_json", "thiserror"]),
     },
@@ -134,14 +147,15 @@ impl Edges {
 /// A store knows the protocol it stores for, and no other store.
 const STORE_EDGES: &[&str] = &["gossip-contracts", "gossip-coordination", "gossip-stdx"];
 
-/// Libraries that only one crate may use, in any kind of dependency: a store hides its engine.
-const ENGINES: [(&str, &str); 5] = [
+/// Libraries that only a few crates may use, in any kind of dependency: a store, or a source, hides
+/// its engine.
+const ENGINES: [(&str, &[&str]); 5] = [
     // Its calls need unsafe code.
-    ("libc", "gossip-stdx"),
-    ("rusqlite", "gossip-coordination-sqlite"),
-    ("etcd-client", "gossip-coordination-etcd"),
-    ("tonic", "gossip-coordination-etcd"),
-    ("tokio-postgres", "gossip-coordination-postgres"),
+    ("libc", &["gossip-stdx"]),
+    ("rusqlite", &["gossip-coordination-sqlite", "gossip-source-tables"]),
+    ("etcd-client", &["gossip-coordination-etcd"]),
+    ("tonic", &["gossip-coordination-etcd"]),
+    ("tokio-postgres", &["gossip-coordination-postgres", "gossip-source-tables"]),
 ];
 
 /// Crates that may read clocks, start threads or read arguments, and so may have a clippy.toml of
@@ -151,6 +165,7 @@ const MAY_RELAX_CLIPPY: [&str; 8] = [
     "gossip-coordination-etcd",
     "gossip-coordination-postgres",
     "gossip-scanner-runtime",
+    "gossip-source-tables",
     "gossip-engine",
     "gossip-serve",
     "gossip-cli",
@@ -252,10 +267,10 @@ fn check_engines(package: &Package) -> Vec<Finding> {
         return Vec::new();
     }
     let mut findings = Vec::new();
-    for (engine, owner) in ENGINES {
+    for (engine, owners) in ENGINES {
         let is_used = package.dependencies.iter().any(|dependency| dependency.name == engine);
-        if is_used && package.name != owner {
-            let what = format!("only `{owner}` may use `{engine}`");
+        if is_used && !owners.contains(&&*package.name) {
+            let what = format!("only `{}` may use `{engine}`", owners.join("` and `"));
             findings.push(Finding::new(format!("{}/Cargo.toml", package.directory), what));
         }
     }
