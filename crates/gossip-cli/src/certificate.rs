@@ -24,6 +24,7 @@ use crate::args::{Global, KeyArg, VerifyArgs};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record, count};
+use crate::sources;
 use crate::{duration, html, opening, progress, runs, shards};
 
 /// Longest certificate that is buffered because its input cannot be read twice; enough for about
@@ -175,7 +176,7 @@ impl FinishedRun<'_> {
         let job = runs::job_of(self.coordinator, self.tenant, self.run)?;
         let rows = runs::rows(self.coordinator, self.tenant, self.run, ShardFilter::all())?;
         // Does not open the files, which may be on another machine; only a comparison does.
-        let source = Source::restore(&job.source, job.options).map_err(|error| {
+        let source = sources::restore(&job.source, job.options).map_err(|error| {
             Failure::new(Code::Internal, "the source of the run cannot be parsed").why(error)
         })?;
         let mut request = Request::new(self.run, &source);

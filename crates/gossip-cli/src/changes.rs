@@ -16,6 +16,7 @@ use gossip::store::Coordinator;
 use crate::failure::{Code, Failure};
 use crate::output::count;
 use crate::runs;
+use crate::sources;
 
 /// How a source differs from what a run has covered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub(crate) fn since(
     run: RunId,
 ) -> Result<Option<Changes>, Failure> {
     let job = runs::job_of(coordinator, tenant, run)?;
-    let source = Source::parse(&job.source, job.options)
+    let source = sources::parse(&job.source, job.options)
         .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
     if !matches!(source, Source::Tree { .. }) {
         return Ok(None);

@@ -14,7 +14,6 @@ use gossip::runtime::{
     Broken, Clock as _, Drain, Finish, Limits, OpenedState, Processor, ProgressMeter, RunLook,
     RunWorkerError, StartError, SystemClock, TaskConfig,
 };
-use gossip::sources::SourceRegistry;
 use gossip::store::Backend;
 use gossip::{Joined, Prepared, ScanError, Session, Totals, WorkOptions};
 
@@ -31,6 +30,7 @@ use crate::screen::jobs::Jobs;
 use crate::screen::style::{Line, Paint};
 use crate::screen::text::number;
 use crate::shards::damaged_text;
+use crate::sources;
 use crate::upgrade::FormatWatch;
 use crate::{changes, duration, listing, runs, signals, spool, store, watch, workers};
 
@@ -202,7 +202,7 @@ pub(crate) fn worker(
     prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let run = run.find(&mut backend.coordinator(), tenant)?;
-    let joined = Joined::new(&backend, tenant, run, &SourceRegistry::new(), &args.command);
+    let joined = Joined::new(&backend, tenant, run, &sources::registry(), &args.command);
     let joined = joined.map_err(|error| {
         let job = runs::job_of(&mut backend.coordinator(), tenant, run).ok();
         match job.filter(|job| spool::is_list(&job.source)) {

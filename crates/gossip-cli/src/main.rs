@@ -44,6 +44,7 @@ mod screen;
 mod serve;
 mod shards;
 mod signals;
+mod sources;
 mod spool;
 mod store;
 mod tenants;

@@ -15,6 +15,7 @@ use gossip::{Prepared, Scan, ScanError};
 use crate::args::JobArgs;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
+use crate::sources;
 use crate::{events, output, progress, runs, spool};
 
 /// Checks source and command: everything that can be checked before a store is opened.
@@ -27,6 +28,7 @@ pub(crate) fn prepare(args: &JobArgs, source: &OsStr, jobs: usize) -> Result<Pre
         no_header: args.no_header,
     };
     let scan = Scan::of(source)
+        .sources(sources::registry())
         .source_options(options)
         .lease(args.lease)
         .retries(args.retries)
@@ -222,7 +224,7 @@ fn changed() -> Failure {
 
 /// Parses a source argument.
 pub(crate) fn parse_source(typed: &OsStr, options: SourceOptions) -> Result<Source, Failure> {
-    Source::parse(typed, options).map_err(|error| bad_source(typed, &error))
+    sources::parse(typed, options).map_err(|error| bad_source(typed, &error))
 }
 
 pub(crate) fn bad_source(typed: &OsStr, error: &SourceError) -> Failure {
@@ -231,12 +233,12 @@ pub(crate) fn bad_source(typed: &OsStr, error: &SourceError) -> Failure {
     if spool::is_list(typed) {
         return spool::of_another_host();
     }
-    // A remote source is no misspelt path.
+    // A remote source of an unknown kind is no misspelt path.
     match source.split_once("://") {
-        Some((scheme, _)) => failure
+        Some((scheme, _)) if !matches!(error, SourceError::Refused(_)) => failure
             .why(format!("{scheme}:// is not supported"))
             .next("list its items into a file and use lines:FILE"),
-        None => failure.why(error),
+        Some(_) | None => failure.why(error),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::listing::RunFacts;
 use crate::opening::Notices;
 use crate::output::{self, Record};
 use crate::shards::damaged_text;
+use crate::sources;
 use crate::watch::Sampler;
 use crate::{exec, listing, store};
 
@@ -280,7 +281,7 @@ pub(crate) fn key_format(rows: &[ShardSummary]) -> KeyFormat {
 
 /// Returns the source of a run, if its shards describe it.
 pub(crate) fn source_of(rows: &[ShardSummary]) -> Option<Source> {
-    stored_job(rows).and_then(|job| Source::restore(&job.source, job.options).ok())
+    stored_job(rows).and_then(|job| sources::restore(&job.source, job.options).ok())
 }
 
 /// Returns the source and command of a run.

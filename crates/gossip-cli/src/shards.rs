@@ -10,7 +10,7 @@ use gossip::coordination::{
 };
 use gossip::identity::{RunId, ShardId, ShardKey, TenantId};
 use gossip::runtime::{Clock as _, RuntimeToken, SystemClock, fresh_op_id};
-use gossip::sources::{KeyFormat, Source};
+use gossip::sources::KeyFormat;
 use gossip::store::Coordinator;
 
 use crate::args::{Global, ShardCommand};
@@ -18,6 +18,7 @@ use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
 use crate::reference::find_shard;
+use crate::sources;
 use crate::{runs, store};
 
 /// Lifetime of a request in ticks; the owner receives it with its next renewal.
@@ -100,7 +101,7 @@ impl Control<'_> {
         let run = key.run();
         // The bounds of the source: without them a range at its beginning or end cannot be derived.
         let job = runs::job_of(&mut self.coordinator, self.tenant, run).ok();
-        let source = job.and_then(|job| Source::restore(&job.source, job.options).ok());
+        let source = job.and_then(|job| sources::restore(&job.source, job.options).ok());
         let root = source.map(|source| source.root());
         let whole = root.as_ref().map(|root| (root.start(), root.end()));
         let at_least = fence_floor_at(SystemClock::new().now().as_raw() / TICKS);

@@ -124,7 +124,19 @@ fn matches_of(typed: &OsStr) -> Result<Option<Vec<OsString>>, Failure> {
 }
 
 fn has_scheme(typed: &OsStr) -> bool {
-    let schemes = ["tree:", "lines:", "lines0:", "jsonl:", "csv:", "range:", "git:"];
+    // The question mark of a table is no pattern.
+    let schemes = [
+        "tree:",
+        "lines:",
+        "lines0:",
+        "jsonl:",
+        "csv:",
+        "range:",
+        "git:",
+        "sqlite:",
+        "postgres:",
+        "s3:",
+    ];
     schemes.iter().any(|scheme| typed.as_bytes().starts_with(scheme.as_bytes()))
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn url(global: &Global) -> Result<StoreUrl, Failure> {
 }
 
 /// Returns the places in which libpq looks for a password.
-fn postgres_environment() -> PostgresEnvironment {
+pub(crate) fn postgres_environment() -> PostgresEnvironment {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".pgpass"));
     PostgresEnvironment {
         password: std::env::var("PGPASSWORD").ok(),

@@ -17,6 +17,7 @@ use gossip::store::Coordinator;
 use crate::failure::Failure;
 use crate::output::Record;
 use crate::runs;
+use crate::sources;
 
 /// Interval between samples; the meter ignores samples that are closer together.
 const SAMPLE_EVERY: Duration = Duration::from_millis(500);
@@ -71,7 +72,7 @@ pub(crate) fn density(source: &Source, connector: &dyn Connector) -> Density {
 /// Measures the source of a run. The total is unknown if the source is on another machine or has
 /// changed.
 pub(crate) fn density_of_job(job: &Job) -> Density {
-    let source = Source::parse(&job.source, job.options).ok();
+    let source = sources::parse(&job.source, job.options).ok();
     let source = source.filter(|source| source.check_stamp(job.stamp).is_ok());
     let opened = source.and_then(|source| Some((source.open().ok()?, source)));
     opened.map_or_else(Density::default, |(connector, source)| density(&source, &*connector))

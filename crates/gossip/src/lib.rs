@@ -48,13 +48,9 @@
 
 mod scan;
 pub mod secrets;
+pub mod sources;
 pub mod store;
 mod tenant;
-
-/// Sources by text, and the table that own connectors are registered in.
-pub mod sources {
-    pub use gossip_scanner_runtime::connectors::*;
-}
 
 pub use gossip_contracts::coordination as model;
 pub use gossip_contracts::{connector, identity};

@@ -17,7 +17,7 @@ use gossip::coordination::RunStatus;
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{Clock as _, Drain, OpenedState, Processor, SystemClock};
 use gossip::secrets::{FindingReport, ReportError, ScanOptions, SecretScan};
-use gossip::sources::{Source, SourceOptions};
+use gossip::sources::SourceOptions;
 use gossip::store::Backend;
 use gossip::{Prepared, Scan, ScanError};
 
@@ -30,6 +30,7 @@ use crate::failure::{Code, Failure};
 use crate::opening::{self, Notices};
 use crate::output::{self, Record, count};
 use crate::scan_args::{DetectionArgs, FindingsArgs, ScanArgs};
+use crate::sources;
 use crate::{rules, runs, signals, store};
 
 /// Scans sources one after the other, and prints the findings of all of them.
@@ -104,7 +105,7 @@ pub(crate) fn findings(
     let report = read(&backend, tenant, run)?;
     let secrets = match args.report.show_secrets {
         true => {
-            let source = Source::restore(&job.source, job.options);
+            let source = sources::restore(&job.source, job.options);
             let source = source.map_err(|error| {
                 Failure::new(Code::Usage, "the source is not available here").why(error)
             })?;
@@ -218,6 +219,7 @@ fn prepare(args: &ScanArgs, typed: &OsStr, secrets: &SecretScan) -> Result<Prepa
     let options =
         SourceOptions { ignore: run.ignore, follow_links: run.follow_links, no_header: false };
     let scan = Scan::of(typed)
+        .sources(sources::registry())
         .source_options(options)
         .lease(run.lease)
         .retries(run.retries)

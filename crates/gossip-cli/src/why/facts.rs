@@ -9,11 +9,11 @@ use gossip::handoff::lease_handoff::{MoveOutcome, MoveTerms};
 use gossip::handoff::{IN_PROGRESS_PAGE, Repository as _, StoreRepository};
 use gossip::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use gossip::runtime::{Clock as _, Host as _, Job, Presence, SystemClock, SystemHost, worker_of};
-use gossip::sources::Source;
 use gossip::store::{Backend, StoreUrl};
 
 use crate::doctor::Space;
 use crate::failure::Failure;
+use crate::sources;
 use crate::{listing, progress, runs};
 
 /// Pages of handoffs that are read to find one of this run; more are not in progress at a time.
@@ -154,7 +154,7 @@ fn handoffs(
 }
 
 fn source_state(job: &Job) -> SourceState {
-    let source = match Source::parse(&job.source, job.options) {
+    let source = match sources::parse(&job.source, job.options) {
         Ok(source) => source,
         Err(error) => return SourceState::Missing(error.to_string()),
     };

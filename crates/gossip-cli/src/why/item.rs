@@ -14,6 +14,7 @@ use super::answer::{Answer, of_run, of_shard};
 use super::facts::{Facts, SourceState};
 use crate::failure::{Code, Failure};
 use crate::progress;
+use crate::sources;
 
 /// Explains the item that `typed` names.
 pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
@@ -22,7 +23,7 @@ pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
         return Err(Failure::new(Code::Usage, "the run was not created by gossip exec")
             .next(format!("ask for the run instead: gossip why {}", facts.id())));
     };
-    let source = Source::restore(&job.source, job.options)
+    let source = sources::restore(&job.source, job.options)
         .map_err(|error| Failure::new(Code::Internal, "the source cannot be parsed").why(error))?;
     let Some(key) = key_of(&source, typed) else {
         return Ok(not_in_source(facts, &shown));

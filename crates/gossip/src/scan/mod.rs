@@ -38,6 +38,7 @@ pub use self::outcome::{FAILED_LISTED_MAX, FailedRange, Outcome, Status, Totals}
 pub use self::prepared::Prepared;
 pub use self::session::{Joined, Session, WorkOptions};
 use crate::secrets::{FindingReport, Found, SecretScan};
+use crate::sources::{SourceEnvironment, registry};
 use crate::store::Backend;
 use crate::tenant::{DEFAULT_TENANT, tenant_id};
 
@@ -102,13 +103,14 @@ impl Scan<'_> {
 
 impl<'a> Scan<'a> {
     /// Starts the description of a scan of `source`: a directory, `lines:FILE`, `jsonl:FILE`,
-    /// `csv:FILE`, `range:A..B`, or `SCHEME:NAME` of a [registered](Self::connector) connector.
+    /// `csv:FILE`, `range:A..B`, `sqlite:FILE?table=T`, `postgres://USER@HOST/DATABASE?table=T`, or
+    /// `SCHEME:NAME` of a [registered](Self::connector) connector.
     #[must_use]
     pub fn of(source: impl AsRef<OsStr>) -> Self {
         Self {
             source: source.as_ref().to_owned(),
             options: SourceOptions::NONE,
-            registry: SourceRegistry::new(),
+            registry: registry(&SourceEnvironment::default()),
             refused: None,
             store: None,
             tenant: DEFAULT_TENANT.to_owned(),
@@ -182,6 +184,14 @@ impl<'a> Scan<'a> {
         if let Err(error) = self.registry.register(scheme, family) {
             self.refused.get_or_insert(ScanError::Register(error));
         }
+        self
+    }
+
+    /// Replaces the table of sources, for example by one with credentials from the environment:
+    /// [`sources::registry`](registry). Connectors that were registered before are not kept.
+    #[must_use]
+    pub fn sources(mut self, registry: SourceRegistry) -> Self {
+        self.registry = registry;
         self
     }
 

@@ -1,0 +1,37 @@
+//! Sources by text, and the table that own connectors are registered in.
+//!
+//! [`registry`] returns the table of every source of this crate: those of the runtime, and tables
+//! of SQLite and PostgreSQL. [`SourceRegistry::new`] has those of the runtime only.
+
+pub use gossip_coordination_postgres::PostgresEnvironment;
+pub use gossip_scanner_runtime::connectors::*;
+use gossip_source_tables::{PostgresTables, SqliteTables};
+
+/// What sources read from the environment of the process. This crate never reads it itself.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SourceEnvironment {
+    /// The places of libpq for a password.
+    pub postgres: PostgresEnvironment,
+}
+
+impl SourceEnvironment {
+    /// Sets the places of libpq for a password.
+    #[must_use]
+    pub fn with_postgres(mut self, postgres: PostgresEnvironment) -> Self {
+        self.postgres = postgres;
+        self
+    }
+}
+
+/// Returns the table of every source of this crate.
+#[must_use]
+pub fn registry(environment: &SourceEnvironment) -> SourceRegistry {
+    let mut registry = SourceRegistry::new();
+    let postgres = PostgresTables::new(environment.postgres.clone());
+    let added = registry
+        .register("sqlite", SqliteTables)
+        .and_then(|()| registry.register("postgres", postgres));
+    added.expect("the schemes are well-formed, and no built-in source has them");
+    registry
+}
