@@ -110,8 +110,8 @@ proptest! {
     ) {
         let bound = column_bound(&kinds, &bytes);
         prop_assert!(bound.values.len() <= kinds.len());
-        let kinds_match = bound.values.iter().zip(&kinds).all(|(value, kind)| value.kind() == *kind);
-        prop_assert!(kinds_match);
+        let mut pairs = bound.values.iter().zip(&kinds);
+        prop_assert!(pairs.all(|(value, kind)| value.kind() == *kind));
         prop_assert_eq!(is_behind(&row, &bound), encode_columns(&row) >= bytes);
     }
 

@@ -8,7 +8,7 @@
 //! * [`hint`]: the wire format of routing hints, shards built with a hint, hints across a split.
 //! * [`builder`]: startup staging of initial shards into a borrowed arena.
 //! * [`U64Key`], [`I64Key`], [`PairKey`]: order-preserving integers.
-//! * [`encode_columns`], [`column_bound`]: keys of table rows, and the place of any bytes among them.
+//! * [`encode_columns`], [`column_bound`]: keys of table rows, and places among them.
 //! * [`KeyRange`]: a bounded range, and the widest ranges.
 //! * [`split_points()`], [`split_points_by_density`]: where to split a range.
 //!
