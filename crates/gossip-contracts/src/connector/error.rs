@@ -26,6 +26,12 @@ pub enum ConnectorError {
     /// The source is no longer the one the run was created over, so its keys mean something else.
     #[error("the source has changed since the run was created")]
     SourceChanged,
+    /// A listing breaks a promise of its protocol: keys could be repeated or skipped.
+    #[error("{problem}")]
+    Listing {
+        /// Which promise.
+        problem: ListingProblem,
+    },
     /// The source cannot be parsed.
     #[error("the source cannot be parsed at position {position}")]
     Malformed {
@@ -54,7 +60,9 @@ impl ConnectorError {
             Self::PermissionDenied => Reaction::Park(ParkCause::PermissionDenied),
             Self::NotFound => Reaction::Park(ParkCause::NotFound),
             // Continuing would label items with keys that have another meaning.
-            Self::SourceChanged | Self::Malformed { .. } => Reaction::Park(ParkCause::Poisoned),
+            Self::SourceChanged | Self::Listing { .. } | Self::Malformed { .. } => {
+                Reaction::Park(ParkCause::Poisoned)
+            }
         }
     }
 
@@ -62,6 +70,24 @@ impl ConnectorError {
     pub const fn is_retryable(&self) -> bool {
         matches!(self.reaction(), Reaction::Retry)
     }
+}
+
+/// The promise that a page of a server breaks that a server listed.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListingProblem {
+    /// A key is not above the one before it.
+    #[error("the server lists keys out of byte order")]
+    Unordered,
+    /// The first key is not above the one that the page was to begin behind.
+    #[error("the server lists keys at or before the place that was asked for")]
+    Repeated,
+    /// It is truncated and has no key to continue behind.
+    #[error("the server says that its listing is truncated, and lists no further key")]
+    Stuck,
+    /// A key does not begin with the prefix.
+    #[error("the server lists keys outside of the prefix")]
+    Foreign,
 }
 
 /// Why one item could not be opened or read to its end.
@@ -85,6 +111,12 @@ pub enum OpenError {
     /// exists.
     #[error("the system rejects the lookup or the read of the item")]
     Refused,
+    /// The item is in an archive and cannot be read before it is restored.
+    #[error("the item is archived; restore it, then try it again")]
+    Archived,
+    /// The item's name may lead to another item on the way to its source.
+    #[error("the name of the item has a `.` or `..` segment, which may lead to another item")]
+    Unaddressable,
     /// The item exceeds the reader's memory limit; it was not requested.
     #[error("the item is longer than the limit of {max} bytes")]
     TooLong {
@@ -126,6 +158,8 @@ impl OpenError {
             | Self::PermissionDenied
             | Self::Malformed
             | Self::Refused
+            | Self::Archived
+            | Self::Unaddressable
             | Self::TooLong { .. } => Reaction::SkipUnread,
             Self::Source(error) => error.reaction(),
         }

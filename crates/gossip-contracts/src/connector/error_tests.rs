@@ -13,6 +13,7 @@ fn reactions_match_the_table() {
         ConnectorError::PermissionDenied,
         ConnectorError::NotFound,
         ConnectorError::SourceChanged,
+        ConnectorError::Listing { problem: ListingProblem::Stuck },
         ConnectorError::Malformed { position: 7 },
     ];
     let items = [
@@ -21,6 +22,8 @@ fn reactions_match_the_table() {
         OpenError::PermissionDenied,
         OpenError::Malformed,
         OpenError::Refused,
+        OpenError::Archived,
+        OpenError::Unaddressable,
         OpenError::TooLong { max: 1 },
         OpenError::Source(unavailable),
         OpenError::Source(ConnectorError::NotFound),
@@ -45,12 +48,15 @@ source: the source did not answer (timed out): Retry
 source: the source may not be read: Park(PermissionDenied)
 source: the source does not exist: Park(NotFound)
 source: the source has changed since the run was created: Park(Poisoned)
+source: the server says that its listing is truncated, and lists no further key: Park(Poisoned)
 source: the source cannot be parsed at position 7: Park(Poisoned)
 item: the item is not in the source: SkipGone
 item: the item has changed since it was listed: SkipUnread
 item: the item may not be read: SkipUnread
 item: the item cannot be parsed: SkipUnread
 item: the system rejects the lookup or the read of the item: SkipUnread
+item: the item is archived; restore it, then try it again: SkipUnread
+item: the name of the item has a `.` or `..` segment, which may lead to another item: SkipUnread
 item: the item is longer than the limit of 1 bytes: SkipUnread
 item: the source did not answer (timed out): Retry
 item: the source does not exist: Park(NotFound)

@@ -94,7 +94,7 @@ mod page_tests;
 mod validator_tests;
 
 pub use self::capabilities::{Capabilities, SeekCost};
-pub use self::error::{ConnectorError, OpenError, ParkCause, Reaction};
+pub use self::error::{ConnectorError, ListingProblem, OpenError, ParkCause, Reaction};
 pub use self::memory::{MemoryConnector, MemoryConnectorError, Spoil};
 pub use self::page::{
     DEFAULT_PAGE_ITEMS, MAX_CONNECTOR_TOKEN_SIZE, MAX_PAGE_BYTES, MAX_PAGE_ITEMS, MIN_PAGE_BYTES,
