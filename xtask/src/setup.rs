@@ -11,6 +11,13 @@ use crate::failure::Failure;
 use crate::process;
 use crate::workspace::Workspace;
 
+/// The S3 server of the tests, from the Python package index.
+const MOTO: &str = "moto[server]==5.2.5";
+/// The commands whose tests start it.
+const MOTO_USERS: [&str; 3] = ["test", "coverage", "mutation"];
+/// It is needed only with this crate.
+const MOTO_CRATE: &str = "gossip-source-buckets";
+
 /// The command whose packages `cargo xtask setup` without arguments installs.
 const DEFAULT_COMMAND: &str = "test";
 
@@ -27,7 +34,7 @@ struct DebianPackage {
 }
 
 /// All Debian packages in use. A new dependency needs only a new row.
-const PACKAGES: [DebianPackage; 17] = [
+const PACKAGES: [DebianPackage; 18] = [
     DebianPackage {
         package: "build-essential",
         binary: "cc",
@@ -154,6 +161,13 @@ const PACKAGES: [DebianPackage; 17] = [
         reason: "drives that browser",
     },
     DebianPackage {
+        package: "python3-venv",
+        binary: "python3",
+        needed_by: &MOTO_USERS,
+        with_crate: Some(MOTO_CRATE),
+        reason: "runs the S3 server of the tests",
+    },
+    DebianPackage {
         package: "default-jre-headless",
         binary: "java",
         needed_by: &["tla"],
@@ -202,13 +216,28 @@ pub(crate) fn packages_for(command: &str, workspace: &Workspace) -> Result<(), F
     let needed = PACKAGES.iter().filter(|package| package.is_needed(command, workspace));
     let missing: Vec<&DebianPackage> =
         needed.filter(|package| !process::is_installed(package.binary)).collect();
-    if missing.is_empty() {
+    match (missing.is_empty(), obstacle()) {
+        (true, _) => {}
+        (false, Some(obstacle)) => return Err(cannot_install(command, &missing, obstacle)),
+        (false, None) => install(&missing)?,
+    }
+    let needs_moto = MOTO_USERS.contains(&command) && workspace.package(MOTO_CRATE).is_some();
+    if needs_moto { moto(workspace) } else { Ok(()) }
+}
+
+/// Installs the S3 server into an environment below `target`, unless it is there.
+fn moto(workspace: &Workspace) -> Result<(), Failure> {
+    let environment = workspace.target.join("moto");
+    if environment.join("bin/moto_server").exists() {
         return Ok(());
     }
-    if let Some(obstacle) = obstacle() {
-        return Err(cannot_install(command, &missing, obstacle));
-    }
-    install(&missing)
+    eprintln!("installing {MOTO} below target");
+    let next = "install the Debian package python3-venv, and check the network";
+    let mut create = Command::new("python3");
+    create.args(["-m", "venv"]).arg(&environment).stdout(std::io::stderr());
+    process::run(&mut create, next)?;
+    let mut install = Command::new(environment.join("bin/pip"));
+    process::run(install.args(["install", "--quiet", MOTO]).stdout(std::io::stderr()), next)
 }
 
 /// Installs a cargo subcommand with cargo if it is missing.

@@ -11,10 +11,12 @@ mod directory;
 mod network;
 mod postgres;
 mod proxy;
+mod s3;
 mod server;
 
 pub use self::cluster::EtcdCluster;
 pub use self::directory::TestDirectory;
 pub use self::postgres::{PostgresOptions, PostgresServer};
 pub use self::proxy::{Direction, Proxy};
+pub use self::s3::S3Server;
 pub use self::server::{EtcdServer, ServerOptions, ServerTls, send_signal};
