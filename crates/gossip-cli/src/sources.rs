@@ -10,8 +10,11 @@ use crate::store;
 
 /// Returns the table of sources.
 pub(crate) fn registry() -> SourceRegistry {
-    let environment = SourceEnvironment::default();
-    sources::registry(&environment.with_postgres(store::postgres_environment()))
+    let environment = SourceEnvironment::default().with_postgres(store::postgres_environment());
+    #[cfg(feature = "buckets")]
+    let environment = environment
+        .with_buckets(sources::BucketEnvironment::from_lookup(|name| std::env::var(name).ok()));
+    sources::registry(&environment)
 }
 
 /// Reads what a user typed.

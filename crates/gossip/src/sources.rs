@@ -1,10 +1,15 @@
 //! Sources by text, and the table that own connectors are registered in.
 //!
 //! [`registry`] returns the table of every source of this crate: those of the runtime, and tables
-//! of SQLite and PostgreSQL. [`SourceRegistry::new`] has those of the runtime only.
+//! of SQLite and PostgreSQL, and with the feature `buckets` those of S3 servers.
+//! [`SourceRegistry::new`] has those of the runtime only.
 
 pub use gossip_coordination_postgres::PostgresEnvironment;
 pub use gossip_scanner_runtime::connectors::*;
+#[cfg(feature = "buckets")]
+pub use gossip_source_buckets::BucketEnvironment;
+#[cfg(feature = "buckets")]
+use gossip_source_buckets::Buckets;
 use gossip_source_tables::{PostgresTables, SqliteTables};
 
 /// What sources read from the environment of the process. This crate never reads it itself.
@@ -13,6 +18,9 @@ use gossip_source_tables::{PostgresTables, SqliteTables};
 pub struct SourceEnvironment {
     /// The places of libpq for a password.
     pub postgres: PostgresEnvironment,
+    /// The variables of AWS.
+    #[cfg(feature = "buckets")]
+    pub buckets: BucketEnvironment,
 }
 
 impl SourceEnvironment {
@@ -20,6 +28,14 @@ impl SourceEnvironment {
     #[must_use]
     pub fn with_postgres(mut self, postgres: PostgresEnvironment) -> Self {
         self.postgres = postgres;
+        self
+    }
+
+    /// Sets the variables of AWS.
+    #[cfg(feature = "buckets")]
+    #[must_use]
+    pub fn with_buckets(mut self, buckets: BucketEnvironment) -> Self {
+        self.buckets = buckets;
         self
     }
 }
@@ -32,6 +48,9 @@ pub fn registry(environment: &SourceEnvironment) -> SourceRegistry {
     let added = registry
         .register("sqlite", SqliteTables)
         .and_then(|()| registry.register("postgres", postgres));
+    #[cfg(feature = "buckets")]
+    let added =
+        added.and_then(|()| registry.register("s3", Buckets::new(environment.buckets.clone())));
     added.expect("the schemes are well-formed, and no built-in source has them");
     registry
 }
