@@ -184,7 +184,8 @@ fn start(client: &Arc<Client>, driver: &Driver, span: Span) -> Pending {
 /// Returns the objects of a page, and whether more follow.
 async fn page_of(client: &Client, span: &Span) -> Result<(Vec<Object>, bool), NoPage> {
     let prefix = &client.place.prefix;
-    let first = match span.includes_it {
+    // No key is longer than the limit.
+    let first = match span.includes_it && span.after.len() <= KEY_LEN_MAX {
         true => client.find(&span.after).await?,
         false => None,
     };

@@ -96,11 +96,12 @@ impl Client {
 fn check(page: &Page, prefix: &[u8], after: &[u8]) -> Result<(), ListingProblem> {
     let mut last = after;
     for (index, object) in page.objects.iter().enumerate() {
-        if *object.key <= *last && !(index == 0 && last.is_empty()) {
-            let is_first = index == 0;
-            let problem =
-                if is_first { ListingProblem::Repeated } else { ListingProblem::Unordered };
-            return Err(problem);
+        // The first place is empty, and no key is.
+        if *object.key <= *last {
+            return Err(match index {
+                0 => ListingProblem::Repeated,
+                _ => ListingProblem::Unordered,
+            });
         }
         if !object.key.starts_with(prefix) {
             return Err(ListingProblem::Foreign);

@@ -162,7 +162,7 @@ impl Client {
 
     /// Sends a GET until it succeeds or further tries are pointless.
     pub(crate) async fn get(&self, target: &Target) -> Result<Reply, Failure> {
-        let (mut renewed, mut set_clock) = (false, false);
+        let (mut renewed, mut corrected) = (false, false);
         let mut tries = 1;
         loop {
             let keys = self.chain.keys().await.map_err(Failure::NoCredentials)?;
@@ -172,7 +172,7 @@ impl Client {
                     self.give_back();
                     return Ok(reply);
                 }
-                Ok(reply) => self.failure_of(reply, &mut set_clock).await,
+                Ok(reply) => self.failure_of(reply).await,
                 Err(error) => Failure::Io(error.kind()),
             };
             // Each of the two at most once: a server that repeats itself would be asked forever.
@@ -181,11 +181,10 @@ impl Client {
                 self.chain.refuse(keys).await;
                 continue;
             }
-            if failure.has_code("RequestTimeTooSkewed") && std::mem::take(&mut set_clock) {
-                tries += 1;
-                if tries <= 2 {
-                    continue;
-                }
+            // The clock of the server was just taken over.
+            if failure.has_code("RequestTimeTooSkewed") && !corrected {
+                corrected = true;
+                continue;
             }
             if !is_transient(&failure) || tries >= TRIES || !self.take_retry() {
                 return Err(failure);
@@ -244,7 +243,7 @@ impl Client {
     }
 
     /// Reads a refusal.
-    async fn failure_of(&self, mut reply: Reply, set_clock: &mut bool) -> Failure {
+    async fn failure_of(&self, mut reply: Reply) -> Failure {
         let status = reply.head.status.as_u16();
         let region = reply.header("x-amz-bucket-region").map(str::to_owned);
         let date = reply.header("date").and_then(Seconds::parse_http);
@@ -259,7 +258,6 @@ impl Client {
             && let Some(date) = date
         {
             self.skew.store(date.0 - Seconds::now().0, Ordering::Relaxed);
-            *set_clock = true;
         }
         let is_moved = [301, 302, 307, 308].contains(&status)
             || ["AuthorizationHeaderMalformed", "IllegalLocationConstraintException"]
