@@ -193,6 +193,10 @@ Sources:
   jsonl:FILE    the rows of a JSON Lines file
   csv:FILE      the rows of a CSV file
   git:REPO      the contents of a git repository
+  sqlite:FILE?table=T, postgres://USER@HOST/DATABASE?table=T
+                the rows of a table, as JSON
+  s3://BUCKET/PREFIX
+                the objects of a bucket
   range:A..B    integers; A..=B with B
   -             the lines of standard input; with -0 its parts that end with a zero byte
   PATH PATH...  these files, and the files below these directories; also a quoted '*.txt'

@@ -218,8 +218,8 @@ fn source_changed(opened: &OpenedRun) -> Failure {
 }
 
 fn changed() -> Failure {
-    Failure::new(Code::Usage, "the file has changed since the run was created")
-        .why("items are identified by their position, which may now be that of another item")
+    Failure::new(Code::Usage, "the source has changed since the run was created")
+        .why("its keys, positions or columns, may now be those of other items")
 }
 
 /// Parses a source argument.

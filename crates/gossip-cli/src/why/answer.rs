@@ -239,8 +239,8 @@ fn unclaimed(facts: &Facts) -> Answer {
 }
 
 fn source_changed(facts: &Facts) -> Answer {
-    Answer::new("source-changed", "the file has changed since the run was created")
-        .evidence("items are identified by their position, which may now be that of another item")
+    Answer::new("source-changed", "the source has changed since the run was created")
+        .evidence("its keys, positions or columns, may now be those of other items")
         .next(format!(
             "gossip run cancel {}, then repeat its command{}",
             facts.id(),
