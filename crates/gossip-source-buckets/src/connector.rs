@@ -143,7 +143,7 @@ struct Span {
 impl Span {
     /// Returns where the listing of a range begins; `None` if no key can be in it.
     ///
-    /// A server lists keys *above* a text, and ranges include their start, which need not be a text.
+    /// A server lists keys *above* a text; ranges include their start, which need not be a text.
     fn of(prefix: &[u8], range: ShardSpecRef<'_>, from: CursorUpdate<'_>) -> Option<Self> {
         let (bound, is_after) = match from.last_key() {
             Some(key) if key >= range.start => (key, true),

@@ -55,7 +55,7 @@ pub(crate) enum Opened {
     /// All of it.
     Whole(Vec<u8>),
     /// Its beginning is still to be read.
-    Stream(Stream),
+    Stream(Box<Stream>),
 }
 
 impl Client {
@@ -85,11 +85,11 @@ impl Client {
             Stream { key: key.to_vec(), etag, offset: 0, len: 0, reply: None, tries: 0 };
         let reply = stream.request(&self).await.map_err(Failure::into_open_error)?;
         let len = reply.header("content-length").and_then(|len| len.parse().ok());
-        // Without its length a body that was cut could not be told from a whole one.
+        // Without its length a body that was cut would pass for a whole one.
         stream.len = len.ok_or_else(|| Failure::Malformed.into_open_error())?;
         stream.reply = Some(reply);
         if stream.len > MAX_INLINE_BODY_BYTES as u64 {
-            return Ok(Opened::Stream(stream));
+            return Ok(Opened::Stream(Box::new(stream)));
         }
         let mut body = Vec::new();
         while let Some(part) =
@@ -105,7 +105,7 @@ impl Client {
 pub(crate) struct Stream {
     key: Vec<u8>,
     etag: String,
-    /// What was received.
+    /// The bytes that were received.
     offset: u64,
     len: u64,
     reply: Option<Reply>,
@@ -179,14 +179,14 @@ fn cut() -> io::Error {
 
 /// A body for the processor, read as it is used.
 pub(crate) struct Body {
-    stream: Option<Stream>,
+    stream: Option<Box<Stream>>,
     part: Bytes,
     client: Arc<Client>,
     driver: Arc<Driver>,
 }
 
 impl Body {
-    pub(crate) fn new(stream: Stream, client: Arc<Client>, driver: Arc<Driver>) -> Self {
+    pub(crate) fn new(stream: Box<Stream>, client: Arc<Client>, driver: Arc<Driver>) -> Self {
         Self { stream: Some(stream), part: Bytes::new(), client, driver }
     }
 }

@@ -37,7 +37,7 @@ const BUCKET_LEN_MAX: usize = 63;
 pub(crate) const KEY_LEN_MAX: usize = 1024;
 
 impl Place {
-    /// Parses a name. The error says what is wrong, in words for the user.
+    /// Parses a name. The error names the cause, in words for the user.
     pub(crate) fn parse(name: &str, environment: &BucketEnvironment) -> Result<Self, String> {
         let shape = || "a bucket is s3://BUCKET/PREFIX?endpoint=URL&region=NAME".to_owned();
         let rest = name.strip_prefix("//").ok_or_else(shape)?;

@@ -62,10 +62,6 @@ impl Failure {
         matches!(self, Self::Refused { code, .. } if code == expected)
     }
 
-    pub(crate) fn has_status(&self, expected: u16) -> bool {
-        matches!(self, Self::Refused { status, .. } if *status == expected)
-    }
-
     pub(crate) fn into_error(self) -> ConnectorError {
         let unavailable = |kind| ConnectorError::Unavailable { kind };
         match self {
@@ -251,7 +247,7 @@ impl Client {
         let body = reply.whole(ERROR_LEN_MAX).await.unwrap_or_default();
         let text = String::from_utf8_lossy(&body);
         let code = element(&text, "Code").unwrap_or_default();
-        // A code is a word; anything else may quote what was sent.
+        // A code is a word; anything else may quote the request.
         let is_word = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let code = if is_word { code } else { String::new() };
         if code == "RequestTimeTooSkewed"

@@ -11,7 +11,7 @@ use crate::credentials::Keys;
 pub(crate) const EMPTY_HASH: &str =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// What is signed.
+/// The signed parts of a request.
 pub(crate) struct Signed<'a> {
     pub(crate) method: &'a str,
     /// Encoded.

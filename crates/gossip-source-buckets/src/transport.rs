@@ -203,7 +203,7 @@ fn timed_out() -> Failed {
     io::ErrorKind::TimedOut.into()
 }
 
-/// The kind only: the text of an error may quote what was received.
+/// The kind only: the text of an error may quote the response.
 fn lost(error: &hyper::Error) -> Failed {
     let source = std::error::Error::source(error);
     let io = source.and_then(|source| source.downcast_ref::<io::Error>());

@@ -1,7 +1,7 @@
 //! The little XML that listings and errors are made of: elements with text, read forward once.
 //!
 //! A listing has no attributes that matter, no CDATA and no document type. What else is there is
-//! skipped, and what is not well-formed is refused.
+//! skipped, and malformed text is refused.
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]

@@ -104,7 +104,7 @@ impl Chain {
         }
         let found = self.fetch().await;
         if let (Err(_), Some(keys)) = (&found, cached.as_ref()) {
-            // The service is out of reach: what is in use may still be accepted for a while.
+            // The service is out of reach: the present ones may still be accepted for a while.
             return Ok(Some(Arc::clone(keys)));
         }
         let keys = Arc::new(found?);
