@@ -437,7 +437,7 @@ fn the_clock_of_the_server_is_used_once_it_disagrees() {
     server.fail(|seen| {
         let is_new = seen.headers["x-amz-date"].starts_with("20401");
         let date = "Date: Sat, 13 Oct 2040 11:00:00 GMT\r\n".to_owned();
-        (!is_new).then(|| Fault::Refuse(403, "RequestTimeTooSkewed", date))
+        (!is_new).then_some(Fault::Refuse(403, "RequestTimeTooSkewed", date))
     });
     assert_eq!(keys(&*open(&server)).unwrap(), [b"a"]);
     assert_eq!(server.take_seen().len(), 2);
