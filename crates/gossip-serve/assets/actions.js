@@ -45,6 +45,7 @@ async function confirm(label, action) {
       const done = await post("/api/v1/actions", action, { "Idempotency-Key": key });
       replace(status, done.message);
       run.hidden = true;
+      run.disabled = false;
       back.textContent = "Close";
       back.focus();
     } catch (problem) {

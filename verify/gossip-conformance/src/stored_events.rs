@@ -65,9 +65,11 @@ fn raw_of(
 pub fn every_change_is_stored_with_its_worker<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let before = stored(&mut world);
-    let [created, activated] = &before[..] else { panic!("{before:?}") };
-    assert_eq!(created.kind, EventKind::RunCreated);
-    assert_eq!(activated.kind, EventKind::RunActivated { shard_count: 2 });
+    // Both happened at one time, so two processes may have stored them in either order.
+    let kinds: Vec<&EventKind> = before.iter().map(|event| &event.kind).collect();
+    assert_eq!(kinds.len(), 2, "{before:?}");
+    assert!(kinds.contains(&&EventKind::RunCreated), "{before:?}");
+    assert!(kinds.contains(&&EventKind::RunActivated { shard_count: 2 }), "{before:?}");
     let held = world.acquire(10, key(0), 1);
     let (start, end) = (held.start.clone(), held.end.clone());
     let rest = world.shrink(11, &held.lease, &residual_at(&start, b"f", &end), 1).expect("live");
@@ -179,8 +181,9 @@ pub fn a_writer_keeps_its_last_events<T: ConformanceTarget>(target: &T) {
     let mut world = World::two_shards(target);
     let rounds = u64::from(EVENTS_PER_WRITER) / 2 + 10;
     for round in 0..rounds {
-        let held = world.acquire(10 + round, key(0), 1);
-        world.release(10 + round, &held.lease, ReleaseMode::Clean, round + 1).expect("live");
+        let now = 10 + 2 * round;
+        let held = world.acquire(now, key(0), 1);
+        world.release(now + 1, &held.lease, ReleaseMode::Clean, round + 1).expect("live");
     }
     let seen = stored(&mut world);
     let mut counts: BTreeMap<EventWriter, usize> = BTreeMap::new();
@@ -192,7 +195,7 @@ pub fn a_writer_keeps_its_last_events<T: ConformanceTarget>(target: &T) {
     let [.., last] = &seen[..] else { panic!("no event") };
     assert_eq!(
         (last.at, &last.kind),
-        (at(9 + rounds), &EventKind::ShardReleased { shard: key(0).shard() })
+        (at(9 + 2 * rounds), &EventKind::ShardReleased { shard: key(0).shard() })
     );
 }
 
