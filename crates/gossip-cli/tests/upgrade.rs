@@ -28,9 +28,10 @@ static NEXT: LazyLock<PathBuf> = LazyLock::new(|| {
     std::fs::create_dir_all(&sources).unwrap();
     copy::make(&root, &sources, &catalog::next_format().unwrap()).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    // All packages are selected although one program is built: their dependencies then have the
-    // features of the test build, so that those which it compiled are used.
-    cargo.args(["build", "--quiet", "--workspace", "--all-features", "--bin", "gossip-next"]);
+    // All packages are selected although one program is built, and a test with it: dependencies
+    // then have the features of the test build, so that those which it compiled are used.
+    cargo.args(["build", "--quiet", "--workspace", "--all-features"]);
+    cargo.args(["--bin", "gossip-next", "--test", "documented"]);
     cargo.current_dir(&sources).env("CARGO_TARGET_DIR", target);
     let built = cargo.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
