@@ -123,19 +123,25 @@ impl BatchProcessor {
     /// Fails if the program cannot be started at all. Items that are too long for a command line
     /// fail alone.
     fn start_next(&mut self) -> Result<(), Broken> {
-        if self.running.is_some() {
-            return Ok(());
+        // A loop: of a long batch thousands of parts may fail before one is started.
+        while self.running.is_none() {
+            if self.parts.is_empty() && !self.waiting.is_empty() {
+                self.parts.push_back(std::mem::take(&mut self.waiting));
+            }
+            let Some(part) = self.parts.pop_front() else { break };
+            self.start_part(part)?;
         }
-        if self.parts.is_empty() && !self.waiting.is_empty() {
-            self.parts.push_back(std::mem::take(&mut self.waiting));
-        }
-        let Some(part) = self.parts.pop_front() else { return Ok(()) };
+        Ok(())
+    }
+
+    /// Starts a process for a part, or divides it, or fails its items.
+    fn start_part(&mut self, part: Vec<Item>) -> Result<(), Broken> {
         // The system would refuse so long a command line, and the failure would look like that of
         // an item.
         let bytes: usize = part.iter().map(|item| item.text.len() + 1).sum();
         if bytes > MAX_BATCH_BYTES && part.len() > 1 {
             self.halve(part);
-            return self.start_next();
+            return Ok(());
         }
         let launcher = match self.launcher.take() {
             Some(launcher) => launcher,
@@ -147,7 +153,7 @@ impl BatchProcessor {
             Err(complaint) => {
                 self.launcher = Some(launcher);
                 self.fail(part, &ItemFailure::new(complaint));
-                return self.start_next();
+                return Ok(());
             }
         };
         let started = self.start(&launcher, arguments);

@@ -6,9 +6,11 @@ use gossip_contracts::connector::{Connector, MemoryConnector, PageItem};
 use gossip_contracts::identity::{FenceEpoch, RunId, ShardId, ShardKey};
 use rstest::rstest;
 
-use super::{BatchProcessor, CommandOutput, ExecConfig, Rendering, StreamProcessor, Template};
-use crate::connectors::KeyFormat;
+use super::{
+    BatchProcessor, CommandOutput, ExecConfig, MAX_BATCH, Rendering, StreamProcessor, Template,
+};
 use crate::connectors::test_support::TempDir;
+use crate::connectors::{KeyFormat, Source, SourceOptions};
 use crate::job::StreamFormat;
 use crate::processor::{Broken, ItemResult, Processor, Report, Work};
 use crate::worker::Drain;
@@ -113,6 +115,24 @@ fn of_a_failed_batch_only_the_bad_key_is_reported() {
     let verdicts = process(&mut processor, &[b"a", b"b", b"bad", b"c", b"d"]).unwrap();
     assert!(is_failed(&verdicts[2], "exit status 3"), "{:?}", verdicts[2]);
     assert_eq!(verdicts.iter().filter(|result| **result == ItemResult::Done).count(), 4);
+}
+
+/// Each part of the batch fails before a process is started, and is divided.
+#[test]
+fn a_long_batch_of_rows_without_their_column_fails_row_by_row() {
+    let directory = TempDir::new();
+    let path = directory.path().join("rows.csv");
+    std::fs::write(&path, "name,size\n").unwrap();
+    let source = Source::parse(path.as_os_str(), SourceOptions::NONE).unwrap();
+    let template = Template::parse_for(&command(&["true", "{size}"]), &source).unwrap();
+    let rendering = Rendering::Key(KeyFormat::Bytes);
+    let mut processor = BatchProcessor::new(template, rendering, config(MAX_BATCH, None));
+    let rows: Vec<String> = (0..MAX_BATCH - 1).map(|row| format!("b{row:05}")).collect();
+    let mut keys: Vec<&[u8]> = vec![b"a,1"];
+    keys.extend(rows.iter().map(|row| row.as_bytes()));
+    let results = process(&mut processor, &keys).unwrap();
+    assert_eq!(results[0], ItemResult::Done);
+    assert!(results[1..].iter().all(|result| is_failed(result, "no column 2")));
 }
 
 #[test]

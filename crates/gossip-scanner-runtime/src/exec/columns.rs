@@ -74,7 +74,18 @@ impl Columns {
 impl Column {
     /// Returns the value in a row, as text: a string of JSON without quotes, anything else as it is
     /// written.
+    ///
+    /// Fails for a value with a zero byte, which no argument of a program can contain: in JSON it
+    /// is written as `\u0000`, so the row itself has none.
     pub(super) fn of<'a>(&self, row: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
+        let value = self.value_in(row)?;
+        match value.contains(&0) {
+            true => Err("the column has a zero byte, which no argument can contain".to_owned()),
+            false => Ok(value),
+        }
+    }
+
+    fn value_in<'a>(&self, row: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
         match self {
             Self::Csv(index) => fields(row)
                 .nth(*index)

@@ -38,6 +38,20 @@ fn numbers_are_those_of_integers_from_one() {
     assert_eq!(Template::parse(&words), Err(TemplateError::NoNumbers));
 }
 
+/// The row itself has no zero byte, and starting a process with one would fail.
+#[test]
+fn a_column_with_a_zero_byte_fails_its_item() {
+    let directory = crate::connectors::test_support::TempDir::new();
+    let path = directory.path().join("rows.jsonl");
+    std::fs::write(&path, "{\"url\":\"a\"}\n").unwrap();
+    let source = Source::parse(path.as_os_str(), SourceOptions::NONE).unwrap();
+    let template = Template::parse_for(&command(&["curl", "{url}"]), &source).unwrap();
+    let row = |text: &'static [u8]| ItemText { text, number: 0 };
+    assert_eq!(template.arguments(&[row(br#"{"url":"b"}"#)]).unwrap(), ["b"]);
+    let complaint = template.arguments(&[row(br#"{"url":"a\u0000b"}"#)]).unwrap_err();
+    assert!(complaint.contains("zero byte"), "{complaint}");
+}
+
 #[test]
 fn columns_are_filled_from_rows() {
     let directory = crate::connectors::test_support::TempDir::new();
