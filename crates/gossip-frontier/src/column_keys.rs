@@ -249,11 +249,24 @@ const fn unflip_sign(raw: u64) -> i64 {
 /// byte, as databases store it; `None` if there is none.
 #[must_use]
 pub fn text_at_or_above(bytes: &[u8]) -> Option<String> {
-    let valid_len = match std::str::from_utf8(bytes) {
+    let zero = bytes.iter().position(|byte| *byte == 0);
+    rounded_up(bytes, zero.unwrap_or(bytes.len()))
+}
+
+/// Returns the first text at or above `bytes`, in the order of bytes, that is UTF-8, as object
+/// stores have it: zero bytes are part of it; `None` if there is none.
+#[must_use]
+pub fn utf8_at_or_above(bytes: &[u8]) -> Option<String> {
+    rounded_up(bytes, bytes.len())
+}
+
+/// Returns the first text at or above `bytes` whose beginning of `valid_len_max` bytes, or as much
+/// of it as is UTF-8, is kept, and in which no zero byte follows.
+fn rounded_up(bytes: &[u8], valid_len_max: usize) -> Option<String> {
+    let valid_len = match std::str::from_utf8(&bytes[..valid_len_max]) {
         Ok(text) => text.len(),
         Err(error) => error.valid_up_to(),
     };
-    let valid_len = memchr_zero(&bytes[..valid_len]).unwrap_or(valid_len);
     let (valid, rest) = bytes.split_at(valid_len);
     let mut text = String::from_utf8(valid.to_vec()).expect("cut at the end of valid text");
     if rest.is_empty() {
@@ -271,10 +284,6 @@ pub fn text_at_or_above(bytes: &[u8]) -> Option<String> {
         }
     }
     None
-}
-
-fn memchr_zero(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|byte| *byte == 0)
 }
 
 /// Returns the first character, other than zero, whose bytes are at or above `bytes`. UTF-8 keeps

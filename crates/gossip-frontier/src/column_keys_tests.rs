@@ -130,6 +130,20 @@ proptest! {
         prop_assert_eq!(text.as_bytes() >= &*bytes, is_at_or_above);
     }
 
+    /// The same law where texts may contain zero bytes.
+    #[test]
+    fn a_text_with_zeros_is_on_the_right_side(
+        bytes in vec(prop_oneof![Just(0), Just(b'a'), any::<u8>()], 0..5),
+        text in "[\u{0}a\u{7f}\u{80}\u{ffff}]{0,4}",
+    ) {
+        let above = utf8_at_or_above(&bytes);
+        if let Some(above) = &above {
+            prop_assert!(above.as_bytes() >= &*bytes);
+        }
+        let is_at_or_above = above.is_some_and(|above| text >= above);
+        prop_assert_eq!(text.as_bytes() >= &*bytes, is_at_or_above);
+    }
+
     #[test]
     fn a_text_near_the_bytes_is_on_the_right_side(
         text in "[a\u{7f}\u{80}\u{7ff}\u{800}\u{d7ff}\u{e000}\u{ffff}\u{10000}\u{10ffff}]{0,3}",

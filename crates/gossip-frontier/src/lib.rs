@@ -46,7 +46,7 @@ mod split_points;
 
 pub use column_keys::{
     ColumnBound, ColumnKind, ColumnValue, column_bound, decode_columns, encode_columns,
-    text_at_or_above,
+    text_at_or_above, utf8_at_or_above,
 };
 pub use hint::{
     HintPropagationError, MetadataBuf, ShardEncodeError, ShardHint, ShardHintDecodeError,

@@ -9,7 +9,7 @@ use gossip_contracts::connector::{
     SeekCost,
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
-use gossip_frontier::text_at_or_above;
+use gossip_frontier::{text_at_or_above, utf8_at_or_above};
 
 use crate::list::{NoPage, Object, PAGE_KEYS};
 use crate::object::{Body, Driver, Opened};
@@ -92,9 +92,14 @@ impl Connector for BucketConnector {
         _scratch: &mut Vec<u8>,
     ) -> Result<(), OpenError> {
         let key = item.key();
-        let is_key = (1..=KEY_LEN_MAX).contains(&key.len()) && !key.contains(&0);
+        let is_key = (1..=KEY_LEN_MAX).contains(&key.len());
         if !is_key || !key.starts_with(&self.client.place.prefix) {
             return Err(OpenError::Vanished);
+        }
+        // No argument of a command and few URLs can contain it. With its token it was listed.
+        if key.contains(&0) {
+            let is_listed = item.token().is_some_and(|token| etag_of(token, key).is_some());
+            return Err(if is_listed { OpenError::Unaddressable } else { OpenError::Vanished });
         }
         // Programs between here and the object may resolve such a segment, also if it is encoded:
         // what they then return is another object.
@@ -150,12 +155,14 @@ impl Span {
             Some(_) | None => (range.start, false),
         };
         let is_empty = !range.end.is_empty() && bound >= range.end;
-        // Every key is above a proper beginning of the prefix, so nothing needs to be said.
-        if bound < prefix || bound == prefix && !is_after {
+        // No key is below a single zero byte, with which the range of a whole source begins, and
+        // servers refuse that byte. Every key is above a proper beginning of the prefix, too.
+        let is_start = prefix.is_empty() && !is_after && bound <= &[0][..];
+        if is_start || bound < prefix || bound == prefix && !is_after {
             let is_empty = is_empty || !range.end.is_empty() && range.end <= prefix;
             return (!is_empty).then(|| Self { after: Vec::new(), includes_it: false });
         }
-        let text = text_at_or_above(bound).filter(|_| !is_empty)?.into_bytes();
+        let text = utf8_at_or_above(bound).filter(|_| !is_empty)?.into_bytes();
         // Above every key with the prefix.
         if !text.starts_with(prefix) {
             return None;

@@ -120,9 +120,16 @@ impl Stream {
         }
         let target = Target { key: self.key.clone(), headers, ..Target::default() };
         let reply = client.get(&target).await?;
+        // A server that ignores `If-Match` would otherwise continue a body with another version.
+        if reply.header("etag").is_some_and(|etag| !is_same_version(etag, &self.etag)) {
+            return Err(Failure::Refused { status: 412, code: String::new() });
+        }
         // A server that ignores the range sends the beginning again.
         match (self.offset, reply.head.status.as_u16()) {
-            (0, 200) | (_, 206) => Ok(reply),
+            (0, 200) => Ok(reply),
+            (offset, 206) if continues(reply.header("content-range"), offset, self.len) => {
+                Ok(reply)
+            }
             _ => Err(Failure::Malformed),
         }
     }
@@ -156,6 +163,23 @@ impl Stream {
         }
         Ok(None)
     }
+}
+
+/// Returns whether two ETags name the same version. A proxy that changes the encoding of a body
+/// makes its ETag a weak one, and some servers leave out the quotes.
+fn is_same_version(received: &str, requested: &str) -> bool {
+    let bare = |etag: &str| etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"').to_owned();
+    bare(received) == bare(requested)
+}
+
+/// Returns whether the `Content-Range` of a reply is the rest of a body behind `offset`.
+fn continues(range: Option<&str>, offset: u64, len: u64) -> bool {
+    let parse = |range: &str| {
+        let (span, total) = range.strip_prefix("bytes ")?.split_once('/')?;
+        let (first, last) = span.split_once('-')?;
+        Some((first.parse().ok()?, last.parse::<u64>().ok()?, total.parse().ok()?))
+    };
+    range.and_then(parse) == Some((offset, len.saturating_sub(1), len))
 }
 
 /// Returns the error of a body that cannot be continued.
@@ -210,5 +234,27 @@ impl Read for Body {
         let len = self.part.len().min(buffer.len());
         self.part.copy_to_slice(&mut buffer[..len]);
         Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_etag_is_compared_without_quotes_and_weakness() {
+        for received in ["\"e\"", "e", "W/\"e\""] {
+            assert!(is_same_version(received, "\"e\""), "{received}");
+        }
+        assert!(!is_same_version("\"f\"", "\"e\""));
+    }
+
+    #[test]
+    fn only_the_rest_behind_the_offset_continues_a_body() {
+        assert!(continues(Some("bytes 3-9/10"), 3, 10));
+        for range in ["bytes 2-9/10", "bytes 3-8/10", "bytes 3-9/11", "bytes 3-9/*", "3-9/10", ""] {
+            assert!(!continues(Some(range), 3, 10), "{range}");
+        }
+        assert!(!continues(None, 3, 10));
     }
 }

@@ -82,7 +82,9 @@ impl Failure {
             return OpenError::Archived;
         }
         match self {
-            Self::Refused { status: 404, code } if code != "NoSuchBucket" => OpenError::Vanished,
+            // Only the store itself says so. A proxy between may also answer 404, and for every
+            // object: taken for an answer, the run would end without having read any.
+            Self::Refused { status: 404, code } if code == "NoSuchKey" => OpenError::Vanished,
             Self::Refused { status: 401 | 403, .. } => OpenError::PermissionDenied,
             Self::Refused { status: 412, .. } => OpenError::Changed,
             other => OpenError::Source(other.into_error()),

@@ -180,6 +180,43 @@ fn names_with_dots_are_listed_and_not_read() {
     }
 }
 
+/// A listing that is resumed behind such a key skips none, and the objects are not called gone.
+#[test]
+fn names_with_zero_bytes_are_listed_and_not_read() {
+    let server = Server::start();
+    let all: [&[u8]; 5] = [b"\0", b"a", b"a\0b", b"a\0c", b"b"];
+    all.iter().for_each(|key| server.put(key, "body"));
+    let connector = open(&server);
+    assert_eq!(keys(&*connector).unwrap(), all);
+    for (index, key) in all.iter().enumerate() {
+        let from = CursorUpdate::with_last_key(key);
+        let mut listing = CheckedEnumeration::open(&*connector, WHOLE, from).unwrap();
+        let mut page = Page::default();
+        listing.next_page(&mut page).unwrap();
+        let rest: Vec<&[u8]> = page.items().map(|item| item.key()).collect();
+        assert_eq!(rest, all[index + 1..], "behind {key:?}");
+    }
+    let mut listing =
+        CheckedEnumeration::open(&*connector, WHOLE, CursorUpdate::initial()).unwrap();
+    let mut page = Page::default();
+    listing.next_page(&mut page).unwrap();
+    let mut scratch = Vec::new();
+    let opened = page.items().map(|item| connector.open(item, &mut scratch).err());
+    let unread = Some(OpenError::Unaddressable);
+    assert_eq!(opened.collect::<Vec<_>>(), [unread, None, unread, unread, None]);
+}
+
+/// Taken for the answer of the store, it would make a run end without its objects.
+#[test]
+fn a_404_that_is_not_of_the_store_makes_no_object_gone() {
+    let server = Server::start();
+    server.put("a", "body");
+    let connector = open(&server);
+    server.fail(|seen| (!seen.is_list()).then(|| Fault::Refuse(404, "Misrouted", String::new())));
+    let opened = body(&*connector, b"a");
+    assert_eq!(opened, Err(OpenError::Source(ConnectorError::NotFound)));
+}
+
 #[test]
 fn a_prefix_lists_its_keys_only() {
     let server = Server::start();
@@ -315,6 +352,24 @@ fn a_body_that_is_replaced_while_it_is_read_has_changed() {
             true => Some(Fault::Refuse(412, "PreconditionFailed", String::new())),
             false => (!seen.is_list()).then_some(Fault::Cut(2_000_000)),
         }
+    });
+    assert_eq!(body(&*open(&server), b"large"), Err(OpenError::Changed));
+}
+
+/// As the test above, on a server that ignores `If-Match`.
+#[test]
+fn another_version_does_not_continue_a_body() {
+    let server = Server::start();
+    server.put("large", vec![b'a'; 3_000_000]);
+    let is_cut = AtomicU32::new(0);
+    server.fail(move |seen| match seen.headers.contains_key("range") {
+        true => Some(Fault::Refuse(
+            206,
+            "x",
+            "ETag: \"other\"\r\nContent-Range: bytes 2000000-2999999/3000000\r\n".to_owned(),
+        )),
+        false if seen.is_list() => None,
+        false => (is_cut.fetch_add(1, Ordering::Relaxed) == 0).then_some(Fault::Cut(2_000_000)),
     });
     assert_eq!(body(&*open(&server), b"large"), Err(OpenError::Changed));
 }

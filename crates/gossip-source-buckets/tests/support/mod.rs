@@ -148,11 +148,14 @@ fn answer(state: &State, seen: &Seen) -> (u16, String, Vec<u8>) {
     if seen.headers.get("if-match").is_some_and(|etag| *etag != etag_of(body)) {
         return (412, String::new(), error("PreconditionFailed").into_bytes());
     }
+    let etag = format!("ETag: {}\r\n", etag_of(body));
     match seen.headers.get("range") {
-        None => (200, String::new(), body.clone()),
+        None => (200, etag, body.clone()),
         Some(range) => {
             let first = range.strip_prefix("bytes=").unwrap().strip_suffix('-').unwrap();
-            (206, String::new(), body[first.parse().unwrap()..].to_vec())
+            let range =
+                format!("Content-Range: bytes {first}-{}/{}\r\n", body.len() - 1, body.len());
+            (206, etag + &range, body[first.parse().unwrap()..].to_vec())
         }
     }
 }
