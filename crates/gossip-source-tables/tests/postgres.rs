@@ -9,7 +9,7 @@ use std::thread;
 
 use gossip_contracts::connector::conformance::{ExpectedItem, Fixture, assert_conforms};
 use gossip_contracts::connector::{
-    CheckedEnumeration, Connector, Page, PageItem, PageLimits, Spoil,
+    CheckedEnumeration, Connector, ConnectorError, Page, PageItem, PageLimits, Spoil,
 };
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use gossip_coordination_postgres::PostgresEnvironment;
@@ -195,6 +195,36 @@ fn unusable_tables_are_refused_with_the_reason() {
         let refusal = schema.refusal(table);
         assert!(refusal.contains(part), "{table}: {refusal}");
     }
+}
+
+/// The plan of its pages names steps that are not taken, in the names of its index.
+#[test]
+fn a_table_may_be_called_like_a_step_of_a_plan() {
+    let table = "\"Seq Scan\" (a int CONSTRAINT \"Sort Key\" PRIMARY KEY)";
+    let schema = Schema::new("named", &format!("CREATE TABLE {table}"));
+    schema.sql("INSERT INTO \"Seq Scan\" VALUES (1)");
+    assert_eq!(rows(&*schema.open("Seq%20Scan")).len(), 1);
+}
+
+/// Behind a pooler a setting of the connection may be that of another one.
+#[test]
+fn rows_are_read_with_their_settings_whatever_the_connection_is_set_to() {
+    let schema = Schema::new(
+        "unset",
+        "CREATE TABLE t (a int PRIMARY KEY, b bytea);
+         INSERT INTO t VALUES (1, 'x');
+         CREATE ROLE unset LOGIN; GRANT USAGE ON SCHEMA unset TO unset;
+         GRANT SELECT ON t TO unset; ALTER ROLE unset SET bytea_output = 'escape'",
+    );
+    let name = schema.name("t").into_string().unwrap().replace("gossip@", "unset@");
+    let listed = rows(&*family().open(OsStr::new(&name)).unwrap());
+    assert_eq!(listed[0].1, r#"{"a":1,"b":"\\x78"}"#);
+    // A policy that comes during the run must not shorten the table.
+    schema.sql("ALTER TABLE t ENABLE ROW LEVEL SECURITY");
+    let table = family().open(OsStr::new(&name)).unwrap();
+    let mut listing = table.enumerate(WHOLE, CursorUpdate::initial()).unwrap();
+    let page = listing.next_page(&mut Page::default());
+    assert_eq!(page, Err(ConnectorError::PermissionDenied));
 }
 
 #[test]

@@ -24,17 +24,20 @@ const TRIES: u32 = 5;
 /// The wait before the second try; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// What every connection is set to.
+/// Begins the transaction of one statement, with its settings.
 ///
-/// The planner may think that reading the whole table and sorting it is cheaper than the index; for
-/// one page it may be, for all pages it is not. With `row_security` off a table whose rows are
-/// hidden by a policy is an error instead of a shorter table. The rest makes the JSON of a row
+/// Of the transaction and not of the connection: behind a pooler the next statement may be executed
+/// by another one. The planner may think that reading the whole table and sorting it is cheaper
+/// than the index; for one page it may be, for all pages it is not. With `row_security` off a table
+/// whose rows are hidden by a policy is an error instead of a shorter table. The server ends a
+/// statement that is no longer waited for ([`STATEMENT_TIMEOUT`]). The rest makes the JSON of a row
 /// independent of the role's settings.
-const SETTINGS: &str = "SET default_transaction_read_only = on; \
-    SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; \
-    SET max_parallel_workers_per_gather = 0; SET jit = off; SET row_security = off; \
-    SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; \
-    SET bytea_output = 'hex'; SET extra_float_digits = 1";
+const BEGIN: &str = "BEGIN READ ONLY; \
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
+    SET LOCAL enable_sort = off; SET LOCAL max_parallel_workers_per_gather = 0; \
+    SET LOCAL jit = off; SET LOCAL row_security = off; SET LOCAL statement_timeout = '120s'; \
+    SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'postgres'; \
+    SET LOCAL bytea_output = 'hex'; SET LOCAL extra_float_digits = 1";
 
 /// Why there is no answer.
 pub(super) enum Failure {
@@ -156,10 +159,27 @@ impl Sessions {
     }
 
     async fn connect(&self) -> Result<Client, Failure> {
-        let client = self.config.connect_client().await.map_err(Failure::Connect)?;
-        client.batch_execute(SETTINGS).await?;
-        Ok(client)
+        self.config.connect_client().await.map_err(Failure::Connect)
     }
+}
+
+/// Executes one statement in a transaction of its own, in one round trip.
+pub(super) async fn query(
+    client: &Client,
+    sql: &str,
+    params: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Vec<Row>, Failure> {
+    // Requests are sent in the order in which these futures are first polled. If the first one
+    // fails, the rows were read with other settings and are dropped.
+    let (begun, rows, ended) = tokio::join!(
+        client.batch_execute(BEGIN),
+        client.query_typed(sql, params),
+        client.batch_execute("COMMIT"),
+    );
+    begun?;
+    let rows = rows?;
+    ended?;
+    Ok(rows)
 }
 
 /// The runtime. `None` only while it is dropped.
@@ -240,6 +260,19 @@ impl<'a> FromSql<'a> for Uuid {
 
     fn accepts(ty: &Type) -> bool {
         *ty == Type::UUID
+    }
+}
+
+/// A text of JSON.
+pub(super) struct Json(pub(super) serde_json::Value);
+
+impl<'a> FromSql<'a> for Json {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(serde_json::from_slice(raw)?))
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::JSON
     }
 }
 

@@ -89,8 +89,11 @@ impl Key {
         for column in &columns {
             kinds.push(kind_of(connection, &table, column)?);
         }
-        let is_certain =
-            is_rowid || is_strict && columns.iter().all(|it| it.is_not_null || without_rowid);
+        // A strict table excludes other types, except in columns that are declared as ANY.
+        let is_typed = |column: &KeyColumn| {
+            (column.is_not_null || without_rowid) && !column.declared.eq_ignore_ascii_case("ANY")
+        };
+        let is_certain = is_rowid || is_strict && columns.iter().all(is_typed);
         let rowid = if without_rowid { None } else { free_rowid_name(connection, &name)? };
         let columns = columns.iter().map(|column| quoted(&column.name)).collect();
         Ok(Self { table, columns, kinds, rowid, is_certain })

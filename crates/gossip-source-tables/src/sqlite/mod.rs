@@ -193,12 +193,12 @@ impl SqliteTable {
         let values = span.condition(&self.key.columns, '?').values;
         let rows = self.with(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
-            let names = statement.column_names().skip(self.key.kinds.len());
-            let names: Vec<String> = names.map(str::to_owned).collect();
             let bound = params_from_iter(values.iter().map(Bound).chain([Bound(&limit)]));
             let (mut rows, mut read) = (statement.query(bound)?, Vec::new());
+            let mut names = None;
             while let Some(row) = rows.next()? {
-                read.push(self.read_row(row, &names, wanted)?);
+                let names = names.get_or_insert_with(|| names_of(row, self.key.kinds.len()));
+                read.push(self.read_row(row, names, wanted)?);
             }
             Ok(read)
         })?;
@@ -228,6 +228,12 @@ impl SqliteTable {
     }
 }
 
+/// Returns the names of a row's columns behind the first ones. Of a row and not of the statement
+/// before its first step, which compiles it anew if the table was changed.
+fn names_of(row: &SqlRow<'_>, skipped: usize) -> Vec<String> {
+    row.as_ref().column_names().skip(skipped).map(str::to_owned).collect()
+}
+
 /// The parameter of a limit in a plan.
 const LIMIT_OF_PLAN: ColumnValue = ColumnValue::Integer(1);
 
@@ -249,10 +255,9 @@ impl Table for SqliteTable {
         let sql = format!("SELECT * FROM {table} WHERE ({columns}) = ({marks})");
         let body = self.with(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
-            let names = statement.column_names();
-            let names: Vec<String> = names.map(str::to_owned).collect();
             let mut rows = statement.query(params_from_iter(key.iter().map(Bound)))?;
-            rows.next()?.map(|row| row_json(row, 0, &names, ROW_LEN_MAX)).transpose()
+            let row = rows.next()?;
+            row.map(|row| row_json(row, 0, &names_of(row, 0), ROW_LEN_MAX)).transpose()
         })?;
         body.transpose().map_err(|problem| match problem {
             NoJson::TooLong => OpenError::TooLong { max: ROW_LEN_MAX },

@@ -237,6 +237,8 @@ fn unusable_tables_are_refused_with_the_reason() {
          INSERT INTO mixed VALUES ('a', 1), ('a', 'b');
          CREATE TABLE blobs (a TEXT PRIMARY KEY);
          INSERT INTO blobs VALUES ('a'), (x'61');
+         CREATE TABLE strict (a ANY NOT NULL PRIMARY KEY) STRICT;
+         INSERT INTO strict VALUES ('a'), (1);
          CREATE TABLE folded (a TEXT COLLATE NOCASE PRIMARY KEY);
          CREATE TABLE down (a TEXT, PRIMARY KEY (a DESC));
          CREATE TABLE real (a REAL PRIMARY KEY);
@@ -249,6 +251,7 @@ fn unusable_tables_are_refused_with_the_reason() {
         ("nulls", "NULL"),
         ("mixed", "another type"),
         ("blobs", "another type"),
+        ("strict", "another type"),
         ("folded", "NOCASE"),
         ("down", "descending"),
         ("real", "type real"),
