@@ -25,8 +25,9 @@ const SLOWEST_SHOWN: usize = 8;
 
 /// Programs that take longest. They start first, so that the run does not end with one of them
 /// alone on one core.
-const SLOW: [&str; 4] = [
+const SLOW: [&str; 5] = [
     "gossip-cli upgrade",
+    "gossip-cli serve",
     "gossip-coordination-sqlite gossip_coordination_sqlite",
     "gossip-sim gossip_sim",
     "gossip-trials workers",
@@ -122,8 +123,8 @@ fn program(message: &str) -> Option<Program> {
     Some(Program { name, executable, directory })
 }
 
-/// Runs the programs on as many threads as there are cores, and those of [`WAITING`] besides; the
-/// results are in no certain order.
+/// Runs the programs on as many threads as there are cores, and those of [`WAITING`] on threads
+/// besides, which help with the rest when they have finished; the results are in no certain order.
 fn run_all(programs: Vec<Program>) -> Vec<Ended> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (waiting, busy): (Vec<_>, Vec<_>) =
@@ -143,7 +144,11 @@ fn run_all(programs: Vec<Program>) -> Vec<Ended> {
     };
     thread::scope(|scope| {
         for _ in 0..WAITING.len() {
-            scope.spawn(|| run_queue(&waiting));
+            // Most of those that are left wait for processes and browsers half of their time.
+            scope.spawn(|| {
+                run_queue(&waiting);
+                run_queue(&busy);
+            });
         }
         for _ in 0..cores {
             scope.spawn(|| run_queue(&busy));
