@@ -257,7 +257,9 @@ fn stream_continues_where_it_was_and_resyncs_where_it_cannot() {
     });
     assert!(next.contains("event: hello\n") && !next.contains("event: resync"), "{next}");
     assert!(!next.contains(&format!("id: {id}\nevent: run")), "an update came twice");
-    for stale in ["00000000000000011", "nonsense"] {
+    // The epoch of this start with the highest number.
+    let highest = format!("{}ffffffffffffffff", &id[..16]);
+    for stale in ["00000000000000011", "nonsense", &highest] {
         let text =
             stream(&served, &format!("?last_event_id={stale}"), |text| text.contains("event: "));
         assert!(text.contains("event: resync\n"), "{text}");
