@@ -1,6 +1,7 @@
 //! The handlers of `/api/v1`. The OpenAPI document is made from them.
 #![expect(unused_qualifications, reason = "in the code that utoipa makes")]
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,6 +19,7 @@ use utoipa::{IntoParams, OpenApi};
 use crate::access::Role;
 use crate::app::App;
 use crate::desk::{FailureCursor, PAGE_MAX, id};
+use crate::limits::Guess;
 use crate::problem::{Code, Problem};
 use crate::security::{self, BODY_MAX, Peer};
 use crate::state::State as Known;
@@ -118,13 +120,15 @@ async fn sign_in(State(app): State<Arc<App>>, request: Request) -> Answer {
     let is_secure =
         request.headers().get("x-forwarded-proto").is_some_and(|protocol| protocol == "https");
     let body: SignIn = read_json(request).await?;
-    if peer.is_some_and(|peer| !app.limits.admit_sign_in(peer.0)) {
-        return Err(Code::TooManyRequests.into());
-    }
-    let (Some(role), Some(cookie)) =
-        (app.tokens.role(&body.token), app.tokens.cookie(&body.token, is_secure))
-    else {
-        return Err(Problem::new(Code::Unauthorized).detail("the token is not one of this server"));
+    let peer = peer.map_or_else(|| IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
+    let look = || Some((app.tokens.role(&body.token)?, app.tokens.cookie(&body.token, is_secure)?));
+    let (role, cookie) = match app.limits.guess(peer, body.token.as_bytes(), look) {
+        Guess::Right(found) => found,
+        Guess::Wrong => {
+            let why = "the token is not one of this server";
+            return Err(Problem::new(Code::Unauthorized).detail(why));
+        }
+        Guess::TooMany => return Err(security::too_many_guesses()),
     };
     let mut response = json(&described(&app, role))?;
     let cookie = HeaderValue::from_str(&cookie).map_err(|_| Code::Unauthorized)?;

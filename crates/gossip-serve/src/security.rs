@@ -19,6 +19,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::access::Role;
 use crate::app::App;
+use crate::limits::Guess;
 use crate::problem::{Code, Problem};
 use crate::state::add;
 
@@ -111,9 +112,18 @@ fn check(app: &App, request: &mut Request) -> Result<(), Problem> {
     }
     let path = request.uri().path();
     let is_sign_in = path == "/api/v1/session" && request.method() == Method::POST;
-    let role = app.tokens.role_of(request.headers());
+    // The token to sign in with is in the body.
+    let needs_token = (path.starts_with("/api/") || path == "/metrics") && !is_sign_in;
+    let given = app.tokens.given(request.headers()).filter(|_| !is_sign_in);
+    let guess =
+        given.map(|given| app.limits.guess(peer, given.as_bytes(), || app.tokens.role_of(given)));
+    let role = match guess {
+        Some(Guess::Right(role)) => Some(role),
+        Some(Guess::TooMany) if needs_token => return Err(too_many_guesses()),
+        Some(Guess::Wrong | Guess::TooMany) | None => None,
+    };
     let is_change = ![Method::GET, Method::HEAD].contains(request.method());
-    if (path.starts_with("/api/") || path == "/metrics") && !is_sign_in && role.is_none() {
+    if needs_token && role.is_none() {
         return Err(Problem::new(Code::Unauthorized).detail(
             "open the address that `gossip serve` printed, or send `Authorization: Bearer TOKEN`",
         ));
@@ -131,6 +141,10 @@ fn check(app: &App, request: &mut Request) -> Result<(), Problem> {
         request.extensions_mut().insert(role);
     }
     Ok(())
+}
+
+pub(crate) fn too_many_guesses() -> Problem {
+    Problem::new(Code::TooManyRequests).detail("too many wrong tokens from this address")
 }
 
 /// Checks that a change comes from our own page, or from no browser.

@@ -53,23 +53,48 @@ impl Tokens {
         Some(format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}"))
     }
 
-    /// Returns the role of a request, by its header or its cookie.
-    pub(crate) fn role_of(&self, headers: &HeaderMap) -> Option<Role> {
+    /// Returns the credential of a request: its header, or otherwise its cookie.
+    pub(crate) fn given<'a>(&self, headers: &'a HeaderMap) -> Option<Given<'a>> {
         if let Some(given) = headers.get(header::AUTHORIZATION) {
-            let given = given.to_str().ok()?;
-            let (scheme, token) = given.split_once(' ')?;
-            return scheme.eq_ignore_ascii_case("bearer").then(|| self.role(token.trim()))?;
+            let bearer = given.to_str().ok().and_then(|given| given.split_once(' '));
+            let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+            // Another scheme is a wrong token.
+            return Some(Given::Token(bearer.map_or("", |(_, token)| token.trim())));
         }
         let cookies =
             headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs = cookies.flat_map(|cookies| cookies.split(';'));
-        let values = pairs.filter_map(|pair| pair.trim().split_once('='));
-        let ours = values.filter(|(name, _)| *name == self.cookie_name);
-        ours.filter_map(|(_, value)| {
-            let hash = blake3::hash(value.as_bytes());
-            self.known.iter().find(|known| known.cookie_hash == hash).map(|known| known.role)
-        })
-        .max()
+        let mut values = pairs.filter_map(|pair| pair.trim().split_once('='));
+        // Browsers send one cookie of a name and path.
+        let (_, value) = values.find(|(name, _)| *name == self.cookie_name)?;
+        Some(Given::Cookie(value))
+    }
+
+    /// Returns the role of a credential.
+    pub(crate) fn role_of(&self, given: Given<'_>) -> Option<Role> {
+        match given {
+            Given::Token(token) => self.role(token),
+            Given::Cookie(value) => {
+                let hash = blake3::hash(value.as_bytes());
+                let known = self.known.iter().filter(|known| known.cookie_hash == hash);
+                known.map(|known| known.role).max()
+            }
+        }
+    }
+}
+
+/// What a request gives to be admitted.
+#[derive(Clone, Copy)]
+pub(crate) enum Given<'a> {
+    Token(&'a str),
+    Cookie(&'a str),
+}
+
+impl Given<'_> {
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Token(text) | Self::Cookie(text) => text.as_bytes(),
+        }
     }
 }
 
@@ -96,7 +121,8 @@ mod tests {
     fn role_is_that_of_the_header_or_the_cookie() {
         let tokens = [(Role::Read, "looker".to_owned()), (Role::Operate, "operator".to_owned())];
         let tokens = Tokens::new(&tokens, 7717);
-        let bearer = |token: &str| tokens.role_of(&headers(header::AUTHORIZATION, token));
+        let role_of = |headers: &HeaderMap| tokens.role_of(tokens.given(headers)?);
+        let bearer = |token: &str| role_of(&headers(header::AUTHORIZATION, token));
         assert_eq!(bearer("Bearer looker"), Some(Role::Read));
         assert_eq!(bearer("bearer operator"), Some(Role::Operate));
         for wrong in ["Bearer lookers", "looker", "Basic looker", "Bearer "] {
@@ -106,7 +132,7 @@ mod tests {
         assert!(cookie.ends_with("; HttpOnly; SameSite=Strict; Path=/"), "{cookie}");
         assert!(cookie.starts_with("gossip_7717=") && !cookie.contains("operator"));
         let pair = cookie.split(';').next().unwrap();
-        let by_cookie = |text: &str| tokens.role_of(&headers(header::COOKIE, text));
+        let by_cookie = |text: &str| role_of(&headers(header::COOKIE, text));
         assert_eq!(by_cookie(&format!("other=1; {pair}")), Some(Role::Operate));
         assert_eq!(by_cookie(&pair.replace("7717", "7718")), None);
         assert_eq!(by_cookie("gossip_7717=operator"), None);

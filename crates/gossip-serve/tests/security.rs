@@ -114,15 +114,71 @@ fn token_is_traded_for_a_cookie_that_scripts_and_other_sites_do_not_get() {
     assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
 }
 
+/// Sends guesses until one is refused without a look.
+fn guess(send: impl Fn(usize) -> Reply) {
+    let refused = (0..60).map(send).find(|reply| reply.status != 401).expect("guesses are counted");
+    assert_eq!((refused.status, refused.code().as_str()), (429, "too_many_requests"));
+}
+
 #[test]
-fn wrong_tokens_are_counted() {
-    let served = served();
+fn guessed_tokens_are_limited_however_they_are_sent() {
     let json = ("Content-Type", "application/json");
-    let refused = (0..40).any(|_| {
-        served.send("POST /api/v1/session", &[json], r#"{"token":"wrong-token-here"}"#).status
-            == 429
+    let sign_in = |served: &Served, token: &str| {
+        served.send("POST /api/v1/session", &[json], &format!("{{\"token\":\"{token}\"}}"))
+    };
+    let by_header = served();
+    guess(|number| {
+        let token = bearer(&format!("wrong-token-{number}"));
+        by_header.send("GET /api/v1/runs", &[("Authorization", &token)], "")
     });
-    assert!(refused);
+    // The right one would be the answer to a guess.
+    assert_eq!(by_header.get("/api/v1/runs").status, 429);
+    assert_eq!(sign_in(&by_header, OPERATOR).status, 429);
+    assert_eq!(by_header.send("GET /", &[], "").status, 200);
+    let by_cookie = served();
+    guess(|number| {
+        let cookie = format!("gossip_{}=wrong{number}", by_cookie.address().port());
+        by_cookie.send("GET /api/v1/runs", &[("Cookie", &cookie)], "")
+    });
+    let by_body = served();
+    guess(|number| sign_in(&by_body, &format!("wrong-token-{number}")));
+}
+
+#[test]
+fn right_tokens_and_a_stale_one_are_not_counted_as_guesses() {
+    let served = served();
+    let stale = bearer("token-of-the-start-before");
+    let json = ("Content-Type", "application/json");
+    let body = format!("{{\"token\":\"{OPERATOR}\"}}");
+    for _ in 0..40 {
+        let headers = [("Authorization", stale.as_str())];
+        assert_eq!(served.send("GET /api/v1/runs", &headers, "").status, 401);
+        assert_eq!(served.send("POST /api/v1/session", &[json], &body).status, 200);
+        assert_eq!(served.get("/api/v1/runs").status, 200);
+    }
+}
+
+#[test]
+fn token_of_another_server_is_refused() {
+    let (one, other) = (
+        served(),
+        start("memory:", |options| {
+            options.tenant = gossip::tenant_id("other").unwrap();
+            options.tenant_name = "other".to_owned();
+            options.tokens =
+                vec![(gossip_serve::Role::Operate, "operator-of-the-other".to_owned())];
+        }),
+    );
+    assert_eq!(other.get("/api/v1/runs").status, 401);
+    let token = bearer("operator-of-the-other");
+    assert_eq!(one.send("GET /api/v1/runs", &[("Authorization", &token)], "").status, 401);
+    assert_eq!(other.send("GET /api/v1/runs", &[("Authorization", &token)], "").status, 200);
+    // Neither does the cookie of the one help at the other: its name has the port.
+    let body = format!("{{\"token\":\"{OPERATOR}\"}}");
+    let json = ("Content-Type", "application/json");
+    let reply = one.send("POST /api/v1/session", &[json], &body);
+    let cookie = reply.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(other.send("GET /api/v1/runs", &[("Cookie", &cookie)], "").status, 401);
 }
 
 #[test]
