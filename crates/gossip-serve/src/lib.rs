@@ -34,7 +34,7 @@ mod tokens;
 mod wire;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -132,7 +132,7 @@ impl Server {
         let (desk, served) = desk::open(Arc::clone(&shared));
         let app = App {
             tokens: Tokens::new(&shared.options.tokens, address.port()),
-            hosts: Hosts::new(address.port(), &shared.options.allow_hosts),
+            hosts: Hosts::new(address, &shared.options.allow_hosts),
             limits: Limits::default(),
             desk,
             shared: Arc::clone(&shared),
@@ -166,7 +166,14 @@ impl Server {
     #[must_use]
     pub fn url(&self) -> String {
         let fragment = self.token.as_deref().map(|token| format!("#token={token}"));
-        format!("http://{}/{}", self.address, fragment.unwrap_or_default())
+        // "Every address" is none that a request can name; loopback is one of them.
+        let ip = match self.address.ip() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let address = SocketAddr::new(ip, self.address.port());
+        format!("http://{address}/{}", fragment.unwrap_or_default())
     }
 }
 

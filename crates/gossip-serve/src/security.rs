@@ -7,7 +7,7 @@
 //! `Host` comes first on every route: listening on loopback does not stop a page of another site,
 //! whose name is made to resolve to 127.0.0.1, from sending requests here.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,11 +44,20 @@ pub(crate) struct Peer(pub(crate) IpAddr);
 pub(crate) struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Returns the loopback names with this port, and `allowed`, with a port or without.
-    pub(crate) fn new(port: u16, allowed: &[String]) -> Self {
-        let own = LOOPBACK_HOSTS.iter().map(|host| format!("{host}:{port}"));
+    /// Returns the loopback names and the own address with its port, and `allowed`, with a port or
+    /// without. A name can be made to resolve to the own address; the address itself cannot, so a
+    /// page that a browser has from it is ours.
+    pub(crate) fn new(address: SocketAddr, allowed: &[String]) -> Self {
+        let port = address.port();
+        let names = LOOPBACK_HOSTS.iter().map(|host| (*host).to_owned());
+        let bound = (!address.ip().is_unspecified()).then(|| match address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        });
+        let names: Vec<String> = names.chain(bound).collect();
+        let own = names.iter().map(|host| format!("{host}:{port}"));
         // Browsers leave the port of http out.
-        let bare = LOOPBACK_HOSTS.iter().filter(|_| port == 80).map(|host| (*host).to_owned());
+        let bare = names.iter().filter(|_| port == 80).cloned();
         let allowed = allowed.iter().flat_map(|host| {
             let host = host.to_ascii_lowercase();
             [format!("{host}:{port}"), host]
@@ -190,9 +199,32 @@ fn with_headers(mut response: Response, is_api: bool) -> Response {
 mod tests {
     use super::*;
 
+    fn local(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn own_address_is_a_host_and_the_unspecified_one_is_not() {
+        for (address, host, is_host) in [
+            ("127.0.0.2:7717", "127.0.0.2:7717", true),
+            ("10.0.0.5:7717", "10.0.0.5:7717", true),
+            ("[fd00::5]:7717", "[fd00::5]:7717", true),
+            ("10.0.0.5:80", "10.0.0.5", true),
+            ("10.0.0.5:7717", "10.0.0.6:7717", false),
+            ("127.0.0.2:7717", "127.0.0.3:7717", false),
+            ("0.0.0.0:7717", "0.0.0.0:7717", false),
+            ("[::]:7717", "[::]:7717", false),
+            ("[::]:7717", "127.0.0.1:7717", true),
+        ] {
+            let hosts = Hosts::new(address.parse().unwrap(), &[]);
+            assert_eq!(hosts.allow(host), is_host, "{address} {host}");
+        }
+    }
+
     #[test]
     fn only_own_names_with_the_own_port_are_hosts() {
-        let hosts = Hosts::new(7717, &["gossip.example".to_owned(), "other:8443".to_owned()]);
+        let hosts =
+            Hosts::new(local(7717), &["gossip.example".to_owned(), "other:8443".to_owned()]);
         for own in [
             "localhost:7717",
             "LOCALHOST:7717",
@@ -221,7 +253,7 @@ mod tests {
 
     #[test]
     fn two_hosts_no_host_and_a_foreign_target_are_refused() {
-        let hosts = Hosts::new(1, &[]);
+        let hosts = Hosts::new(local(1), &[]);
         let own = (header::HOST, HeaderValue::from_static("localhost:1"));
         let path = Uri::from_static("/");
         assert!(hosts.check(&HeaderMap::from_iter([own.clone()]), &path));
@@ -235,7 +267,7 @@ mod tests {
 
     #[test]
     fn origins_are_compared_with_the_hosts() {
-        let hosts = Hosts::new(7717, &[]);
+        let hosts = Hosts::new(local(7717), &[]);
         let is_own = |origin| hosts.is_own_origin(&HeaderValue::from_static(origin));
         assert!(is_own("http://localhost:7717"));
         for foreign in ["null", "http://evil.example", "http://localhost:7718", "localhost:7717"] {

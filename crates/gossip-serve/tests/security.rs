@@ -3,6 +3,7 @@
 mod support;
 
 use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use gossip_serve::{ServeError, Server};
@@ -75,6 +76,24 @@ fn request_without_host_or_with_two_or_a_foreign_target_is_refused() {
     ] {
         let reply = served.raw(format!("{head}Connection: close\r\n\r\n").as_bytes());
         assert!([400, 421].contains(&reply.status), "{head}: {reply:?}");
+    }
+}
+
+#[test]
+fn printed_url_names_the_server() {
+    for listen in ["127.0.0.1:0", "127.0.0.2:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
+        let listen: SocketAddr = listen.parse().unwrap();
+        // A machine may have no IPv6.
+        if std::net::TcpListener::bind(listen).is_err() {
+            continue;
+        }
+        let served = start("memory:", |options| options.listen = listen);
+        let url = served.server.url();
+        let host = url.strip_prefix("http://").unwrap().strip_suffix('/').unwrap();
+        let mut stream = TcpStream::connect(host).unwrap();
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        assert_eq!(support::read(&mut stream).status, 200, "{url}");
     }
 }
 
