@@ -3,12 +3,13 @@
 import { get, updates, want } from "./api.js";
 import { badge, bar, duration, h, number, percent, rate, replace, set, setting, table, when } from "./dom.js";
 
-const STATUSES = ["active", "paused", "incomplete", "done", "failed", "cancelled"];
+const STATUSES = ["active", "paused", "incomplete", "done", "failed", "cancelled", "unreadable"];
 
 export const runLink = (run) =>
   h("a", { href: `/runs/${run.run}` }, run.name ?? run.run.slice(0, 8));
 
 function progress(run) {
+  if (run.status === "unreadable") return h("span", { class: "dim" }, "its record is damaged");
   if (!run.is_read) {
     return h("span", { class: "dim" },
       run.rows_read === null ? "not read yet" : `reading: ${number(run.rows_read)} values`);
@@ -142,6 +143,7 @@ export function storePage(main, on) {
       ["Last read", when(store.last_read)],
     ];
     replace(body, store.error ? h("p", null, store.error) : null,
+      store.warnings.length > 0 ? h("section", { class: "attention warn", "aria-label": "Warnings" }, h("ul", null, store.warnings.map((it) => h("li", null, it)))) : null,
       h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", { class: name === "Place" ? "wide2" : null }, h("dt", null, name), h("dd", null, value)))));
   };
   const load = () => get("/api/v1/store").then(draw).catch((problem) => replace(body, h("p", null, problem.message)));

@@ -300,6 +300,7 @@ export function runPage(main, on, id) {
     }
   }
 
+  const message = h("p", { role: "status" });
   let isLoading = false;
 
   async function load() {
@@ -310,14 +311,21 @@ export function runPage(main, on, id) {
       await loadHistory();
       show(view);
     } catch (problem) {
-      if (problem.code === "not_read_yet") setTimeout(load, 500);
-      if (!isBuilt) replace(main, h("h1", null, `Run ${id}`), h("p", null, problem.message));
+      const wait = { not_read_yet: 500, run_unreadable: 5000 }[problem.code];
+      // The page may have been left in the meantime.
+      if (wait) setTimeout(() => { if (title.isConnected || message.isConnected) load(); }, wait);
+      if (problem.code === "run_unreadable") isBuilt = false;
+      if (!isBuilt) {
+        replace(message, problem.message);
+        replace(main, h("h1", null, `Run ${id} `, problem.code === "run_unreadable" ? badge("unreadable") : null), message);
+      }
     } finally {
       isLoading = false;
     }
   }
 
   on(updates, "run", ({ detail }) => { if (detail.run === id) show(detail); });
+  on(updates, "runs", ({ detail }) => { if (detail.run === id && detail.status === "unreadable") load(); });
   on(updates, "gone", ({ detail }) => { if (detail.run === id) replace(main, h("h1", null, `Run ${id}`), h("p", null, "The run was deleted.")); });
   on(updates, "resync", load);
   on(matchMedia("(prefers-color-scheme: dark)"), "change", () => { pictures.drawNow(); pictures.drawHistory(); });

@@ -231,12 +231,20 @@ async fn run(State(app): State<Arc<App>>, Path(run): Path<String>) -> Answer {
     let (run, view) = look_up(&app, &run, |_, run| run.view.clone())?;
     match view {
         Some(view) => Ok(json_text(view.to_string())),
-        None => Err(not_read_yet(&app, run)),
+        None => Err(not_read(&app, run)),
     }
 }
 
-fn not_read_yet(app: &App, run: RunId) -> Problem {
-    let read = rows_read(app, &app.shared.read(), run);
+/// Returns why a run has no view: it waits for its turn, or its record is damaged.
+fn not_read(app: &App, run: RunId) -> Problem {
+    let state = app.shared.read();
+    if state.runs.get(&run).is_some_and(|found| found.summary.status == UNREADABLE) {
+        let remove = format!("gossip run rm {:016x} --damaged", run.as_raw());
+        let detail = format!("to delete the run: {remove}");
+        return Problem::new(Code::RunUnreadable).detail(detail);
+    }
+    let read = rows_read(app, &state, run);
+    drop(state);
     let read = read.map_or_else(|| "waiting".to_owned(), |rows| format!("{rows} values read"));
     Problem::new(Code::NotReadYet).detail(read)
 }
@@ -311,7 +319,7 @@ async fn failures(
     let cursor = cursor.ok_or_else(|| invalid("cursor: not one of ours"))?;
     let (run, is_read) = look_up(&app, &run, |_, run| run.view.is_some())?;
     if !is_read {
-        return Err(not_read_yet(&app, run));
+        return Err(not_read(&app, run));
     }
     json(&app.desk.ask(move |desk| desk.failures(run, cursor, limit)).await?)
 }

@@ -3,6 +3,7 @@
 //! Its queue is short, so a slow store makes clients wait or try again, and never fills memory.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::access::Certificate;
 use crate::follow::Parked;
 use crate::problem::{Code, Problem};
 use crate::sampler::{Coordinator, coordinator};
-use crate::state::{Shared, add};
+use crate::state::{Shared, Warning, add};
 use crate::wire::{Action, Done, Failure, FailurePage, Verb};
 
 /// Requests that wait.
@@ -76,7 +77,7 @@ impl DeskHandle {
         }
         match tokio::time::timeout(PATIENCE, result).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Code::Busy.into()),
+            Ok(Err(_)) => Err(Problem::new(Code::Busy).detail("the request failed in the server")),
             Err(_) => Err(Problem::new(Code::Busy).detail("the store is slow; try again")),
         }
     }
@@ -156,7 +157,13 @@ impl Desk {
                 (self.reader, self.opened) = coordinator(&self.shared);
                 self.writer = backend.coordinator();
             }
-            job(&mut self);
+            // Its client gets an error because the sender of the answer is dropped.
+            if catch_unwind(AssertUnwindSafe(|| job(&mut self))).is_err() {
+                let failed = self.shared.note_panic();
+                self.shared.warn(Warning::Desk, Some(&failed));
+                // What the handles remember may be half changed.
+                self.opened = u64::MAX;
+            }
         }
     }
 

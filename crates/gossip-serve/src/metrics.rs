@@ -77,6 +77,7 @@ impl Snapshot {
                 ("serve_refused", "HTTP requests refused by a check", of(&counters.refused)),
                 ("serve_errors", "HTTP requests answered with 5xx", of(&counters.failed)),
                 ("serve_actions", "Changes asked for", of(&counters.actions)),
+                ("serve_panics", "Failures of a thread of this server", of(&counters.panics)),
                 ("serve_resyncs", "Streams that had to start anew", of(&counters.resyncs)),
                 ("store_requests", "Requests of this server to the store", pace.requests),
                 ("store_errors", "Failed requests of this server to the store", pace.errors),

@@ -25,6 +25,7 @@ pub(crate) enum Code {
     RunNotFound,
     ShardNotFound,
     NotReadYet,
+    RunUnreadable,
     RunOver,
     NotParked,
     NotLeased,
@@ -50,6 +51,7 @@ impl Code {
             Self::NotFound | Self::RunNotFound | Self::ShardNotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotReadYet
+            | Self::RunUnreadable
             | Self::RunOver
             | Self::NotParked
             | Self::NotLeased
@@ -79,6 +81,7 @@ impl Code {
             Self::RunNotFound => "No such run",
             Self::ShardNotFound => "No such shard",
             Self::NotReadYet => "The run is being read",
+            Self::RunUnreadable => "The record of the run is damaged",
             Self::RunOver => "The run is over",
             Self::NotParked => "The shard is not parked",
             Self::NotLeased => "No worker holds the shard",

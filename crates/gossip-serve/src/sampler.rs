@@ -5,6 +5,7 @@
 //! [pace](crate::pace), and reading a run takes at most a twentieth of the time.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use gossip::sources::{KeyFormat, Source};
 
 use crate::follow::{At, Follower};
 use crate::pace::PacedStore;
-use crate::state::{RunState, Shared, State, add};
-use crate::wire::{Lane, RunSummary, RunView, StoreHealth, WorkerRow, Workers};
+use crate::state::{RunState, Shared, State, Warning, add};
+use crate::wire::{Lane, RunSummary, RunView, StoreHealth, UNREADABLE, WorkerRow, Workers};
 
 pub(crate) type Coordinator = StoreCoordinator<PacedStore>;
 
@@ -39,6 +40,9 @@ const READ_SHARE: u32 = 20;
 /// Waits after a failure.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
+
+/// Time between two reads of a run that caused a panic.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 /// Runs per page of a listing, and runs that are kept: the newest ids beyond are not shown.
 const PAGE: usize = 256;
@@ -61,6 +65,8 @@ struct Queued {
     status: Option<RunStatus>,
     /// Whether it was listed as unfinished.
     is_active: bool,
+    /// Whether its record was damaged at the last read.
+    is_unreadable: bool,
 }
 
 /// Why a read ended early.
@@ -136,15 +142,20 @@ impl Sampler {
     pub(crate) fn run(mut self, stop: &AtomicBool) {
         let mut retry = RETRY_FIRST;
         while !stop.load(Ordering::SeqCst) {
-            match self.step() {
-                Ok(is_idle) => {
+            match catch_unwind(AssertUnwindSafe(|| self.step())) {
+                Err(_) => {
+                    self.recover();
+                    std::thread::sleep(retry);
+                    retry = (retry * 2).min(RETRY_LONGEST);
+                }
+                Ok(Ok(is_idle)) => {
                     retry = RETRY_FIRST;
                     self.note_store(None);
                     if is_idle {
                         self.shared.sleep(Duration::from_millis(100));
                     }
                 }
-                Err(why) => {
+                Ok(Err(why)) => {
                     self.note_store(Some(why));
                     std::thread::sleep(retry);
                     retry = (retry * 2).min(RETRY_LONGEST);
@@ -153,6 +164,22 @@ impl Sampler {
                 }
             }
         }
+    }
+
+    /// Continues after a panic. A run whose read panicked is shown as unreadable, and tried again
+    /// when it is due, so that others are read.
+    fn recover(&mut self) {
+        let failed = self.shared.note_panic();
+        self.shared.warn(Warning::Sampler, Some(&failed));
+        let reading = self.shared.write().reading.take();
+        if let Some((run, _)) = reading {
+            self.note_unreadable(run);
+            if let Some(queued) = self.queue.get_mut(&run) {
+                queued.due = Instant::now() + AFTER_PANIC;
+            }
+        }
+        // What the handle remembers may be half changed.
+        (self.coordinator, self.opened) = coordinator(&self.shared);
     }
 
     /// Does the due reads. Returns whether there were none.
@@ -206,7 +233,19 @@ impl Sampler {
     fn list_active(&mut self) -> Result<(), String> {
         let mut runs = Vec::new();
         let listed = self.coordinator.list_active_runs_into(self.tenant, None, PAGE, &mut runs);
-        listed.map_err(|error| error.to_string())?;
+        match listed.map_err(Stop::from) {
+            Ok(()) => self.shared.warn(Warning::Runs, None),
+            // One damaged record hides which runs are unfinished, and not which runs there are.
+            // The read of its run shows which one it is.
+            Err(Stop::Run | Stop::Gone) => {
+                self.shared.warn(Warning::Runs, Some("a record of a run is damaged"));
+                if self.queue.len() < PAGE {
+                    self.all_due = Instant::now();
+                }
+                return Ok(());
+            }
+            Err(Stop::Store(why)) => return Err(why),
+        }
         if self.queue.len() < RUNS_MAX {
             self.enqueue(&runs, true);
         }
@@ -216,7 +255,7 @@ impl Sampler {
     fn enqueue(&mut self, runs: &[RunId], is_active: bool) {
         let due = Instant::now();
         for run in runs {
-            let new = Queued { due, status: None, is_active };
+            let new = Queued { due, status: None, is_active, is_unreadable: false };
             self.queue.entry(*run).or_insert(new).is_active |= is_active;
         }
     }
@@ -238,7 +277,14 @@ impl Sampler {
         let listed =
             self.coordinator.list_workers_into(LogicalTime::ZERO, self.tenant, &mut self.entries);
         if let Err(WorkerError::BackendError(error)) = listed {
-            return Err(error.to_string());
+            match Stop::from(error) {
+                Stop::Store(why) => return Err(why),
+                Stop::Run | Stop::Gone => {
+                    self.shared.warn(Warning::Workers, Some("a record of a worker is damaged"));
+                }
+            }
+        } else {
+            self.shared.warn(Warning::Workers, None);
         }
         let workers = Workers { workers: self.worker_rows(SystemClock::new().now()) };
         let mut state = self.shared.write();
@@ -307,11 +353,13 @@ impl Sampler {
     fn next_run(&self) -> Option<RunId> {
         let now = Instant::now();
         let is_due = |run: &RunId| self.queue.get(run).is_some_and(|queued| queued.due <= now);
+        // One that cannot be read is tried again when it is due, like all others.
+        let is_readable =
+            |run: &RunId| self.queue.get(run).is_some_and(|queued| !queued.is_unreadable);
         let is_unseen = |run: &RunId| !self.followers.contains_key(run);
         let wanted = self.shared.wanted();
         // A finished run that is followed does not change.
-        let is_useful =
-            |run: &&RunId| is_unseen(run) && self.queue.contains_key(run) || is_due(run);
+        let is_useful = |run: &&RunId| is_unseen(run) && is_readable(run) || is_due(run);
         if let Some(run) = wanted.iter().find(is_useful) {
             return Some(*run);
         }
@@ -381,6 +429,7 @@ impl Sampler {
         }
         if let Some(queued) = self.queue.get_mut(&run) {
             queued.status = Some(look.status);
+            queued.is_unreadable = false;
         }
         self.publish(run, &view, &follower, job.as_ref());
         self.keep(follower);
@@ -444,7 +493,13 @@ impl Sampler {
         }
     }
 
+    /// Shows a run whose record cannot be read as such, in place of what was read before.
     fn note_unreadable(&mut self, run: RunId) {
+        self.followers.remove(&run);
+        self.lanes.remove(&run);
+        if let Some(queued) = self.queue.get_mut(&run) {
+            (queued.status, queued.is_unreadable) = (None, true);
+        }
         let mut state = self.shared.write();
         let entry = state.runs.entry(run).or_insert_with(|| RunState {
             summary: RunSummary::default(),
@@ -453,9 +508,16 @@ impl Sampler {
             parked: Arc::default(),
             format: KeyFormat::Bytes,
         });
-        entry.summary.run = format!("{:016x}", run.as_raw());
-        "unreadable".clone_into(&mut entry.summary.status);
         entry.view = None;
+        if entry.summary.status == UNREADABLE {
+            return;
+        }
+        entry.summary.run = format!("{:016x}", run.as_raw());
+        UNREADABLE.clone_into(&mut entry.summary.status);
+        entry.summary.rate = None;
+        let summary = serde_json::to_string(&entry.summary).expect("numbers are JSON");
+        drop(state);
+        self.shared.hub.publish("runs", None, &summary);
     }
 
     /// Notes whether the store can be read.
@@ -485,6 +547,7 @@ impl Sampler {
             latency_median_us: counted.latency_median,
             latency_p99_us: counted.latency_p99,
             error,
+            warnings: self.shared.warnings(),
         };
         *store = next;
         let json = serde_json::to_string(&*store).expect("numbers and words are JSON");

@@ -46,6 +46,31 @@ pub(crate) struct State {
     pub(crate) reading: Option<(RunId, u64)>,
 }
 
+/// What may be missing although the store can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Warning {
+    /// The list of unfinished runs.
+    Runs,
+    /// The registry of workers.
+    Workers,
+    /// The thread that reads the store.
+    Sampler,
+    /// The thread that answers requests.
+    Desk,
+}
+
+impl Warning {
+    /// Returns what is concerned.
+    const fn of(self) -> &'static str {
+        match self {
+            Self::Runs => "list of unfinished runs",
+            Self::Workers => "registry of workers",
+            Self::Sampler => "reader of the store",
+            Self::Desk => "requests to the store",
+        }
+    }
+}
+
 /// Counters for `/metrics`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -57,6 +82,7 @@ pub(crate) struct Counters {
     pub(crate) resyncs: AtomicU64,
     pub(crate) takeovers: AtomicU64,
     pub(crate) handoffs: AtomicU64,
+    pub(crate) panics: AtomicU64,
 }
 
 /// Adds one.
@@ -77,6 +103,7 @@ pub(crate) struct Shared {
     /// Runs that a client looks at, and since when the last request is past.
     wanted: Mutex<BTreeMap<RunId, Instant>>,
     wake: Condvar,
+    warnings: Mutex<BTreeMap<Warning, String>>,
 }
 
 impl Shared {
@@ -97,6 +124,7 @@ impl Shared {
             backend: Mutex::new((Arc::new(backend), 0)),
             wanted: Mutex::default(),
             wake: Condvar::new(),
+            warnings: Mutex::default(),
         }
     }
 
@@ -119,6 +147,28 @@ impl Shared {
         let mut backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
         *backend = (opened, backend.1 + 1);
         Ok(())
+    }
+
+    /// Sets or clears a warning. `what` has nothing secret.
+    pub(crate) fn warn(&self, about: Warning, what: Option<&str>) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        match what {
+            Some(what) => warnings.insert(about, format!("{}: {what}", about.of())),
+            None => warnings.remove(&about),
+        };
+    }
+
+    /// Counts a panic of a thread of the server, and returns the text of the warning. The message
+    /// of the panic was printed by the hook, and may have what a client must not read.
+    pub(crate) fn note_panic(&self) -> String {
+        let count = self.counters.panics.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("failed in the server, see its standard error (failures since its start: {count})")
+    }
+
+    /// Returns the warnings in sentences.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.values().cloned().collect()
     }
 
     /// Notes that a client looks at a run, so that it is read before others.

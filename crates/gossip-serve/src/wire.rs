@@ -6,6 +6,9 @@ use utoipa::ToSchema;
 
 use crate::buckets::Cells;
 
+/// The status of a run whose record is damaged.
+pub(crate) const UNREADABLE: &str = "unreadable";
+
 /// The shards of a run by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct ShardCounts {
@@ -187,6 +190,8 @@ pub(crate) struct StoreHealth {
     pub(crate) place: String,
     pub(crate) is_readable: bool,
     pub(crate) error: Option<String>,
+    /// What is missing although the store can be read: damaged records, and failures of this server.
+    pub(crate) warnings: Vec<String>,
     /// When it could be read last.
     pub(crate) last_read: Option<u64>,
     pub(crate) format: Option<u8>,

@@ -9,10 +9,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use gossip::coordination::store::{Answer, Key, Read, Store as _, Txn};
+use gossip::identity::RunId;
 use gossip::prelude::*;
+use gossip::store::Backend;
 use serde_json::Value;
 
-use self::support::{OPERATOR, Served, start};
+use self::support::{OPERATOR, Served, TestAccess, start, start_on};
 
 /// A directory with a store; removed on drop.
 struct Directory(PathBuf);
@@ -192,6 +195,88 @@ fn lost_store_is_reported_and_read_again_later() {
     served.until("/api/v1/runs", |reply| {
         reply.json()["runs"].as_array().is_some_and(|runs| runs.len() == 2)
     });
+}
+
+/// Changes a byte of the stored head of a run.
+fn damage_head(directory: &Directory, run: &str) {
+    let backend = Backend::open(&directory.url().parse().unwrap()).unwrap();
+    let mut store = backend.store();
+    let tenant = gossip::tenant_id("default").unwrap();
+    let run = RunId::from_raw(u64::from_str_radix(run, 16).unwrap());
+    let key = Key::RunHead { tenant, run };
+    let read = store.read(vec![Read::Get(key.clone())]).unwrap().remove(0);
+    let Answer::Value(Some(head)) = read else { panic!("no head") };
+    let mut bytes = head.bytes.to_vec();
+    *bytes.last_mut().unwrap() ^= 1;
+    let mut txn = Txn::new();
+    txn.put(key, bytes);
+    assert!(store.commit(vec![txn]).remove(0).is_ok());
+}
+
+#[test]
+fn damaged_run_is_shown_as_unreadable_and_hides_no_other() {
+    let directory = Directory::new();
+    directory.work("range:0..100", &[3]);
+    let served = directory.serve();
+    let run = only_run(&served);
+    let path = format!("/api/v1/runs/{run}");
+    damage_head(&directory, &run);
+    let refused = served.until(&path, |reply| reply.code() == "run_unreadable");
+    assert_eq!(refused.status, 409);
+    assert!(refused.body.contains(&format!("gossip run rm {run} --damaged")), "{refused:?}");
+    let listed = served.get("/api/v1/runs").json();
+    assert_eq!(listed["runs"][0]["status"], "unreadable", "{listed}");
+    assert_eq!(served.get(&format!("{path}/failures")).code(), "run_unreadable");
+    // Neither does it take the turns of others, although a client looks at it all the time.
+    directory.work("range:0..20", &[]);
+    let other = served.until("/api/v1/runs?text=range:0..=19", |reply| {
+        assert_eq!(served.get(&path).code(), "run_unreadable");
+        reply.json()["runs"][0]["is_read"] == true
+    });
+    assert_eq!(other.json()["runs"][0]["keys"], 20);
+    let store = served.until("/api/v1/store", |reply| {
+        reply.json()["warnings"][0].as_str().is_some_and(|it| it.contains("damaged"))
+    });
+    assert_eq!(store.json()["is_readable"], true, "{store:?}");
+    // A server that starts later shows it too.
+    drop(served);
+    let served = directory.serve();
+    served.until(&path, |reply| reply.code() == "run_unreadable");
+    served.until("/api/v1/runs?status=done", |reply| reply.json()["runs"][0]["keys"] == 20);
+}
+
+#[test]
+fn panic_while_a_run_is_read_hides_no_other_and_passes() {
+    let directory = Directory::new();
+    directory.work("range:0..100", &[3]);
+    directory.work("range:0..20", &[]);
+    let access = TestAccess::new(&directory.url());
+    access.panics.store(true, Ordering::SeqCst);
+    let served = start_on(access, |_| {});
+    let done = served
+        .until("/api/v1/runs?status=done", |reply| reply.json()["runs"][0]["is_read"] == true);
+    let listed = served.until("/api/v1/runs?status=unreadable", |reply| {
+        reply.json()["runs"][0]["run"].is_string()
+    });
+    let store = served.until("/api/v1/store", |reply| {
+        reply.json()["warnings"][0].as_str().is_some_and(|it| it.contains("reader of the store"))
+    });
+    assert_eq!(store.json()["is_readable"], true, "{store:?}");
+    // The thread that answers requests continues too.
+    let run = done.json()["runs"][0]["run"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        let failed = served.get(&format!("/api/v1/runs/{run}/certificate"));
+        assert_eq!((failed.status, failed.code().as_str()), (503, "busy"), "{failed:?}");
+        assert!(!failed.body.contains("secret") && !store.body.contains("secret"));
+    }
+    assert_eq!(served.get(&format!("/api/v1/runs/{run}/failures")).status, 200);
+    served.until("/api/v1/store", |reply| reply.body.contains("requests to the store: failed"));
+    assert!(served.get("/metrics").body.contains("gossip_serve_panics_total"));
+    served.panics.store(false, Ordering::SeqCst);
+    let run = listed.json()["runs"][0]["run"].as_str().unwrap().to_owned();
+    served.until(&format!("/api/v1/runs/{run}"), |reply| reply.json()["status"] == "incomplete");
+    let refused = served.get(&format!("/api/v1/runs/{run}/certificate"));
+    assert_eq!(refused.code(), "no_certificate");
 }
 
 #[test]

@@ -286,22 +286,14 @@ fn address_that_is_not_loopback_needs_a_token_of_the_operator() {
         options.listen = "0.0.0.0:0".parse().unwrap();
         options.tokens.retain(|_| tokens);
         options.tokens.iter_mut().for_each(|(_, token)| token.push_str(text));
-        let access = support::TestAccess {
-            url: "memory:".to_owned(),
-            is_broken: Default::default(),
-            opened: Default::default(),
-        };
+        let access = support::TestAccess::new("memory:");
         Server::start(std::sync::Arc::new(access), options)
     };
     assert!(matches!(served(false, ""), Err(ServeError::TokenNeeded)));
     assert!(served(true, "").is_ok());
     let mut short = support::options();
     short.tokens = vec![(gossip_serve::Role::Read, "short".to_owned())];
-    let access = support::TestAccess {
-        url: "memory:".to_owned(),
-        is_broken: Default::default(),
-        opened: Default::default(),
-    };
+    let access = support::TestAccess::new("memory:");
     let short = Server::start(std::sync::Arc::new(access), short);
     assert!(matches!(short, Err(ServeError::TokenTooShort)));
 }

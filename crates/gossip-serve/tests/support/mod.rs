@@ -21,6 +21,8 @@ pub(crate) const OPERATOR: &str = "operator-of-the-tests";
 pub(crate) struct TestAccess {
     pub url: String,
     pub is_broken: Arc<AtomicBool>,
+    /// Whether what the server asks for panics.
+    pub panics: Arc<AtomicBool>,
     /// The store in memory is opened once, and lives as long as the test.
     pub opened: Mutex<u64>,
 }
@@ -45,6 +47,7 @@ impl Access for TestAccess {
     }
 
     fn density(&self, _job: &Job) -> Density {
+        assert!(!self.panics.load(Ordering::SeqCst), "a secret of the test");
         Density::default()
     }
 
@@ -53,6 +56,7 @@ impl Access for TestAccess {
     }
 
     fn certificate(&self, _run: RunId) -> Result<Certificate, String> {
+        assert!(!self.panics.load(Ordering::SeqCst), "a secret of the test");
         Err("not in this test".to_owned())
     }
 }
@@ -61,6 +65,7 @@ impl Access for TestAccess {
 pub(crate) struct Served {
     pub server: Server,
     pub is_broken: Arc<AtomicBool>,
+    pub panics: Arc<AtomicBool>,
 }
 
 /// Settings of the servers of the tests.
@@ -76,17 +81,27 @@ pub(crate) fn options() -> ServeOptions {
     }
 }
 
+impl TestAccess {
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            is_broken: Arc::default(),
+            panics: Arc::default(),
+            opened: Mutex::default(),
+        }
+    }
+}
+
 pub(crate) fn start(url: &str, change: impl FnOnce(&mut ServeOptions)) -> Served {
+    start_on(TestAccess::new(url), change)
+}
+
+pub(crate) fn start_on(access: TestAccess, change: impl FnOnce(&mut ServeOptions)) -> Served {
     let mut options = options();
     change(&mut options);
-    let is_broken = Arc::new(AtomicBool::new(false));
-    let access = TestAccess {
-        url: url.to_owned(),
-        is_broken: Arc::clone(&is_broken),
-        opened: Mutex::default(),
-    };
+    let (is_broken, panics) = (Arc::clone(&access.is_broken), Arc::clone(&access.panics));
     let server = Server::start(Arc::new(access), options).unwrap();
-    Served { server, is_broken }
+    Served { server, is_broken, panics }
 }
 
 /// An answer.
