@@ -19,6 +19,7 @@ use gossip::sources::KeyFormat;
 use tokio::sync::oneshot;
 
 use crate::access::Certificate;
+use crate::answers::{Answers, Change, Known};
 use crate::follow::Parked;
 use crate::problem::{Code, Problem};
 use crate::sampler::{Coordinator, coordinator};
@@ -96,6 +97,7 @@ pub(crate) fn open(shared: Arc<Shared>) -> (DeskHandle, Desk) {
         reader,
         opened,
         certificates: VecDeque::new(),
+        answers: Answers::default(),
     };
     (DeskHandle(send), desk)
 }
@@ -145,6 +147,7 @@ pub(crate) struct Desk {
     /// How often the store had been opened when the handles were made.
     opened: u64,
     certificates: VecDeque<(RunId, Certificate)>,
+    answers: Answers,
 }
 
 impl Desk {
@@ -304,7 +307,8 @@ impl Desk {
         Ok(made)
     }
 
-    /// Makes a change, or describes it.
+    /// Makes a change, or describes it. With the key of a change that was made before, repeats its
+    /// answer: a request to a lease holder leaves no trace in the store once it was received.
     pub(crate) fn act(&mut self, action: &Action, key: Option<&str>) -> Result<Done, Problem> {
         let run = id("run", Some(&action.run))?;
         let run = RunId::from_raw(run);
@@ -317,32 +321,62 @@ impl Desk {
             return Ok(Done { message: String::new(), command, is_replay: false });
         }
         add(&self.shared.counters.actions);
-        let (message, is_replay) = match (action.action, shard) {
-            (Verb::Pause | Verb::Resume | Verb::Cancel, _) => {
-                self.transition(action.action, run, key)?
-            }
-            (Verb::Retry, None) => self.retry_all(run, key)?,
-            (_, None) => return Err(missing("shard")),
-            (Verb::Retry | Verb::Unpark, Some(shard)) => {
-                let is_replay = self.unpark(ShardKey::new(run, shard), key)?;
-                ("1 shard to be tried again by a worker of the run".to_owned(), is_replay)
-            }
-            (Verb::Split, Some(shard)) => {
-                self.request(ShardKey::new(run, shard), &ShardAction::Split(None), key)?
-            }
-            (Verb::Release, Some(shard)) => {
-                self.request(ShardKey::new(run, shard), &ShardAction::Release, key)?
-            }
-            (Verb::Handoff, Some(shard)) => {
-                let to = match action.to.as_deref() {
-                    Some(to) => Some(WorkerId::from_raw(id("to", Some(to))?)),
-                    None => None,
-                };
-                self.request(ShardKey::new(run, shard), &ShardAction::HandOff(to), key)?
-            }
+        let change = Change::new(action, run, shard)?;
+        let known = key.map_or(Known::Never, |key| self.answers.find(key, &change));
+        let until = match known {
+            Known::Done(message) => return Ok(Done { message, command, is_replay: true }),
+            Known::Otherwise => return Err(Code::IdempotencyConflict.into()),
+            Known::Begun(until) => until,
+            Known::Never => SystemClock::new().now().saturating_add(REQUEST_TICKS),
         };
+        if let Some(key) = key {
+            self.answers.keep(key, change, until, None);
+        }
+        let made = self.execute(action, (run, shard), key, until);
+        match (&made, key) {
+            (_, None) => {}
+            (Ok((message, _)), Some(key)) => {
+                self.answers.keep(key, change, until, Some(message.clone()));
+            }
+            // It may have been executed although its reply was lost.
+            (Err(problem), Some(_)) if problem.code == Code::StoreUnreachable => {}
+            (Err(_), Some(key)) => self.answers.forget(key, &change),
+        }
+        let (message, is_replay) = made?;
         self.shared.want(run);
         Ok(Done { message, command, is_replay })
+    }
+
+    /// Makes a change. Returns what happened, and whether it had been made before.
+    fn execute(
+        &mut self,
+        action: &Action,
+        (run, shard): (RunId, Option<ShardId>),
+        key: Option<&str>,
+        until: LogicalTime,
+    ) -> Result<(String, bool), Problem> {
+        let of = |shard| ShardKey::new(run, shard);
+        match (action.action, shard) {
+            (Verb::Pause | Verb::Resume | Verb::Cancel, _) => {
+                self.transition(action.action, run, key)
+            }
+            (Verb::Retry, None) => self.retry_all(run, key),
+            (_, None) => Err(missing("shard")),
+            (Verb::Retry | Verb::Unpark, Some(shard)) => {
+                let is_replay = self.unpark(of(shard), key)?;
+                Ok(("1 shard to be tried again by a worker of the run".to_owned(), is_replay))
+            }
+            (Verb::Split, Some(shard)) => {
+                self.request(action.action, of(shard), &ShardAction::Split(None), key, until)
+            }
+            (Verb::Release, Some(shard)) => {
+                self.request(action.action, of(shard), &ShardAction::Release, key, until)
+            }
+            (Verb::Handoff, Some(shard)) => {
+                let to = receiver(action)?;
+                self.request(action.action, of(shard), &ShardAction::HandOff(to), key, until)
+            }
+        }
     }
 
     /// Returns the command that does the same.
@@ -383,7 +417,7 @@ impl Desk {
         run: RunId,
         key: Option<&str>,
     ) -> Result<(String, bool), Problem> {
-        let (now, op_id) = self.begin(key, verb as u64);
+        let (now, op_id) = self.begin(key, verb as u64, 0);
         let (made, message) = match verb {
             Verb::Pause => (
                 self.writer.pause_run(now, self.tenant, run, op_id),
@@ -444,7 +478,7 @@ impl Desk {
     }
 
     fn unpark(&mut self, key: ShardKey, idempotency: Option<&str>) -> Result<bool, Problem> {
-        let (now, op_id) = self.begin(idempotency, key.shard().as_raw());
+        let (now, op_id) = self.begin(idempotency, Verb::Unpark as u64, key.shard().as_raw());
         let made = self.writer.unpark_shard(now, self.tenant, key, op_id);
         let made = made.map_err(|error| match error {
             UnparkError::BackendError(error) => unreachable(&error),
@@ -461,12 +495,13 @@ impl Desk {
 
     fn request(
         &mut self,
+        verb: Verb,
         key: ShardKey,
         action: &ShardAction,
         idempotency: Option<&str>,
+        until: LogicalTime,
     ) -> Result<(String, bool), Problem> {
-        let (now, op_id) = self.begin(idempotency, key.shard().as_raw());
-        let until = now.saturating_add(REQUEST_TICKS);
+        let (now, op_id) = self.begin(idempotency, verb as u64, key.shard().as_raw());
         let made = self.writer.request_action(now, self.tenant, key, action, until, op_id);
         let made = made.map_err(|error| match error {
             RequestActionError::BackendError(error) => unreachable(&error),
@@ -484,23 +519,30 @@ impl Desk {
     }
 
     /// Waits for the pace of a change, and returns its time and operation id: the same for the same
-    /// idempotency key and object.
-    fn begin(&self, key: Option<&str>, object: u64) -> (LogicalTime, OpId) {
+    /// idempotency key, operation and shard.
+    fn begin(&self, key: Option<&str>, verb: u64, shard: u64) -> (LogicalTime, OpId) {
         for _ in 0..CHANGE_REQUESTS {
             self.shared.pace.wait();
         }
         let op_id = match key {
             None => fresh_op_id(),
-            Some(key) => op_id(key, object),
+            Some(key) => op_id(key, verb, shard),
         };
         (SystemClock::new().now(), op_id)
     }
 }
 
-/// Derives an operation id from an idempotency key and the object of the operation.
-fn op_id(key: &str, object: u64) -> OpId {
+/// Returns the worker to which a shard is to be handed off.
+pub(crate) fn receiver(action: &Action) -> Result<Option<WorkerId>, Problem> {
+    let to = action.to.as_deref();
+    to.map(|to| Ok(WorkerId::from_raw(id("to", Some(to))?))).transpose()
+}
+
+/// Derives an operation id from an idempotency key, the operation, and its shard if it has one.
+fn op_id(key: &str, verb: u64, shard: u64) -> OpId {
     let mut hasher = blake3::Hasher::new_derive_key("gossip serve 2026 operation of a key");
-    hasher.update(&object.to_le_bytes());
+    hasher.update(&verb.to_le_bytes());
+    hasher.update(&shard.to_le_bytes());
     hasher.update(key.as_bytes());
     let mut number = [0_u8; 8];
     hasher.finalize_xof().fill(&mut number);
@@ -591,10 +633,11 @@ mod tests {
     }
 
     #[test]
-    fn key_and_object_make_the_operation() {
-        assert_eq!(op_id("a", 1), op_id("a", 1));
-        assert_ne!(op_id("a", 1), op_id("a", 2));
-        assert_ne!(op_id("a", 1), op_id("b", 1));
+    fn key_and_verb_and_shard_make_the_operation() {
+        assert_eq!(op_id("a", 1, 5), op_id("a", 1, 5));
+        for other in [op_id("a", 2, 5), op_id("b", 1, 5), op_id("a", 1, 6)] {
+            assert_ne!(op_id("a", 1, 5), other);
+        }
     }
 
     #[test]

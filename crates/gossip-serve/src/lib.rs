@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod answers;
 mod api;
 mod app;
 mod assets;

@@ -9,10 +9,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use gossip::coordination::protocol::ReleaseMode;
 use gossip::coordination::store::{Answer, Key, Read, Store as _, Txn};
-use gossip::identity::RunId;
+use gossip::coordination::{AcquireScratch, CoordinationBackend as _, Lease};
+use gossip::identity::{OpId, RunId, ShardId, ShardKey, WorkerId};
 use gossip::prelude::*;
-use gossip::store::Backend;
+use gossip::runtime::{Clock as _, SystemClock};
+use gossip::store::{Backend, Coordinator};
 use serde_json::Value;
 
 use self::support::{OPERATOR, Served, TestAccess, start, start_on};
@@ -148,6 +151,70 @@ fn failures_are_paged_and_retried_once_for_each_key() {
     let all = served.post("/api/v1/actions", &[], &all).json();
     assert!(all["message"].as_str().unwrap().starts_with("2 shards"), "{all}");
     served.until(&format!("/api/v1/runs/{run}"), |reply| reply.json()["shards"]["parked"] == 0);
+}
+
+/// Acquires a shard, as a worker does.
+fn acquire(directory: &Directory, run: &str, shard: &str) -> (Coordinator, Lease) {
+    let backend = Backend::open(&directory.url().parse().unwrap()).unwrap();
+    let mut coordinator = backend.coordinator();
+    let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let key = ShardKey::new(RunId::from_raw(number(run)), ShardId::from_raw(number(shard)));
+    let (tenant, worker) = (gossip::tenant_id("default").unwrap(), WorkerId::from_raw(5));
+    let (now, mut scratch) = (SystemClock::new().now(), AcquireScratch::default());
+    let acquired = coordinator.acquire_and_restore_into(now, tenant, key, worker, &mut scratch);
+    let lease = acquired.unwrap().lease;
+    (coordinator, lease)
+}
+
+#[test]
+fn repeated_request_is_answered_as_the_first_time_and_executed_once() {
+    let directory = Directory::new();
+    directory.work("range:0..100", &[3, 50]);
+    let served = directory.serve();
+    let run = only_run(&served);
+    let tenant = gossip::tenant_id("default").unwrap();
+    let page = served.get(&format!("/api/v1/runs/{run}/failures")).json();
+    let shard = page["failures"][0]["shard"].as_str().unwrap();
+    let key = [("Idempotency-Key", "one")];
+
+    let all = format!(r#"{{"action":"retry","run":"{run}"}}"#);
+    let first = served.post("/api/v1/actions", &key, &all).json();
+    let again = served.post("/api/v1/actions", &key, &all).json();
+    assert!(first["message"].as_str().unwrap().starts_with("2 shards"), "{first}");
+    assert_eq!((&again["message"], &again["is_replay"]), (&first["message"], &true.into()));
+
+    let (mut holder, lease) = acquire(&directory, &run, shard);
+    for verb in ["split", "handoff", "release"] {
+        let body = format!(r#"{{"action":"{verb}","run":"{run}","shard":"{shard}"}}"#);
+        let first = served.post("/api/v1/actions", &key, &body);
+        if verb != "split" {
+            // Until the holder has received the other one.
+            assert_eq!(first.code(), "request_pending", "{first:?}");
+            continue;
+        }
+        assert_eq!(first.json()["is_replay"], false, "{first:?}");
+        let again = served.post("/api/v1/actions", &key, &body).json();
+        assert_eq!(again["is_replay"], true, "{again}");
+        let now = SystemClock::new().now();
+        assert!(holder.renew(now, tenant, &lease).unwrap().request.is_some());
+    }
+    let now = SystemClock::new().now();
+    let op_id = OpId::from_raw(77);
+    assert!(holder.release(now, tenant, &lease, ReleaseMode::Clean, op_id).is_ok());
+    drop(holder);
+    // The request ended with the lease. A late repetition does not reach the next holder.
+    let (mut holder, lease) = acquire(&directory, &run, shard);
+    let body = format!(r#"{{"action":"split","run":"{run}","shard":"{shard}"}}"#);
+    assert_eq!(served.post("/api/v1/actions", &key, &body).json()["is_replay"], true);
+    let now = SystemClock::new().now();
+    assert!(holder.renew(now, tenant, &lease).unwrap().request.is_none());
+    // What was refused may be tried again with its key; other parameters are another change.
+    let to = |to: u64| {
+        let shard = format!(r#""run":"{run}","shard":"{shard}","to":"{to:016x}""#);
+        served.post("/api/v1/actions", &key, &format!(r#"{{"action":"handoff",{shard}}}"#))
+    };
+    assert_eq!(to(9).json()["is_replay"], false);
+    assert_eq!(to(10).code(), "idempotency_conflict");
 }
 
 #[test]
