@@ -338,6 +338,55 @@ fn page_survives_a_restart_of_the_server_and_a_lost_store() {
     drop(served);
 }
 
+const KEYS: &str = "[...document.querySelectorAll('dt')].find((it) => it.textContent === 'Keys')\
+                    ?.nextSibling.textContent";
+
+/// Waits until the page was drawn again so many times.
+fn wait_for_updates(browser: &Browser, count: usize) {
+    for _ in 0..count {
+        let before = browser.script(&format!("return {KEYS}"));
+        browser.until("keys advance", &format!("{KEYS} !== {before}"));
+    }
+}
+
+#[test]
+fn focus_and_a_click_survive_the_updates_of_the_page() {
+    let scratch = Scratch::with_short_leases();
+    let Some(browser) = Browser::start(&scratch.path().join("profile"), &[]) else { return };
+    let run = create(&scratch, "range:0..100000", "focus");
+    let mut fleet = Fleet(vec![worker(&scratch, &run)]);
+    let served = Served::start(&scratch, &[]);
+    browser.open(&served.url);
+    browser.until_text("td", "focus");
+    browser.open(&format!("{}/runs/{run}", served.base()));
+    let split = "#workers button[data-action=split]";
+    browser.until("a shard is held", &format!("document.querySelector('{split}')"));
+    wait_for_updates(&browser, 2);
+    browser.hold(split);
+    wait_for_updates(&browser, 3);
+    browser.let_go();
+    browser.until_text("#dialog pre", &format!("gossip shard split {run}"));
+    browser.press(&["\u{e00c}"]);
+    browser.until("the dialog closes", "!document.getElementById('dialog').open");
+
+    browser.script(&format!("(window.it = document.querySelector('{split}')).focus()"));
+    // A second row appears, above or below.
+    fleet.0.push(worker(&scratch, &run));
+    browser.until("two rows", &format!("document.querySelectorAll('{split}').length === 2"));
+    wait_for_updates(&browser, 3);
+    let is_kept = browser.script("return it.isConnected && document.activeElement === it");
+    assert_eq!(
+        is_kept,
+        true,
+        "the focus is on {}",
+        browser.script("return document.activeElement")
+    );
+    // It acts on the row in which it is.
+    browser.press(&["\u{e007}"]);
+    browser.until_text("#dialog pre", &format!("gossip shard split {run}"));
+    assert_eq!(browser.console(), Vec::<String>::new());
+}
+
 #[test]
 fn eight_tabs_are_live_at_once() {
     let scratch = Scratch::with_short_leases();

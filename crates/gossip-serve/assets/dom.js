@@ -2,10 +2,21 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// The listeners of an element by their events, so that an update can exchange them.
+const listeners = new WeakMap();
+
+function listen(node, event, listener) {
+  if (!listeners.has(node)) listeners.set(node, new Map());
+  const known = listeners.get(node);
+  // An event that had a listener before has its dispatcher.
+  if (!known.has(event)) node.addEventListener(event, (it) => known.get(event)?.(it));
+  known.set(event, listener);
+}
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) listen(node, name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   for (const child of children.flat(Infinity)) {
@@ -20,9 +31,60 @@ export const h = (tag, attributes, ...children) =>
 export const svg = (tag, attributes, ...children) =>
   fill(document.createElementNS(SVG, tag), attributes, children);
 
-export const replace = (node, ...children) => {
-  node.replaceChildren(...children.flat(Infinity).filter((child) => child || child === 0));
-};
+const present = (children) => children.flat(Infinity).filter((child) => child || child === 0);
+
+export const replace = (node, ...children) => node.replaceChildren(...present(children));
+
+// As `replace`, but elements that are there already are changed and stay: they keep the focus, the
+// selection and a click that has begun. An element is that of the same tag and `data-key`, or
+// otherwise the next of its tag. The given elements are copied from, so a caller must not keep them.
+export const update = (node, ...children) => reconcile(node,
+  present(children).map((child) => (child instanceof Node ? child : document.createTextNode(child))));
+
+const keyOf = (node) => node.dataset?.key ?? "";
+
+const isHeld = (node) => node.nodeType === Node.ELEMENT_NODE && node.matches(":focus-within, :active");
+
+function reconcile(parent, wanted) {
+  const free = [...parent.childNodes];
+  const nodes = wanted.map((next) => {
+    const index = free.findIndex((old) => old.nodeName === next.nodeName && keyOf(old) === keyOf(next));
+    if (index < 0) return next;
+    const [old] = free.splice(index, 1);
+    become(old, next);
+    return old;
+  });
+  for (const old of free) old.remove();
+  let at = parent.firstChild;
+  for (const node of nodes) {
+    // A node that is moved loses the focus and the click, so the others move around it.
+    while (at && at !== node && node.parentNode === parent && isHeld(node)) {
+      const other = at;
+      at = at.nextSibling;
+      other.remove();
+    }
+    if (node === at) at = at.nextSibling;
+    else parent.insertBefore(node, at);
+  }
+}
+
+// Gives a node the content of another of its kind.
+function become(old, next) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.data !== next.data) old.data = next.data;
+    return;
+  }
+  // The style only through the object model, which the content security policy allows.
+  const names = (node) => node.getAttributeNames().filter((name) => name !== "style");
+  for (const name of names(old)) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  for (const name of names(next)) {
+    if (old.getAttribute(name) !== next.getAttribute(name)) old.setAttribute(name, next.getAttribute(name));
+  }
+  if (old.style.cssText !== next.style.cssText) old.style.cssText = next.style.cssText;
+  for (const event of listeners.get(old)?.keys() ?? []) listen(old, event, null);
+  for (const [event, listener] of listeners.get(next) ?? []) listen(old, event, listener);
+  reconcile(old, [...next.childNodes]);
+}
 
 export const color = (name) =>
   getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -81,12 +143,13 @@ export function bar(fraction, label) {
     "aria-valuenow": Math.floor((fraction ?? 0) * 100) }, inner);
 }
 
-// A table; a column is [title, cell of a row, whether it is a number, class].
-export function table(caption, columns, rows) {
+// A table; a column is [title, cell of a row, whether it is a number, class]. With the key of a row,
+// an update keeps the row's elements.
+export function table(caption, columns, rows, key = () => null) {
   const kind = ([, , isNumber, extra]) => [isNumber ? "n" : "", extra ?? ""].join(" ").trim() || null;
   const head = columns.map((column) => h("th", { scope: "col", class: kind(column) }, column[0]));
   const body = rows.map((row) =>
-    h("tr", null, columns.map((column) => h("td", { class: kind(column) }, column[1](row)))));
+    h("tr", { "data-key": key(row) }, columns.map((column) => h("td", { class: kind(column) }, column[1](row)))));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     h("table", { "aria-label": caption }, h("thead", null, h("tr", null, head)), h("tbody", null, body)));
 }

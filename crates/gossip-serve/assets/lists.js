@@ -1,7 +1,7 @@
 // The pages Runs, Workers and Store.
 
 import { get, updates, want } from "./api.js";
-import { badge, bar, duration, h, number, percent, rate, replace, set, setting, table, when } from "./dom.js";
+import { badge, bar, duration, h, number, percent, rate, replace, set, setting, table, update, when } from "./dom.js";
 
 const STATUSES = ["active", "paused", "incomplete", "done", "failed", "cancelled", "unreadable"];
 
@@ -53,7 +53,7 @@ export function runsPage(main, on) {
       return;
     }
     const isAtRest = rows.every((run) => run.is_over);
-    replace(body, table("Runs", [
+    update(body, table("Runs", [
       ["Run", (run) => runLink(run)],
       ["Status", (run) => badge(run.status)],
       ["Progress", progress],
@@ -65,7 +65,7 @@ export function runsPage(main, on) {
       ["Workers", (run) => number(run.workers), true],
       ["Created", (run) => when(run.created_at), false, "wide"],
       ["Source and command", (run) => h("code", null, `${run.source ?? ""} ${run.command ? `-- ${run.command}` : ""}`), false, "wide"],
-    ], rows));
+    ], rows, (run) => run.run));
   }
 
   async function load(cursor = null) {
@@ -103,7 +103,7 @@ export function workersPage(main, on) {
       return;
     }
     const slow = (worker) => (worker.is_slow ? [" ", badge("slow")] : null);
-    replace(body, table("Workers", [
+    update(body, table("Workers", [
       ["Worker", (worker) => h("code", null, worker.worker)],
       ["Host", (worker) => worker.host ?? "–"],
       ["Pid", (worker) => worker.pid ?? "–", true],
@@ -114,7 +114,7 @@ export function workersPage(main, on) {
       ["Run", (worker) => (worker.run ? h("a", { href: `/runs/${worker.run}` }, worker.run.slice(0, 8)) : "–")],
       ["Version", (worker) => worker.version ?? "–", false, "wide"],
       ["Seen", (worker) => when(worker.last_seen), false, "wide"],
-    ], workers));
+    ], workers, (worker) => worker.worker));
   };
   const load = () => get("/api/v1/workers").then(draw).catch((problem) => replace(body, h("p", null, problem.message)));
   on(updates, "workers", ({ detail }) => draw(detail));
@@ -142,7 +142,7 @@ export function storePage(main, on) {
       ["Failed requests", number(store.errors)],
       ["Last read", when(store.last_read)],
     ];
-    replace(body, store.error ? h("p", null, store.error) : null,
+    update(body, store.error ? h("p", null, store.error) : null,
       store.warnings.length > 0 ? h("section", { class: "attention warn", "aria-label": "Warnings" }, h("ul", null, store.warnings.map((it) => h("li", null, it)))) : null,
       h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", { class: name === "Place" ? "wide2" : null }, h("dt", null, name), h("dd", null, value)))));
   };

@@ -3,7 +3,7 @@
 import { get, updates, want } from "./api.js";
 import { button } from "./actions.js";
 import { describe, drawHeat, drawMap, expand, lanes, legend, speeds, throughput } from "./charts.js";
-import { badge, bar, clock, duration, h, number, panel, percent, rate, replace, set, setting, table, when } from "./dom.js";
+import { badge, bar, clock, duration, h, number, panel, percent, rate, replace, set, setting, table, update, when } from "./dom.js";
 
 const TABLE_ROWS = 200;
 
@@ -49,7 +49,7 @@ class Pictures {
 
   point(position) {
     this.position = Math.max(0, Math.min(0.999, position));
-    if (this.view) replace(this.tip, describe(this.view.cells, this.position, this.view.workers));
+    if (this.view) update(this.tip, describe(this.view.cells, this.position, this.view.workers));
   }
 
   name(worker) {
@@ -75,7 +75,7 @@ class Pictures {
     // What a test and a style sheet can see of it.
     this.map.node.dataset.states = [...counts.keys()].sort().join(" ");
     drawMap(this.mapCanvas, view.cells);
-    replace(this.mapLegend, legend(view.cells, view.workers));
+    update(this.mapLegend, legend(view.cells, view.workers));
     let at = 0;
     const rows = view.cells.map(([count, state, worker, covered]) => {
       const from = at;
@@ -83,7 +83,7 @@ class Pictures {
       return { from, to: at, state, worker, covered };
     });
     const part = (value) => `${((value / buckets.length) * 100).toFixed(1)} %`;
-    replace(this.map.rows, table("Key space", [
+    update(this.map.rows, table("Key space", [
       ["From", (row) => part(row.from), true], ["To", (row) => part(row.to), true],
       ["State", (row) => badge(row.state)], ["Worker", (row) => (row.worker === null ? "–" : this.name(row.worker))],
       ["Covered", (row) => `${row.covered} %`, true],
@@ -109,15 +109,15 @@ class Pictures {
         ["Shards", (worker) => number(worker.shards), true], ["Keys", (worker) => number(worker.keys), true],
         ["", (worker) => h("span", { class: "ask" }, button("Split", { action: "split", run: this.run, shard: worker.shard }, { small: true, title: "Ask it to split its longest shard" }),
           button("Hand off", { action: "handoff", run: this.run, shard: worker.shard }, { small: true, title: "Ask it to hand its longest shard to an idle worker" })), false, "wide"],
-      ], rows);
+      ], rows, (worker) => worker.worker);
     const marks = view.marks.slice().reverse().slice(0, 50);
-    replace(this.lanes.picture, now, lanes(this.history, view.marks, (worker) => this.name(worker)));
-    replace(this.lanes.rows, h("h3", null, "Leases that changed hands"),
-      marks.length === 0 ? h("p", { class: "dim" }, "None since this server follows the run.")
+    update(this.lanes.picture, now, lanes(this.history, view.marks, (worker) => this.name(worker)));
+    update(this.lanes.rows, h("h3", null, "Leases that changed hands"),
+      marks.length === 0 ? h("p", { class: "dim" }, "None.")
         : table("Leases that changed hands", [
           ["Time", (mark) => clock(mark.at)], ["What", (mark) => mark.kind], ["Shard", (mark) => h("code", null, mark.shard)],
           ["From", (mark) => this.name(mark.from)], ["To", (mark) => this.name(mark.to)],
-        ], marks));
+        ], marks, (mark) => `${mark.at} ${mark.shard}`));
   }
 
   drawHistory() {
@@ -125,8 +125,8 @@ class Pictures {
     this.heatCanvas.setAttribute("aria-label", `Key space over time, ${columns.length} columns; the table has the same`);
     drawHeat(this.heatCanvas, columns, this.mode);
     const text = columns.length ? [clock(columns[0].at), clock(columns.at(-1).at)] : ["", ""];
-    replace(this.heatEnds, text.map((it) => h("span", null, it)));
-    replace(this.heatLegend, this.mode === "rate"
+    update(this.heatEnds, text.map((it) => h("span", null, it)));
+    update(this.heatLegend, this.mode === "rate"
       ? h("p", { class: "dim" }, "Keys run from top to bottom. The stronger the colour, the more of the range was done in that time.")
       : [h("p", { class: "dim" }, "Keys run from top to bottom."), legend(columns.flatMap((column) => column.cells), this.mode === "worker" ? [...this.names].map(([number_, name]) => ({ number: number_, name })) : [], this.mode)]);
     const share = (column, state) => {
@@ -134,13 +134,13 @@ class Pictures {
       return `${Math.round((buckets.filter((bucket) => bucket.state === state).length / buckets.length) * 100)} %`;
     };
     if (this.heat.isTable()) {
-      replace(this.heat.rows, table("Key space over time", [
+      update(this.heat.rows, table("Key space over time", [
         ["Time", (column) => clock(column.at)], ["Keys", (column) => number(column.keys), true],
         ...["done", "leased", "stalled", "waiting", "failed"].map((state) => [state, (column) => share(column, state), true]),
       ], columns.slice(-TABLE_ROWS).reverse()));
     }
-    replace(this.speed.picture, throughput(columns));
-    replace(this.speed.rows, table("Throughput", [
+    update(this.speed.picture, throughput(columns));
+    update(this.speed.rows, table("Throughput", [
       ["Time", (point) => clock(point.at)], ["Rate", (point) => rate(point.value), true],
     ], speeds(columns).slice(-TABLE_ROWS).reverse()));
     if (this.view) this.drawLanes();
@@ -165,11 +165,11 @@ class Failures {
   show(view) {
     const count = view.shards.parked + view.shards.damaged + view.unread;
     const seen = `${view.shards.parked} ${view.shards.damaged} ${view.unread} ${view.is_over}`;
-    replace(this.title, `Failures (${number(count)})`);
+    update(this.title, `Failures (${number(count)})`);
     this.node.hidden = count === 0;
     if (seen === this.seen) return;
     this.seen = seen;
-    replace(this.all, view.shards.parked > 0 && !view.is_over ? button("Retry all", { action: "retry", run: this.id }, { small: true }) : null);
+    update(this.all, view.shards.parked > 0 && !view.is_over ? button("Retry all", { action: "retry", run: this.id }, { small: true }) : null);
     if (count > 0) this.load();
   }
 
@@ -179,7 +179,7 @@ class Failures {
       const page = await get(`/api/v1/runs/${this.id}/failures${query}`);
       const items = page.failures.map((failure) => this.item(failure));
       if (cursor) this.body.append(...items);
-      else replace(this.body, items);
+      else update(this.body, items);
       this.next = page.next;
       this.more.hidden = !page.next;
     } catch (problem) {
@@ -193,7 +193,7 @@ class Failures {
       : failure.signal !== null ? `signal ${failure.signal}` : failure.kind === "unread" ? "unread" : failure.reason ?? "failed";
     const facts = [failure.tries ? `${failure.tries} ${failure.tries === 1 ? "try" : "tries"}` : null,
       failure.host ? `on ${failure.host}${failure.pid ? ` pid ${failure.pid}` : ""}` : null].filter(Boolean).join(", ");
-    return h("article", { class: "failure", "data-shard": failure.shard ?? "" },
+    return h("article", { class: "failure", "data-shard": failure.shard ?? "", "data-key": failure.shard ?? failure.item },
       h("div", { class: "head" }, h("b", { class: "mono" }, failure.item), h("span", { class: "badge failed" }, how),
         h("span", { class: "dim" }, facts, failure.at ? [" · ", when(failure.at)] : null),
         failure.shard ? button("Retry", { action: "retry", run: this.id, shard: failure.shard }, { small: true }) : h("span", { class: "dim" }, "passed by the cursor")),
@@ -257,7 +257,7 @@ export function runPage(main, on, id) {
     if (state === drawnButtons) return;
     drawnButtons = state;
     const run = { run: id };
-    replace(buttons,
+    update(buttons,
       view.is_over ? null : view.status === "paused" ? button("Resume", { action: "resume", ...run }) : button("Pause", { action: "pause", ...run }),
       view.is_over ? null : button("Cancel", { action: "cancel", ...run }, { danger: true }),
       view.is_over || view.status === "incomplete" ? h("button", { type: "button", id: "verify", onclick: verify }, "Verify the certificate") : null,
@@ -271,10 +271,10 @@ export function runPage(main, on, id) {
       replace(main, title, top, attentionBox, buttons, certificate, pictures.nodes[0], pictures.nodes[1], failures.node, pictures.nodes.slice(2));
       if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
     }
-    replace(title, h("h1", null, view.name ?? `Run ${id}`, " ", badge(view.status)),
+    update(title, h("h1", null, view.name ?? `Run ${id}`, " ", badge(view.status)),
       h("p", { class: "mono dim" }, `${view.source ?? ""}${view.command ? ` -- ${view.command}` : ""}`));
-    replace(top, bar(view.fraction, "Done"), facts(view));
-    replace(attentionBox, attention(view));
+    update(top, bar(view.fraction, "Done"), facts(view));
+    update(attentionBox, attention(view));
     drawButtons(view);
     pictures.show(view);
     failures.show(view);

@@ -121,6 +121,27 @@ impl Browser {
         self.request("POST", "/actions", &actions);
     }
 
+    /// Presses the mouse button over the first element, until [`Self::let_go`].
+    pub(crate) fn hold(&self, selector: &str) {
+        let query = format!("document.querySelector({})", json!(selector));
+        self.script(&format!("{query}.scrollIntoView({{ block: 'center' }})"));
+        let wanted = json!({ "using": "css selector", "value": selector });
+        let origin = self.request("POST", "/element", &wanted);
+        let over = json!({ "type": "pointerMove", "origin": origin, "x": 0, "y": 0 });
+        self.pointer(&[over, json!({ "type": "pointerDown", "button": 0 })]);
+    }
+
+    pub(crate) fn let_go(&self) {
+        self.pointer(&[json!({ "type": "pointerUp", "button": 0 })]);
+    }
+
+    fn pointer(&self, actions: &[Value]) {
+        let mouse = json!({ "pointerType": "mouse" });
+        let mouse =
+            json!({ "type": "pointer", "id": "mouse", "parameters": mouse, "actions": actions });
+        self.request("POST", "/actions", &json!({ "actions": [mouse] }));
+    }
+
     pub(crate) fn resize(&self, width: u32, height: u32) {
         self.request("POST", "/window/rect", &json!({ "width": width, "height": height }));
     }
