@@ -388,6 +388,36 @@ fn focus_and_a_click_survive_the_updates_of_the_page() {
 }
 
 #[test]
+fn events_before_a_restart_of_the_server_are_shown() {
+    let scratch = Scratch::with_short_leases();
+    let Some(browser) = Browser::start(&scratch.path().join("profile"), &[]) else { return };
+    let run = create(&scratch, "range:0..48", "events");
+    // The first worker is killed while it processes an item.
+    std::fs::write(scratch.path().join("delay"), "60").unwrap();
+    let mut fleet = Fleet(vec![worker(&scratch, &run)]);
+    let events = || scratch.run(&["events", &run]).stdout;
+    wait_until("a shard is held", || events().contains("acquired"));
+    let mut victim = fleet.0.remove(0);
+    signal(&victim, Signal::KILL);
+    victim.wait().unwrap();
+    std::fs::write(scratch.path().join("delay"), "0.1").unwrap();
+    fleet.0.push(worker(&scratch, &run));
+    wait_until("it is taken over", || events().contains("took over"));
+    let first = Served::start(&scratch, &[]);
+    first.stop();
+    let served = Served::start(&scratch, &[]);
+    browser.open(&served.url);
+    browser.until_text("td", "events");
+    browser.open(&format!("{}/runs/{run}", served.base()));
+    browser.until_text("#events td", "took over from");
+    browser.until_text("#events td", "active, ");
+    browser.script("document.querySelector('#workers input[type=checkbox]').click()");
+    browser.until_text("#workers td", "takeover");
+    browser.until_text("#events td", "every shard is done");
+    assert_eq!(browser.console(), Vec::<String>::new());
+}
+
+#[test]
 fn eight_tabs_are_live_at_once() {
     let scratch = Scratch::with_short_leases();
     let Some(browser) = Browser::start(&scratch.path().join("profile"), &[]) else { return };

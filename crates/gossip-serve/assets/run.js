@@ -202,6 +202,71 @@ class Failures {
   }
 }
 
+const EVENTS_EVERY = 5000;
+const EVENTS_SHOWN = 1000;
+
+// What happened to the run and its shards, from the store: also before this server was started.
+class Events {
+  constructor(id) {
+    this.id = id;
+    this.rows = new Map();
+    this.next = null;
+    this.readAt = 0;
+    this.timer = 0;
+    this.body = h("div");
+    this.more = h("button", { type: "button", hidden: true, onclick: () => this.load(this.next) }, "Earlier");
+    this.node = h("section", { id: "events", "aria-labelledby": "events-title" },
+      h("div", { class: "head" }, h("h2", { id: "events-title" }, "Events"),
+        h("div", { class: "tools" }, h("a", { href: "#events", "aria-label": "Link to Events" }, "link"))),
+      this.body, this.more);
+  }
+
+  // Reads again some time after each update, and once after the last.
+  show(view) {
+    if (this.timer) return;
+    const isLast = view.is_over && this.readAt > 0;
+    const wait = isLast ? EVENTS_EVERY : Math.max(0, this.readAt + EVENTS_EVERY - Date.now());
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      if (this.node.isConnected && !document.hidden) this.load();
+    }, wait);
+  }
+
+  async load(cursor = null) {
+    this.readAt = Date.now();
+    const query = cursor ? `&cursor=${encodeURIComponent(cursor)}` : "";
+    try {
+      const page = await get(`/api/v1/runs/${this.id}/events?limit=100${query}`);
+      // Without a common event there may be others in between.
+      if (!cursor && !page.events.some((it) => this.rows.has(it.id))) {
+        this.rows.clear();
+        this.next = page.next;
+      }
+      if (cursor) this.next = page.next;
+      for (const event of page.events) this.rows.set(event.id, event);
+      this.draw(page);
+    } catch (problem) {
+      if (this.rows.size === 0) update(this.body, h("p", null, problem.message));
+    }
+  }
+
+  draw(page) {
+    // The ids are in the order of time.
+    const rows = [...this.rows.values()].sort((one, other) => (one.id < other.id ? 1 : -1));
+    const name = (known, id) => known ?? (id ? `worker ${id.slice(8)}` : "–");
+    const what = (event) => (event.previous_worker
+      ? `took over from ${name(event.previous_name, event.previous_worker)}, ${event.text.replace("acquired, ", "")}` : event.text);
+    const missing = [page.lost > 0 ? `At least ${number(page.lost)} earlier events are no longer stored.` : null,
+      page.is_complete ? null : "There are more events than are shown here: gossip events has all."].filter(Boolean).join(" ");
+    this.more.hidden = !this.next || rows.length >= EVENTS_SHOWN;
+    update(this.body, rows.length === 0 ? h("p", { class: "dim" }, "None.") : table("Events", [
+      ["Time", (event) => h("time", { datetime: new Date(event.at).toISOString(), title: new Date(event.at).toISOString() }, clock(event.at))],
+      ["What", what], ["Shard", (event) => (event.shard ? h("code", null, event.shard) : "–")],
+      ["Worker", (event) => name(event.name, event.worker)],
+    ], rows.slice(0, EVENTS_SHOWN), (event) => event.id), missing ? h("p", { class: "dim" }, missing) : null);
+  }
+}
+
 function attention(view) {
   const lines = [];
   const failed = view.shards.parked + view.shards.damaged;
@@ -237,7 +302,7 @@ function facts(view) {
 export function runPage(main, on, id) {
   want(id);
   const [title, top, attentionBox, buttons, certificate] = [h("div"), h("div"), h("div"), h("div", { class: "buttons" }), h("p", { role: "status" })];
-  const [pictures, failures] = [new Pictures(id), new Failures(id)];
+  const [pictures, failures, events] = [new Pictures(id), new Failures(id), new Events(id)];
   let drawnButtons = "";
   let isBuilt = false;
   replace(main, title, h("p", { class: "dim" }, "Reading the run…"));
@@ -268,7 +333,7 @@ export function runPage(main, on, id) {
     document.title = `${percent(view.fraction) ?? view.status} · ${view.name ?? id.slice(0, 8)} · gossip`;
     if (!isBuilt) {
       isBuilt = true;
-      replace(main, title, top, attentionBox, buttons, certificate, pictures.nodes[0], pictures.nodes[1], failures.node, pictures.nodes.slice(2));
+      replace(main, title, top, attentionBox, buttons, certificate, pictures.nodes[0], pictures.nodes[1], failures.node, pictures.nodes.slice(2), events.node);
       if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
     }
     update(title, h("h1", null, view.name ?? `Run ${id}`, " ", badge(view.status)),
@@ -278,6 +343,7 @@ export function runPage(main, on, id) {
     drawButtons(view);
     pictures.show(view);
     failures.show(view);
+    events.show(view);
     // The newest column, as the server makes one.
     const last = pictures.history.at(-1);
     if (!last || view.at - last.at >= interval) {

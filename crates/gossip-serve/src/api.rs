@@ -19,6 +19,7 @@ use utoipa::{IntoParams, OpenApi};
 use crate::access::Role;
 use crate::app::App;
 use crate::desk::{FailureCursor, PAGE_MAX, id};
+use crate::events::EventCursor;
 use crate::limits::Guess;
 use crate::problem::{Code, Problem};
 use crate::security::{self, BODY_MAX, Peer};
@@ -29,6 +30,10 @@ use crate::{assets, metrics, stream};
 /// Runs per page.
 const RUNS_MAX: usize = 500;
 const RUNS_DEFAULT: usize = 200;
+
+/// Events per page.
+const EVENTS_MAX: usize = 500;
+const EVENTS_DEFAULT: usize = 100;
 
 /// Runs that one stream shows in full.
 const STREAM_RUNS_MAX: usize = 16;
@@ -52,6 +57,7 @@ type Answer = Result<Response, Problem>;
         run,
         history,
         failures,
+        events,
         certificate,
         verification,
         workers,
@@ -72,6 +78,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/api/v1/runs/{run}", get(run))
         .route("/api/v1/runs/{run}/history", get(history))
         .route("/api/v1/runs/{run}/failures", get(failures))
+        .route("/api/v1/runs/{run}/events", get(events))
         .route("/api/v1/runs/{run}/certificate", get(certificate))
         .route("/api/v1/runs/{run}/verification", get(verification))
         .route("/api/v1/workers", get(workers))
@@ -322,6 +329,37 @@ async fn failures(
         return Err(not_read(&app, run));
     }
     json(&app.desk.ask(move |desk| desk.failures(run, cursor, limit)).await?)
+}
+
+/// Which events.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct EventsQuery {
+    /// Where the page begins: `next` of the page before.
+    cursor: Option<String>,
+    /// Events per page, at most 500.
+    limit: Option<usize>,
+}
+
+/// Lists the stored events of a run, the newest first.
+#[utoipa::path(get, path = "/api/v1/runs/{run}/events", params(("run" = String, Path), EventsQuery), responses((status = 200, body = EventPage), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn events(
+    State(app): State<Arc<App>>,
+    Path(run): Path<String>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Answer {
+    let query = parameters(query)?;
+    let limit = query.limit.unwrap_or(EVENTS_DEFAULT);
+    if !(1..=EVENTS_MAX).contains(&limit) {
+        return Err(invalid("limit: 1 to 500"));
+    }
+    let cursor = query.cursor.as_deref();
+    let cursor = cursor
+        .map(|cursor| EventCursor::parse(cursor).ok_or_else(|| invalid("cursor: not one of ours")));
+    let (run, ()) = look_up(&app, &run, |_, _| ())?;
+    let cursor = cursor.transpose()?;
+    json(&app.desk.ask(move |desk| desk.events(run, cursor, limit)).await?)
 }
 
 /// Returns the certificate of a finished run.

@@ -11,6 +11,7 @@ use gossip::runtime::{
 };
 
 use crate::buckets::{self, BUCKETS, Cells, Holder};
+use crate::events::Moved;
 use crate::wire::{Column, Lane, Mark, RunSummary, RunView};
 
 /// Columns of a history. When they are full every second one is dropped and the interval doubles,
@@ -99,6 +100,8 @@ pub(crate) struct Follower {
     column_due: Option<Instant>,
     pub(crate) parked: Vec<Parked>,
     pub(crate) unread: u64,
+    /// Whether the marks of the time before the first look were added.
+    pub(crate) is_seeded: bool,
 }
 
 /// The time of a look, by both clocks.
@@ -124,6 +127,17 @@ impl Follower {
             column_due: None,
             parked: Vec::new(),
             unread: 0,
+            is_seeded: false,
+        }
+    }
+
+    /// Adds the leases that changed hands before the first look.
+    pub(crate) fn seed(&mut self, moved: &[Moved]) {
+        self.is_seeded = true;
+        let newest = &moved[moved.len().saturating_sub(MARKS_MAX)..];
+        for it in newest {
+            let (from, to) = (self.number(it.from), self.number(it.to));
+            self.mark(it.at, it.is_handoff, it.shard, (from, to));
         }
     }
 
@@ -196,9 +210,7 @@ impl Follower {
             {
                 let is_handoff = row.last_handoff != prior.handoff;
                 let (from, to) = (self.number(from), self.number(to));
-                let kind = if is_handoff { "handoff" } else { "takeover" };
-                let shard = format!("{:016x}", row.shard.as_raw());
-                self.marks.push_back(Mark { at: now.as_raw(), kind, shard, from, to });
+                self.mark(now.as_raw(), is_handoff, row.shard, (from, to));
             }
             // A shard whose holder died has no owner until it is claimed again.
             let owner = match row.status {
@@ -208,10 +220,16 @@ impl Follower {
             let (fence, handoff) = (row.fence_epoch, row.last_handoff);
             next.insert(row.shard, Prior { owner, fence, handoff, keys });
         }
-        while self.marks.len() > MARKS_MAX {
+        self.prior = next;
+    }
+
+    fn mark(&mut self, at: u64, is_handoff: bool, shard: ShardId, (from, to): (u16, u16)) {
+        let kind = if is_handoff { "handoff" } else { "takeover" };
+        let shard = format!("{:016x}", shard.as_raw());
+        self.marks.push_back(Mark { at, kind, shard, from, to });
+        if self.marks.len() > MARKS_MAX {
             self.marks.pop_front();
         }
-        self.prior = next;
     }
 
     /// Returns the number of a worker.
@@ -362,7 +380,7 @@ fn short_name(worker: WorkerId) -> String {
 }
 
 /// Returns the park reason in words.
-const fn reason_word(reason: gossip::coordination::ParkReason) -> &'static str {
+pub(crate) const fn reason_word(reason: gossip::coordination::ParkReason) -> &'static str {
     use gossip::coordination::ParkReason;
     match reason {
         ParkReason::PermissionDenied => "permission denied",

@@ -21,6 +21,7 @@ mod assets;
 mod buckets;
 mod connections;
 mod desk;
+mod events;
 mod follow;
 mod hub;
 mod limits;

@@ -21,6 +21,7 @@ use gossip::runtime::{
 };
 use gossip::sources::{KeyFormat, Source};
 
+use crate::events::{Events, Moved};
 use crate::follow::{At, Follower};
 use crate::pace::PacedStore;
 use crate::state::{RunState, Shared, State, Warning, add};
@@ -356,7 +357,8 @@ impl Sampler {
         // One that cannot be read is tried again when it is due, like all others.
         let is_readable =
             |run: &RunId| self.queue.get(run).is_some_and(|queued| !queued.is_unreadable);
-        let is_unseen = |run: &RunId| !self.followers.contains_key(run);
+        let is_unseen =
+            |run: &RunId| self.followers.get(run).is_none_or(|follower| !follower.is_seeded);
         let wanted = self.shared.wanted();
         // A finished run that is followed does not change.
         let is_useful = |run: &&RunId| is_unseen(run) && is_readable(run) || is_due(run);
@@ -417,6 +419,11 @@ impl Sampler {
                 Follower::new(run, density, record.config().lease_duration())
             }
         };
+        // A finished run that no client looks at needs no history, and thousands are read at a start.
+        let is_of_use = !look.status.is_terminal() || self.shared.wanted().contains(&run);
+        if is_of_use && !follower.is_seeded {
+            follower.seed(&self.moved(run)?);
+        }
         let view = follower.observe(&look, at, &self.entries, summary);
         let newest = view.marks.iter().filter(|mark| mark.at == view.at).count();
         for mark in view.marks.iter().rev().take(newest) {
@@ -434,6 +441,16 @@ impl Sampler {
         self.publish(run, &view, &follower, job.as_ref());
         self.keep(follower);
         Ok(())
+    }
+
+    /// Reads the leases that changed hands before the server followed the run.
+    fn moved(&mut self, run: RunId) -> Result<Vec<Moved>, Stop> {
+        match Events::read(&mut self.coordinator, self.tenant, run).map_err(Stop::from) {
+            Ok(events) => Ok(events.moved()),
+            // A damaged event does not make the run unreadable.
+            Err(Stop::Run) => Ok(Vec::new()),
+            Err(error @ (Stop::Store(_) | Stop::Gone)) => Err(error),
+        }
     }
 
     fn publish(&self, run: RunId, view: &RunView, follower: &Follower, job: Option<&Job>) {

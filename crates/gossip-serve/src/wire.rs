@@ -161,6 +161,37 @@ pub(crate) struct FailurePage {
     pub(crate) unread: u64,
 }
 
+/// An event of a run.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct EventRow {
+    /// Its place in the order.
+    pub(crate) id: String,
+    /// By the clock of the process that wrote it.
+    pub(crate) at: u64,
+    /// As `gossip events` writes it.
+    pub(crate) event: &'static str,
+    /// What happened, in words.
+    pub(crate) text: String,
+    pub(crate) shard: Option<String>,
+    pub(crate) worker: Option<String>,
+    /// Host and process of the worker, if it is registered.
+    pub(crate) name: Option<String>,
+    /// The worker from which a grant took the shard over.
+    pub(crate) previous_worker: Option<String>,
+    pub(crate) previous_name: Option<String>,
+}
+
+/// A page of events, the newest first.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct EventPage {
+    pub(crate) events: Vec<EventRow>,
+    pub(crate) next: Option<String>,
+    /// Events that are not stored any more, at least.
+    pub(crate) lost: u64,
+    /// Whether all stored events of the run are in the pages.
+    pub(crate) is_complete: bool,
+}
+
 /// A worker of the tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct WorkerRow {

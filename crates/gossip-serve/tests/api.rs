@@ -155,12 +155,24 @@ fn failures_are_paged_and_retried_once_for_each_key() {
 
 /// Acquires a shard, as a worker does.
 fn acquire(directory: &Directory, run: &str, shard: &str) -> (Coordinator, Lease) {
+    acquire_at(directory, run, shard, 5, 0)
+}
+
+/// Acquires a shard as this worker, so many milliseconds from now.
+fn acquire_at(
+    directory: &Directory,
+    run: &str,
+    shard: &str,
+    worker: u64,
+    after: u64,
+) -> (Coordinator, Lease) {
     let backend = Backend::open(&directory.url().parse().unwrap()).unwrap();
     let mut coordinator = backend.coordinator();
     let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
     let key = ShardKey::new(RunId::from_raw(number(run)), ShardId::from_raw(number(shard)));
-    let (tenant, worker) = (gossip::tenant_id("default").unwrap(), WorkerId::from_raw(5));
-    let (now, mut scratch) = (SystemClock::new().now(), AcquireScratch::default());
+    let (tenant, worker) = (gossip::tenant_id("default").unwrap(), WorkerId::from_raw(worker));
+    let now = SystemClock::new().now().saturating_add(after);
+    let mut scratch = AcquireScratch::default();
     let acquired = coordinator.acquire_and_restore_into(now, tenant, key, worker, &mut scratch);
     let lease = acquired.unwrap().lease;
     (coordinator, lease)
@@ -243,6 +255,63 @@ fn run_is_paused_resumed_and_cancelled() {
     assert_eq!(act("pause").code(), "run_over");
     let shard = format!(r#"{{"action":"split","run":"{run}"}}"#);
     assert_eq!(served.post("/api/v1/actions", &[], &shard).code(), "invalid_parameter");
+}
+
+#[test]
+fn events_are_paged_newest_first_and_each_once() {
+    let directory = Directory::new();
+    directory.work("range:0..1000", &[3, 50, 77]);
+    // It has not seen any of them.
+    let served = directory.serve();
+    let run = only_run(&served);
+    let path = format!("/api/v1/runs/{run}/events");
+    let (mut ids, mut kinds, mut query) = (Vec::new(), BTreeSet::new(), String::new());
+    loop {
+        let page = served.get(&format!("{path}?limit=3{query}")).json();
+        assert_eq!((&page["lost"], &page["is_complete"]), (&0.into(), &true.into()));
+        let events = page["events"].as_array().unwrap();
+        assert!(events.len() <= 3, "{page}");
+        for event in events {
+            ids.push(event["id"].as_str().unwrap().to_owned());
+            kinds.insert(event["event"].as_str().unwrap().to_owned());
+            assert!(event["at"].as_u64().unwrap() > 0, "{event}");
+        }
+        match page["next"].as_str() {
+            Some(next) => query = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert!(ids.is_sorted_by(|one, other| one > other) && ids.len() > 6, "{ids:?}");
+    for kind in ["run_created", "run_active", "acquired", "parked", "done"] {
+        assert!(kinds.contains(kind), "{kind}: {kinds:?}");
+    }
+    for wrong in ["limit=0", "limit=501", "limit=x", "cursor=1-2-3", "cursor=", "other=1"] {
+        let refused = served.get(&format!("{path}?{wrong}"));
+        assert_eq!(refused.code(), "invalid_parameter", "{wrong}");
+    }
+}
+
+#[test]
+fn leases_that_changed_hands_before_the_server_started_are_marked() {
+    let directory = Directory::new();
+    directory.work("range:0..100", &[3]);
+    let (run, shard) = {
+        let served = directory.serve();
+        let run = only_run(&served);
+        let page = served.get(&format!("/api/v1/runs/{run}/failures")).json();
+        let shard = page["failures"][0]["shard"].as_str().unwrap().to_owned();
+        let retry = format!(r#"{{"action":"retry","run":"{run}"}}"#);
+        assert_eq!(served.post("/api/v1/actions", &[], &retry).status, 200);
+        (run, shard)
+    };
+    let first = acquire_at(&directory, &run, &shard, 5, 0);
+    // Its lease has run out by then.
+    let second = acquire_at(&directory, &run, &shard, 6, 3_600_000);
+    let served = directory.serve();
+    let shown = served.until(&format!("/api/v1/runs/{run}"), |reply| reply.status == 200).json();
+    let mark = &shown["marks"][0];
+    assert_eq!((&mark["kind"], &mark["shard"]), (&"takeover".into(), &shard.into()), "{shown}");
+    drop((first, second));
 }
 
 #[test]
@@ -352,7 +421,7 @@ fn unknown_runs_and_shards_are_not_found() {
     directory.work("range:0..10", &[3]);
     let served = directory.serve();
     let run = only_run(&served);
-    for path in ["", "/history", "/failures", "/certificate", "/verification"] {
+    for path in ["", "/history", "/failures", "/events", "/certificate", "/verification"] {
         let reply = served.get(&format!("/api/v1/runs/1111111111111111{path}"));
         assert_eq!((reply.status, reply.code().as_str()), (404, "run_not_found"), "{path}");
     }

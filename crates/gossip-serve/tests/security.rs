@@ -11,7 +11,7 @@ use gossip_serve::{ServeError, Server};
 use self::support::{OPERATOR, READER, Reply, Served, start};
 
 /// Every route, so that a check that must hold everywhere is tried everywhere.
-const ROUTES: [&str; 17] = [
+const ROUTES: [&str; 18] = [
     "/",
     "/runs",
     "/runs/0000000000000001",
@@ -25,6 +25,7 @@ const ROUTES: [&str; 17] = [
     "/api/v1/runs/0000000000000001",
     "/api/v1/runs/0000000000000001/history",
     "/api/v1/runs/0000000000000001/failures",
+    "/api/v1/runs/0000000000000001/events",
     "/api/v1/workers",
     "/api/v1/store",
     "/api/v1/stream",
