@@ -9,7 +9,7 @@ use gossip::identity::{RunId, TenantId};
 use gossip::runtime::exec::ignores_hangup;
 use gossip::runtime::{Density, Job};
 use gossip::store::{Backend, StoreUrl};
-use gossip_serve::{Access, Certificate, Role, ServeError, ServeOptions, Server};
+use gossip_serve::{Access, Certificate, Role, ServeError, ServeLimits, ServeOptions, Server};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -37,6 +37,7 @@ pub(crate) fn run(
         allow_hosts: args.allow_host.clone(),
         tokens,
         version: env!("GOSSIP_VERSION").to_owned(),
+        limits: ServeLimits::default(),
     };
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
     let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))

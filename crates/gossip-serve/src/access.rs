@@ -1,6 +1,7 @@
 //! What the server needs from the program that starts it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use gossip::identity::{RunId, TenantId};
 use gossip::runtime::{Density, Job};
@@ -72,6 +73,50 @@ pub struct ServeOptions {
     pub tokens: Vec<(Role, String)>,
     /// Version of the program.
     pub version: String,
+    /// Bounds on clients.
+    pub limits: ServeLimits,
+}
+
+/// Bounds on clients.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "made by the program that starts the server")]
+pub struct ServeLimits {
+    /// Connections at once. Further ones are closed at once.
+    pub connections: usize,
+    /// Connections of one address.
+    pub connections_of_address: usize,
+    /// Connections of one loopback address, which may be that of a proxy.
+    pub connections_of_loopback: usize,
+    /// Streams of updates at once.
+    pub streams: u64,
+    /// Requests per second of one address.
+    pub requests_per_second: u32,
+    /// Requests of one address at once.
+    pub requests_at_once: u32,
+    /// Longest time for the head of a request, and between two requests of a connection.
+    pub head_time: Duration,
+    /// Longest time for a request, body included. A stream is answered at once.
+    pub request_time: Duration,
+    /// Longest time in which a client takes none of the bytes that wait for it.
+    pub write_time: Duration,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            connections: 1_024,
+            // Two hundred browsers behind a proxy have a stream each.
+            connections_of_address: 256,
+            connections_of_loopback: 1_024,
+            streams: 512,
+            // Two hundred browsers that come back after a restart send about a thousand.
+            requests_per_second: 200,
+            requests_at_once: 4_000,
+            head_time: Duration::from_secs(15),
+            request_time: Duration::from_secs(60),
+            write_time: Duration::from_secs(30),
+        }
+    }
 }
 
 /// What the bearer of a token may do.

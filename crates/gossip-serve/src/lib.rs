@@ -38,15 +38,14 @@ mod wire;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gossip::coordination::store::fresh_nonce;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-pub use self::access::{Access, Certificate, Role, ServeOptions};
+pub use self::access::{Access, Certificate, Role, ServeLimits, ServeOptions};
 
 use self::app::App;
 use self::limits::Limits;
@@ -98,13 +97,19 @@ impl From<io::Error> for ServeError {
 }
 
 /// A running server. It ends when this is dropped.
-#[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     token: Option<String>,
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     sampler: Option<JoinHandle<()>>,
     runtime: Option<Runtime>,
+}
+
+impl std::fmt::Debug for Server {
+    /// Writes no token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -128,27 +133,26 @@ impl Server {
         }
         let backend = access.open().map_err(ServeError::Store)?;
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind(options.listen))?;
+        let listener = runtime.block_on(async { connections::listen(options.listen) })?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(access, options, backend, fresh_nonce()));
         let (desk, served) = desk::open(Arc::clone(&shared));
         let app = App {
             tokens: Tokens::new(&shared.options.tokens, address.port()),
             hosts: Hosts::new(address, &shared.options.allow_hosts),
-            limits: Limits::default(),
+            limits: Limits::new(&shared.options.limits),
             desk,
             shared: Arc::clone(&shared),
         };
         let router = api::router(&Arc::new(app));
-        let stop = Arc::new(AtomicBool::new(false));
-        let (sampler, stopped) = (Sampler::new(shared), Arc::clone(&stop));
+        let sampler = Sampler::new(Arc::clone(&shared));
         let sampler = thread::Builder::new()
             .name("gossip-sampler".to_owned())
-            .spawn(move || sampler.run(&stopped))?;
+            .spawn(move || sampler.run())?;
         // Ends with the last handle, which the runtime holds.
         thread::Builder::new().name("gossip-desk".to_owned()).spawn(move || served.run())?;
-        runtime.spawn(connections::accept(listener, router));
-        Ok(Self { address, token, stop, sampler: Some(sampler), runtime: Some(runtime) })
+        runtime.spawn(connections::accept(listener, router, Arc::clone(&shared)));
+        Ok(Self { address, token, shared, sampler: Some(sampler), runtime: Some(runtime) })
     }
 
     /// Returns the address on which the server listens.
@@ -181,7 +185,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
+        self.shared.stop.store(true, Ordering::SeqCst);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(SHUTDOWN_TIME);
         }
@@ -191,3 +195,14 @@ impl Drop for Server {
         }
     }
 }
+
+// The support of the tests uses the crate by its name.
+#[cfg(test)]
+extern crate self as gossip_serve;
+
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+#[cfg(test)]
+mod hostile_tests;

@@ -5,10 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Requests per second of one address, and how many may come at once: two hundred browsers that
-/// come back after a restart send about a thousand.
-const PER_SECOND: u32 = 200;
-const BURST: u32 = 4_000;
+use crate::access::ServeLimits;
 
 /// Wrong tokens per second of one address, and at once.
 const WRONG_PER_SECOND: u32 = 1;
@@ -22,8 +19,10 @@ const ADDRESSES_MAX: usize = 1_024;
 const WRONG_MAX: usize = 1_024;
 
 /// The theoretical arrival times of each address (generic cell rate algorithm).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Limits {
+    /// Requests per second, and at once.
+    rate: (u32, u32),
     requests: Mutex<BTreeMap<IpAddr, Instant>>,
     wrong: Mutex<BTreeMap<IpAddr, Instant>>,
     /// Hashes of wrong tokens and cookies, the oldest first.
@@ -31,9 +30,18 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    pub(crate) fn new(limits: &ServeLimits) -> Self {
+        Self {
+            rate: (limits.requests_per_second, limits.requests_at_once),
+            requests: Mutex::default(),
+            wrong: Mutex::default(),
+            known: Mutex::default(),
+        }
+    }
+
     /// Counts a request; returns whether it is within the limit.
     pub(crate) fn admit(&self, peer: IpAddr) -> bool {
-        count(&self.requests, peer, Instant::now(), (PER_SECOND, BURST))
+        count(&self.requests, peer, Instant::now(), self.rate)
     }
 
     /// Looks `given` up with `look`, unless its address has sent too many wrong ones: then the
@@ -83,7 +91,7 @@ fn has_room(
     now: Instant,
     (rate, burst): (u32, u32),
 ) -> bool {
-    let interval = Duration::from_secs(1) / rate;
+    let interval = Duration::from_secs(1) / rate.max(1);
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.get(&peer).is_none_or(|next| next.saturating_duration_since(now) <= interval * burst)
 }
@@ -94,7 +102,7 @@ fn count(
     now: Instant,
     (rate, burst): (u32, u32),
 ) -> bool {
-    let interval = Duration::from_secs(1) / rate;
+    let interval = Duration::from_secs(1) / rate.max(1);
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     if seen.len() >= ADDRESSES_MAX {
         seen.retain(|_, next| *next > now);
@@ -127,7 +135,7 @@ mod tests {
 
     #[test]
     fn guesses_are_counted_and_right_or_repeated_tokens_are_not() {
-        let (limits, peer) = (Limits::default(), IpAddr::from([10, 0, 0, 1]));
+        let (limits, peer) = (Limits::new(&ServeLimits::default()), IpAddr::from([10, 0, 0, 1]));
         let right = || limits.guess(peer, b"right", || Some(1));
         let wrong = |text: String| limits.guess(peer, text.as_bytes(), || None::<u8>);
         for _ in 0..10 * WRONG_BURST {

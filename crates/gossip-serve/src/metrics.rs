@@ -77,6 +77,11 @@ impl Snapshot {
                 ("serve_refused", "HTTP requests refused by a check", of(&counters.refused)),
                 ("serve_errors", "HTTP requests answered with 5xx", of(&counters.failed)),
                 ("serve_actions", "Changes asked for", of(&counters.actions)),
+                (
+                    "serve_refused_connections",
+                    "Connections beyond a limit",
+                    of(&counters.refused_connections),
+                ),
                 ("serve_panics", "Failures of a thread of this server", of(&counters.panics)),
                 ("serve_resyncs", "Streams that had to start anew", of(&counters.resyncs)),
                 ("store_requests", "Requests of this server to the store", pace.requests),
@@ -90,6 +95,7 @@ impl Snapshot {
             ],
             gauges: vec![
                 ("workers_slow", "Workers below half of the median rate of their run", slow as f64),
+                ("serve_connections", "Open connections", of(&counters.connections) as f64),
                 ("serve_streams", "Open streams", of(&counters.streams) as f64),
                 (
                     "store_readable",

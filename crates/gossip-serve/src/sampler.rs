@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gossip::coordination::store::{StoreConfig, StoreCoordinator, fresh_nonce};
@@ -140,9 +140,9 @@ impl Sampler {
         }
     }
 
-    pub(crate) fn run(mut self, stop: &AtomicBool) {
+    pub(crate) fn run(mut self) {
         let mut retry = RETRY_FIRST;
-        while !stop.load(Ordering::SeqCst) {
+        while !self.shared.stop.load(Ordering::SeqCst) {
             match catch_unwind(AssertUnwindSafe(|| self.step())) {
                 Err(_) => {
                     self.recover();

@@ -9,7 +9,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
@@ -25,9 +24,6 @@ use crate::state::add;
 
 /// Longest body of a request.
 pub(crate) const BODY_MAX: u64 = 16 << 10;
-
-/// Longest time for a request, body included. A stream is answered at once.
-pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// Names of loopback.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -98,10 +94,13 @@ pub(crate) async fn guard(
             add(&app.shared.counters.refused);
             problem.into_response()
         }
-        Ok(()) => match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
-            Ok(response) => response,
-            Err(_) => Problem::new(Code::Timeout).into_response(),
-        },
+        Ok(()) => {
+            let limit = app.shared.options.limits.request_time;
+            match tokio::time::timeout(limit, next.run(request)).await {
+                Ok(response) => response,
+                Err(_) => Problem::new(Code::Timeout).into_response(),
+            }
+        }
     };
     if response.status().is_server_error() {
         add(&app.shared.counters.failed);

@@ -1,7 +1,7 @@
 //! What the server knows: written by the sampler, read by the handlers.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,8 @@ pub(crate) struct Counters {
     pub(crate) takeovers: AtomicU64,
     pub(crate) handoffs: AtomicU64,
     pub(crate) panics: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) refused_connections: AtomicU64,
 }
 
 /// Adds one.
@@ -103,6 +105,8 @@ pub(crate) struct Shared {
     /// Runs that a client looks at, and since when the last request is past.
     wanted: Mutex<BTreeMap<RunId, Instant>>,
     wake: Condvar,
+    /// Whether the server ends.
+    pub(crate) stop: AtomicBool,
     warnings: Mutex<BTreeMap<Warning, String>>,
 }
 
@@ -124,6 +128,7 @@ impl Shared {
             backend: Mutex::new((Arc::new(backend), 0)),
             wanted: Mutex::default(),
             wake: Condvar::new(),
+            stop: AtomicBool::new(false),
             warnings: Mutex::default(),
         }
     }

@@ -19,17 +19,11 @@ use crate::hub::Missed;
 use crate::problem::{Code, Problem};
 use crate::state::{Shared, add};
 
-/// Streams at once.
-const STREAMS_MAX: u64 = 512;
-
 /// Updates that wait for a slow client, besides what the kernel holds.
 const QUEUE: usize = 4;
 
 /// Proxies close connections on which nothing is sent for long.
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
-
-/// Longest time in which a client takes none of the waiting updates.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Browsers come back after a random time from this to that, in milliseconds, so that they do not
 /// come together.
@@ -44,7 +38,7 @@ pub(crate) fn open(
 ) -> Result<Response, Problem> {
     let shared = Arc::clone(&app.shared);
     let streams = &shared.counters.streams;
-    if streams.fetch_add(1, Ordering::SeqCst) >= STREAMS_MAX {
+    if streams.fetch_add(1, Ordering::SeqCst) >= shared.options.limits.streams {
         streams.fetch_sub(1, Ordering::SeqCst);
         return Err(Problem::new(Code::Busy).detail("too many streams"));
     }
@@ -94,8 +88,9 @@ async fn feed(
     runs: &[RunId],
 ) {
     let mut news = shared.hub.subscribe();
+    let patience = shared.options.limits.write_time;
     let put = async |bytes: Bytes| {
-        matches!(tokio::time::timeout(PATIENCE, send.send(bytes)).await, Ok(Ok(())))
+        matches!(tokio::time::timeout(patience, send.send(bytes)).await, Ok(Ok(())))
     };
     if !put(first).await {
         return;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gossip::identity::RunId;
 use gossip::runtime::{Density, Job};
 use gossip::store::{Backend, StoreUrl};
-use gossip_serve::{Access, Certificate, Role, ServeOptions, Server};
+use gossip_serve::{Access, Certificate, Role, ServeLimits, ServeOptions, Server};
 
 /// Token of a client that may look, and of one that may change things.
 pub(crate) const READER: &str = "reader-of-the-tests";
@@ -78,6 +78,7 @@ pub(crate) fn options() -> ServeOptions {
         allow_hosts: vec!["gossip.example".to_owned()],
         tokens: vec![(Role::Read, READER.to_owned()), (Role::Operate, OPERATOR.to_owned())],
         version: "test".to_owned(),
+        limits: ServeLimits::default(),
     }
 }
 
