@@ -117,6 +117,8 @@ pub(crate) struct Sampler {
     second: (Instant, u64),
     /// Runs read so far.
     reads: u64,
+    /// Whether the store could not be read, and is opened again.
+    is_lost: bool,
 }
 
 impl Sampler {
@@ -137,32 +139,45 @@ impl Sampler {
             workers_due: now,
             second: (now, 0),
             reads: 0,
+            is_lost: false,
         }
     }
 
     pub(crate) fn run(mut self) {
         let mut retry = RETRY_FIRST;
         while !self.shared.stop.load(Ordering::SeqCst) {
-            match catch_unwind(AssertUnwindSafe(|| self.step())) {
-                Err(_) => {
-                    self.recover();
-                    std::thread::sleep(retry);
-                    retry = (retry * 2).min(RETRY_LONGEST);
+            let is_read = catch_unwind(AssertUnwindSafe(|| self.turn())).unwrap_or_else(|_| {
+                self.recover();
+                false
+            });
+            if is_read {
+                retry = RETRY_FIRST;
+            } else {
+                std::thread::sleep(retry);
+                retry = (retry * 2).min(RETRY_LONGEST);
+            }
+        }
+    }
+
+    /// Does the due reads, and notes whether the store can be read.
+    fn turn(&mut self) -> bool {
+        if self.is_lost {
+            // A failure here is that of the step.
+            drop(self.shared.reopen());
+        }
+        match self.step() {
+            Ok(is_idle) => {
+                self.is_lost = false;
+                self.note_store(None);
+                if is_idle {
+                    self.shared.sleep(Duration::from_millis(100));
                 }
-                Ok(Ok(is_idle)) => {
-                    retry = RETRY_FIRST;
-                    self.note_store(None);
-                    if is_idle {
-                        self.shared.sleep(Duration::from_millis(100));
-                    }
-                }
-                Ok(Err(why)) => {
-                    self.note_store(Some(why));
-                    std::thread::sleep(retry);
-                    retry = (retry * 2).min(RETRY_LONGEST);
-                    // A failure here is that of the next step.
-                    drop(self.shared.reopen());
-                }
+                true
+            }
+            Err(why) => {
+                self.is_lost = true;
+                self.note_store(Some(why));
+                false
             }
         }
     }

@@ -5,60 +5,19 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gossip::coordination::protocol::ReleaseMode;
 use gossip::coordination::store::{Answer, Key, Read, Store as _, Txn};
 use gossip::coordination::{AcquireScratch, CoordinationBackend as _, Lease};
 use gossip::identity::{OpId, RunId, ShardId, ShardKey, WorkerId};
-use gossip::prelude::*;
 use gossip::runtime::{Clock as _, SystemClock};
 use gossip::store::{Backend, Coordinator};
 use serde_json::Value;
 
-use self::support::{OPERATOR, Served, TestAccess, start, start_on};
-
-/// A directory with a store; removed on drop.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("gossip-serve-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn url(&self) -> String {
-        format!("sqlite:{}", self.0.join("store.db").display())
-    }
-
-    /// Works on integers; those in `failing` fail for good.
-    fn work(&self, source: &str, failing: &[u64]) {
-        let failing: BTreeSet<String> = failing.iter().map(u64::to_string).collect();
-        let scan = Scan::of(source).store(self.url());
-        let worked = scan.each(|item| match failing.contains(&item.text()?) {
-            true => Err(ItemError::permanent("it is a bad one")),
-            false => Ok(()),
-        });
-        let outcome = worked.unwrap();
-        assert_eq!(outcome.is_complete(), failing.is_empty());
-    }
-
-    fn serve(&self) -> Served {
-        start(&self.url(), |_| {})
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
+use self::support::{Directory, OPERATOR, Served, TestAccess, start, start_on};
 
 /// Returns the id of the only run, once its shards are read.
 fn only_run(served: &Served) -> String {
@@ -340,7 +299,7 @@ fn damage_head(directory: &Directory, run: &str) {
     let tenant = gossip::tenant_id("default").unwrap();
     let run = RunId::from_raw(u64::from_str_radix(run, 16).unwrap());
     let key = Key::RunHead { tenant, run };
-    let read = store.read(vec![Read::Get(key.clone())]).unwrap().remove(0);
+    let read = store.read(vec![Read::Get(key)]).unwrap().remove(0);
     let Answer::Value(Some(head)) = read else { panic!("no head") };
     let mut bytes = head.bytes.to_vec();
     *bytes.last_mut().unwrap() ^= 1;
@@ -413,6 +372,24 @@ fn panic_while_a_run_is_read_hides_no_other_and_passes() {
     served.until(&format!("/api/v1/runs/{run}"), |reply| reply.json()["status"] == "incomplete");
     let refused = served.get(&format!("/api/v1/runs/{run}/certificate"));
     assert_eq!(refused.code(), "no_certificate");
+}
+
+#[test]
+fn panic_while_a_lost_store_is_opened_passes() {
+    let directory = Directory::new();
+    directory.work("range:0..10", &[]);
+    let access = TestAccess::new(&directory.url());
+    let panics = Arc::clone(&access.panics_at_open);
+    let served = start_on(access, |_| {});
+    let run = only_run(&served);
+    served.is_broken.store(true, Ordering::SeqCst);
+    served.until("/api/v1/store", |reply| reply.json()["is_readable"] == false);
+    panics.store(true, Ordering::SeqCst);
+    served.is_broken.store(false, Ordering::SeqCst);
+    served.until("/metrics", |reply| !reply.body.contains("gossip_serve_panics_total 0"));
+    assert_eq!(served.get(&format!("/api/v1/runs/{run}")).json()["keys"], 10);
+    panics.store(false, Ordering::SeqCst);
+    served.until("/api/v1/store", |reply| reply.json()["is_readable"] == true);
 }
 
 #[test]

@@ -2,13 +2,16 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "all of it is test code")]
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gossip::identity::RunId;
+use gossip::prelude::*;
 use gossip::runtime::{Density, Job};
 use gossip::store::{Backend, StoreUrl};
 use gossip_serve::{Access, Certificate, Role, ServeLimits, ServeOptions, Server};
@@ -23,6 +26,7 @@ pub(crate) struct TestAccess {
     pub is_broken: Arc<AtomicBool>,
     /// Whether what the server asks for panics.
     pub panics: Arc<AtomicBool>,
+    pub panics_at_open: Arc<AtomicBool>,
     /// The store in memory is opened once, and lives as long as the test.
     pub opened: Mutex<u64>,
 }
@@ -30,6 +34,7 @@ pub(crate) struct TestAccess {
 impl Access for TestAccess {
     fn open(&self) -> Result<Backend, String> {
         self.check()?;
+        assert!(!self.panics_at_open.load(Ordering::SeqCst), "a secret of the test");
         *self.opened.lock().unwrap() += 1;
         let url: StoreUrl = self.url.parse().map_err(|error| format!("{error}"))?;
         Backend::open(&url).map_err(|error| error.to_string())
@@ -88,6 +93,7 @@ impl TestAccess {
             url: url.to_owned(),
             is_broken: Arc::default(),
             panics: Arc::default(),
+            panics_at_open: Arc::default(),
             opened: Mutex::default(),
         }
     }
@@ -103,6 +109,46 @@ pub(crate) fn start_on(access: TestAccess, change: impl FnOnce(&mut ServeOptions
     let (is_broken, panics) = (Arc::clone(&access.is_broken), Arc::clone(&access.panics));
     let server = Server::start(Arc::new(access), options).unwrap();
     Served { server, is_broken, panics }
+}
+
+/// A directory with a store; removed on drop.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gossip-serve-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.0.join("store.db").display())
+    }
+
+    /// Works on integers; those in `failing` fail for good.
+    pub(crate) fn work(&self, source: &str, failing: &[u64]) {
+        let failing: BTreeSet<String> = failing.iter().map(u64::to_string).collect();
+        let scan = Scan::of(source).store(self.url());
+        let worked = scan.each(|item| match failing.contains(&item.text()?) {
+            true => Err(ItemError::permanent("it is a bad one")),
+            false => Ok(()),
+        });
+        let outcome = worked.unwrap();
+        assert_eq!(outcome.is_complete(), failing.is_empty());
+    }
+
+    pub(crate) fn serve(&self) -> Served {
+        start(&self.url(), |_| {})
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
 }
 
 /// An answer.
