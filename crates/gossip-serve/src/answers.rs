@@ -39,7 +39,7 @@ impl Change {
     }
 }
 
-/// What is known of a change.
+/// The state of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Never,

@@ -144,7 +144,7 @@ mod tests {
         }
         let refused = (0..2 * WRONG_BURST).filter(|it| wrong(it.to_string()) == Guess::TooMany);
         assert!(refused.count() as u32 >= WRONG_BURST - 2);
-        // Otherwise its answer would tell the right one from the wrong ones.
+        // Otherwise its answer would distinguish the right one from the wrong ones.
         assert_eq!(right(), Guess::TooMany);
         assert_eq!(wrong("stale".to_owned()), Guess::Wrong);
         let other = IpAddr::from([10, 0, 0, 2]);

@@ -434,7 +434,7 @@ impl Sampler {
                 Follower::new(run, density, record.config().lease_duration())
             }
         };
-        // A finished run that no client looks at needs no history, and thousands are read at a start.
+        // A finished run that no client looks at needs no history; a start reads thousands of them.
         let is_of_use = !look.status.is_terminal() || self.shared.wanted().contains(&run);
         if is_of_use && !follower.is_seeded {
             follower.seed(&self.moved(run)?);
@@ -525,7 +525,7 @@ impl Sampler {
         }
     }
 
-    /// Shows a run whose record cannot be read as such, in place of what was read before.
+    /// Shows a run whose record cannot be read as such, in place of the view that was read before.
     fn note_unreadable(&mut self, run: RunId) {
         self.followers.remove(&run);
         self.lanes.remove(&run);

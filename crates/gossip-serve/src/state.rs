@@ -60,7 +60,7 @@ pub(crate) enum Warning {
 }
 
 impl Warning {
-    /// Returns what is concerned.
+    /// Returns the part that is concerned.
     const fn of(self) -> &'static str {
         match self {
             Self::Runs => "list of unfinished runs",

@@ -221,7 +221,7 @@ pub(crate) struct StoreHealth {
     pub(crate) place: String,
     pub(crate) is_readable: bool,
     pub(crate) error: Option<String>,
-    /// What is missing although the store can be read: damaged records, and failures of this server.
+    /// Missing parts although the store can be read: damaged records, failures of this server.
     pub(crate) warnings: Vec<String>,
     /// When it could be read last.
     pub(crate) last_read: Option<u64>,

@@ -179,7 +179,7 @@ fn repeated_request_is_answered_as_the_first_time_and_executed_once() {
     assert_eq!(served.post("/api/v1/actions", &key, &body).json()["is_replay"], true);
     let now = SystemClock::new().now();
     assert!(holder.renew(now, tenant, &lease).unwrap().request.is_none());
-    // What was refused may be tried again with its key; other parameters are another change.
+    // A refused change may be tried again with its key; other parameters are another change.
     let to = |to: u64| {
         let shard = format!(r#""run":"{run}","shard":"{shard}","to":"{to:016x}""#);
         served.post("/api/v1/actions", &key, &format!(r#"{{"action":"handoff",{shard}}}"#))
