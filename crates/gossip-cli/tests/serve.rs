@@ -14,6 +14,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Child;
 
+use gossip::coordination::store::{Answer, Key, Read, Store as _, Txn};
+use gossip::identity::RunId;
+use gossip::store::Backend;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -415,6 +418,46 @@ fn events_before_a_restart_of_the_server_are_shown() {
     browser.until_text("#workers td", "takeover");
     browser.until_text("#events td", "every shard is done");
     assert_eq!(browser.console(), Vec::<String>::new());
+}
+
+/// Changes a byte of the stored head of a run.
+fn damage(scratch: &Scratch, run: &str) {
+    let url = format!("sqlite:{}", scratch.store().display());
+    let mut store = Backend::open(&url.parse().unwrap()).unwrap().store();
+    let run = RunId::from_raw(u64::from_str_radix(run, 16).unwrap());
+    let key = Key::RunHead { tenant: gossip::tenant_id("default").unwrap(), run };
+    let read = store.read(vec![Read::Get(key)]).unwrap().remove(0);
+    let Answer::Value(Some(head)) = read else { panic!("no head") };
+    let mut bytes = head.bytes.to_vec();
+    *bytes.last_mut().unwrap() ^= 1;
+    let mut txn = Txn::new();
+    txn.put(key, bytes);
+    assert!(store.commit(vec![txn]).remove(0).is_ok());
+}
+
+#[test]
+fn page_of_a_damaged_run_says_so_and_others_are_live() {
+    let scratch = Scratch::with_short_leases();
+    let Some(browser) = Browser::start(&scratch.path().join("profile"), &[]) else { return };
+    let (damaged, other) =
+        (create(&scratch, "range:0..100", "damaged"), create(&scratch, "range:0..99999", "other"));
+    let _fleet = Fleet(vec![worker(&scratch, &other)]);
+    let served = Served::start(&scratch, &[]);
+    browser.open(&served.url);
+    browser.until_text("td", "damaged");
+    browser.open(&format!("{}/runs/{damaged}", served.base()));
+    browser.until_text("h1 .badge", "active");
+    damage(&scratch, &damaged);
+    browser.until_text("h1 .badge", "unreadable");
+    browser.until_text("main p", &format!("gossip run rm {damaged} --damaged"));
+    browser.open(&format!("{}/store", served.base()));
+    browser.until_text("dd", "readable");
+    browser.until_text("main li", "a record of a run is damaged");
+    browser.open(&served.url);
+    browser.until_text("td .badge", "unreadable");
+    browser.open(&format!("{}/runs/{other}", served.base()));
+    browser.until_text("h1 .badge", "active");
+    wait_for_updates(&browser, 2);
 }
 
 #[test]
