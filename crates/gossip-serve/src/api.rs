@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -359,7 +360,14 @@ async fn events(
         .map(|cursor| EventCursor::parse(cursor).ok_or_else(|| invalid("cursor: not one of ours")));
     let (run, ()) = look_up(&app, &run, |_, _| ())?;
     let cursor = cursor.transpose()?;
-    json(&app.desk.ask(move |desk| desk.events(run, cursor, limit)).await?)
+    let events = match app.shared.events.get(run, Instant::now()) {
+        Some(events) => events,
+        None => app.desk.ask(move |desk| desk.events(run)).await?,
+    };
+    let state = app.shared.read();
+    let page = events.page(cursor, limit, &state.workers.workers);
+    drop(state);
+    json(&page)
 }
 
 /// Returns the certificate of a finished run.

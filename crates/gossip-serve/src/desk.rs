@@ -20,12 +20,12 @@ use tokio::sync::oneshot;
 
 use crate::access::Certificate;
 use crate::answers::{Answers, Change, Known};
-use crate::events::{EventCursor, Events};
+use crate::events::Events;
 use crate::follow::Parked;
 use crate::problem::{Code, Problem};
 use crate::sampler::{Coordinator, coordinator};
 use crate::state::{Shared, Warning, add};
-use crate::wire::{Action, Done, EventPage, Failure, FailurePage, Verb};
+use crate::wire::{Action, Done, Failure, FailurePage, Verb};
 
 /// Requests that wait.
 const QUEUE: usize = 64;
@@ -48,11 +48,6 @@ const REQUEST_TICKS: u64 = 60_000;
 
 /// Certificates that are kept; a finished run does not change.
 const CERTIFICATES_MAX: usize = 8;
-
-/// Runs whose events are kept, and for how long, also as a multiple of the time of the read.
-const EVENTS_KEPT_MAX: usize = 4;
-const EVENTS_KEPT_FOR: Duration = Duration::from_secs(3);
-const EVENTS_READ_SHARE: u32 = 20;
 
 /// Requests to the store that a change takes at most, if nothing conflicts.
 const CHANGE_REQUESTS: usize = 2;
@@ -104,7 +99,6 @@ pub(crate) fn open(shared: Arc<Shared>) -> (DeskHandle, Desk) {
         opened,
         certificates: VecDeque::new(),
         answers: Answers::default(),
-        events: VecDeque::new(),
     };
     (DeskHandle(send), desk)
 }
@@ -155,8 +149,6 @@ pub(crate) struct Desk {
     opened: u64,
     certificates: VecDeque<(RunId, Certificate)>,
     answers: Answers,
-    /// Events that were read, and until when they are answered with.
-    events: VecDeque<(RunId, Instant, Events)>,
 }
 
 impl Desk {
@@ -299,19 +291,12 @@ impl Desk {
         Ok(page)
     }
 
-    /// Returns a page of events, from memory if they were read a short time ago.
-    pub(crate) fn events(
-        &mut self,
-        run: RunId,
-        before: Option<EventCursor>,
-        limit: usize,
-    ) -> Result<EventPage, Problem> {
-        self.events.retain(|(_, until, _)| *until > Instant::now());
-        let workers = self.shared.read().workers.clone();
-        if let Some((.., known)) = self.events.iter().find(|(known, ..)| *known == run) {
-            return Ok(known.page(before, limit, &workers.workers));
-        }
+    /// Reads the events of a run, unless another client has asked for that a moment ago.
+    pub(crate) fn events(&mut self, run: RunId) -> Result<Arc<Events>, Problem> {
         let started = Instant::now();
+        if let Some(known) = self.shared.events.recent(run, started) {
+            return Ok(known);
+        }
         let read = Events::read(&mut self.reader, self.tenant, run);
         let read = read.map_err(|error| match error.cause() {
             InfraError::Corruption { .. } => {
@@ -319,13 +304,7 @@ impl Desk {
             }
             _ => unreachable(&error),
         })?;
-        let page = read.page(before, limit, &workers.workers);
-        let kept_for = EVENTS_KEPT_FOR.max(started.elapsed() * EVENTS_READ_SHARE);
-        self.events.push_back((run, Instant::now() + kept_for, read));
-        if self.events.len() > EVENTS_KEPT_MAX {
-            self.events.pop_front();
-        }
-        Ok(page)
+        Ok(self.shared.events.put(run, read, started, Instant::now()))
     }
 
     /// Returns the certificate of a run, from memory if it was made before.

@@ -4,7 +4,9 @@
 //! The writers of events number their own, so they are ordered by time, which is that of the
 //! writer's clock, and then by writer and number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use gossip::coordination::{EventKind, InfraError, RunManagement as _, StoredEvent};
 use gossip::identity::{Redacted, RunId, ShardId, TenantId, WorkerId};
@@ -19,6 +21,14 @@ const EVENTS_MAX: usize = 20_000;
 /// Requests to the store for the events of a run. Each has those of one writer at least.
 const READS_MAX: usize = 32;
 
+/// Runs whose events are kept, and for how long, also as a multiple of the time of the read.
+const KEPT_MAX: usize = 4;
+const KEPT_FOR: Duration = Duration::from_secs(3);
+const READ_SHARE: u32 = 20;
+
+/// After this time a read that was begun is taken for failed, and another client begins one.
+const READ_TIME: Duration = Duration::from_secs(5);
+
 /// The events of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
@@ -28,6 +38,60 @@ pub(crate) struct Events {
     lost: u64,
     /// Whether there were more than are kept.
     is_cut: bool,
+}
+
+/// The events of the runs that clients looked at last.
+#[derive(Debug, Default)]
+pub(crate) struct EventCache(Mutex<VecDeque<Kept>>);
+
+#[derive(Debug)]
+struct Kept {
+    run: RunId,
+    events: Arc<Events>,
+    read_at: Instant,
+    /// Until when they are returned.
+    until: Instant,
+}
+
+impl EventCache {
+    /// Returns the events of a run. If it is time to read them again, one caller gets none and
+    /// reads them, and meanwhile the others get the old ones: they must not queue for the store.
+    pub(crate) fn get(&self, run: RunId, now: Instant) -> Option<Arc<Events>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter_mut().find(|known| known.run == run)?;
+        if known.until <= now {
+            known.until = now + READ_TIME;
+            return None;
+        }
+        Some(Arc::clone(&known.events))
+    }
+
+    /// Returns the events of a run if they were read a moment ago.
+    pub(crate) fn recent(&self, run: RunId, now: Instant) -> Option<Arc<Events>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent =
+            |known: &&Kept| known.run == run && now.duration_since(known.read_at) < KEPT_FOR;
+        kept.iter().find(is_recent).map(|known| Arc::clone(&known.events))
+    }
+
+    /// Keeps events that were read from `started` to `now`.
+    pub(crate) fn put(
+        &self,
+        run: RunId,
+        events: Events,
+        started: Instant,
+        now: Instant,
+    ) -> Arc<Events> {
+        let events = Arc::new(events);
+        let until = now + KEPT_FOR.max((now - started) * READ_SHARE);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|known| known.run != run);
+        kept.push_back(Kept { run, events: Arc::clone(&events), read_at: now, until });
+        if kept.len() > KEPT_MAX {
+            kept.pop_front();
+        }
+        events
+    }
 }
 
 /// A lease that changed hands.
@@ -220,7 +284,10 @@ fn row(event: &StoredEvent, workers: &[WorkerRow]) -> EventRow {
     let id = |worker: Redacted<WorkerId>| format!("{:016x}", worker.into_inner().as_raw());
     let (worker, previous) = (event.worker.map(id), taken_over(event).map(id));
     let process = |worker: &Option<String>| {
-        let row = workers.iter().find(|row| Some(&row.worker) == worker.as_ref())?;
+        // Sorted by their ids.
+        let worker = worker.as_deref()?;
+        let at = workers.binary_search_by(|row| row.worker.as_str().cmp(worker)).ok()?;
+        let row = workers.get(at)?;
         Some(format!("{} pid {}", row.host.as_ref()?, row.pid?))
     };
     EventRow {
@@ -306,6 +373,28 @@ mod tests {
         let mut overwritten = Events::default();
         overwritten.add(&ring(1)[100..]);
         assert_eq!(overwritten.page(None, 1, &[]).lost, 100);
+    }
+
+    #[test]
+    fn one_client_reads_events_again_and_others_get_the_old_ones() {
+        let (cache, run, start) = (EventCache::default(), RunId::from_raw(1), Instant::now());
+        assert!(cache.get(run, start).is_none());
+        cache.put(run, Events::default(), start, start);
+        let later = start + KEPT_FOR;
+        assert!(cache.get(run, later - Duration::from_millis(1)).is_some());
+        let got: Vec<bool> = (0..5).map(|_| cache.get(run, later).is_some()).collect();
+        assert_eq!(got, [false, true, true, true, true]);
+        // That read has failed.
+        assert!(cache.get(run, later + READ_TIME).is_none());
+        assert!(cache.recent(run, later + READ_TIME).is_none());
+        // A slow read is repeated after a multiple of its time.
+        let slow = start + Duration::from_secs(2);
+        cache.put(run, Events::default(), start, slow);
+        assert!(cache.get(run, slow + Duration::from_secs(39)).is_some());
+        for other in 2..10 {
+            cache.put(RunId::from_raw(other), Events::default(), start, start);
+        }
+        assert_eq!(cache.0.lock().unwrap().len(), KEPT_MAX);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use gossip::sources::KeyFormat;
 use gossip::store::Backend;
 
 use crate::access::{Access, ServeOptions};
+use crate::events::EventCache;
 use crate::follow::Parked;
 use crate::hub::Hub;
 use crate::pace::Pace;
@@ -107,6 +108,7 @@ pub(crate) struct Shared {
     wake: Condvar,
     /// Whether the server ends.
     pub(crate) stop: AtomicBool,
+    pub(crate) events: EventCache,
     warnings: Mutex<BTreeMap<Warning, String>>,
 }
 
@@ -129,6 +131,7 @@ impl Shared {
             wanted: Mutex::default(),
             wake: Condvar::new(),
             stop: AtomicBool::new(false),
+            events: EventCache::default(),
             warnings: Mutex::default(),
         }
     }

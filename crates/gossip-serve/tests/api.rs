@@ -494,6 +494,8 @@ fn requests_to_the_store_do_not_depend_on_the_number_of_clients() {
                     let reply: Value = served.get(&format!("/api/v1/runs/{run}")).json();
                     assert_eq!(reply["keys"], 99);
                     served.get("/api/v1/workers");
+                    let events = served.get(&format!("/api/v1/runs/{run}/events"));
+                    assert_eq!(events.status, 200, "{events:?}");
                 }
             });
         }
