@@ -5,6 +5,7 @@
 //! only around a hit. The same holds for UTF-16 and percent escapes. This module computes literals;
 //! it never looks at input.
 
+use crate::compiled::LITERAL_LEN_MIN;
 use crate::decode::{BASE64, base64_value};
 
 /// How a literal spells its anchor.
@@ -129,16 +130,46 @@ pub(crate) fn percent(bytes: &[u8], upper: bool) -> Vec<u8> {
     text
 }
 
-/// Returns the spellings of a context word that occur in practice: as written in the rule, all
-/// upper case, and with a capital first letter.
-pub(crate) fn cases(word: &str) -> Vec<Vec<u8>> {
-    let mut capital = word.as_bytes().to_vec();
-    if let Some(first) = capital.iter_mut().find(|it| it.is_ascii_alphabetic()) {
+/// Joints between the parts of a word: `api_key`, `api-key`, `api.key`, `apikey`.
+const JOINTS: [&str; 4] = ["_", "-", ".", ""];
+/// First parts of at most this many letters are also abbreviations: `APIKey`.
+const ABBREVIATION_LEN_MAX: usize = 3;
+
+/// Returns the spellings of a context word that occur in names. An underscore in the word separates
+/// its parts, which names join in any of the usual ways: lower case, upper case and capitals, and
+/// camel case.
+pub(crate) fn spellings(word: &str) -> Vec<Vec<u8>> {
+    let lower = word.to_ascii_lowercase();
+    let parts: Vec<&str> = lower.split('_').filter(|part| !part.is_empty()).collect();
+    let capitals: Vec<String> = parts.iter().map(|part| capitalised(part)).collect();
+    let mut spellings = vec![word.to_owned()];
+    for joint in JOINTS {
+        let plain = parts.join(joint);
+        spellings.push(capitalised(&plain));
+        spellings.push(plain.to_ascii_uppercase());
+        spellings.push(capitals.join(joint));
+        spellings.push(plain);
+    }
+    if let [first, rest @ ..] = &parts[..]
+        && !rest.is_empty()
+    {
+        let rest = capitals[1..].concat();
+        spellings.push(format!("{first}{rest}"));
+        if first.len() <= ABBREVIATION_LEN_MAX {
+            spellings.push(format!("{}{rest}", first.to_ascii_uppercase()));
+        }
+    }
+    // Parts that are joined by nothing may be too short to search for.
+    spellings.retain(|it| it.len() >= LITERAL_LEN_MIN);
+    spellings.sort();
+    spellings.dedup();
+    spellings.into_iter().map(String::into_bytes).collect()
+}
+
+fn capitalised(part: &str) -> String {
+    let mut part = part.to_owned();
+    if let Some(first) = part.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    let mut cases = vec![word.as_bytes().to_vec(), word.to_ascii_uppercase().into_bytes(), capital];
-    cases.push(word.to_ascii_lowercase().into_bytes());
-    cases.sort();
-    cases.dedup();
-    cases
+    part
 }

@@ -18,7 +18,7 @@ use crate::rule::{Rule, Search};
 use crate::validate::{self, Validator};
 
 /// Shorter literals occur so often that confirming them would dominate a scan.
-const LITERAL_LEN_MIN: usize = 3;
+pub(crate) const LITERAL_LEN_MIN: usize = 3;
 /// Longer literals make the automaton large and find nothing more.
 const LITERAL_LEN_MAX: usize = 48;
 /// Longest match of a pattern; a longer secret uses `until`, which costs no states.

@@ -51,7 +51,7 @@ impl Prefilter {
                     note(&mut table, (literal, form, false), index);
                 }
             }
-            for spelling in compiled.rule.words.iter().flat_map(|word| anchors::cases(word)) {
+            for spelling in compiled.rule.words.iter().flat_map(|word| anchors::spellings(word)) {
                 for (form, literal) in anchors::forms(&spelling) {
                     note(&mut table, (literal, form, true), index);
                 }

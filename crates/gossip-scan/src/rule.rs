@@ -17,7 +17,7 @@ const FORMAT_VERSION: u32 = 1;
 
 /// Changes whenever validators, gates or the search give other findings, so that a policy hash
 /// covers the code as well as the rules.
-const ENGINE_VERSION: u32 = 1;
+const ENGINE_VERSION: u32 = 2;
 
 /// The rules compiled into this crate, by topic.
 const BUILT_IN: [&str; 5] = [
@@ -97,7 +97,8 @@ pub struct Rule {
     /// Literals in exact case, one of which every match has.
     #[serde(default)]
     pub anchors: Vec<String>,
-    /// Context words, found in lower, upper and capitalised case.
+    /// Context words, found in lower, upper, capitalised and camel case. An underscore separates
+    /// the parts of a word, which names join by `_`, `-`, `.` or nothing.
     #[serde(default)]
     pub words: Vec<String>,
     /// The pattern, over bytes. A group called `secret` narrows the secret to a part.

@@ -172,6 +172,44 @@ fn assignments_of_many_notations_are_found() {
 }
 
 #[test]
+fn names_in_every_case_are_found() {
+    let bench = Bench::new();
+    let value = bench.secret("generic-assignment", 1);
+    for name in [
+        "apiKey",
+        "ApiKey",
+        "APIKey",
+        "API_KEY",
+        "api-key",
+        "X-Api-Key",
+        "stripe.api.key",
+        "apikey",
+        "accessKey",
+        "AccessKey",
+        "privateKey",
+        "PRIVATE_KEY",
+        "clientSecret",
+        "ClientSecret",
+        "accessToken",
+        "authKey",
+        "signingKey",
+        "encryptionKey",
+        "userPassword",
+        "dbPassWord",
+    ] {
+        bench.check("a.js", &format!("{name}: \"{value}\"\n"), &["generic-assignment"]);
+    }
+    let secret = bench.secret("aws-secret-key", 1);
+    for name in ["secretAccessKey", "SecretAccessKey", "awsSecretKey", "AWS_SECRET_ACCESS_KEY"] {
+        bench.check("a.js", &format!("{name}: \"{secret}\"\n"), &["aws-secret-key"]);
+    }
+    let token = bench.secret("azure-devops-pat-legacy", 1);
+    for name in ["azureDevOpsToken", "AZURE_DEVOPS_PAT", "azure_dev_ops", "azdoToken", "adoPat"] {
+        bench.check("a.js", &format!("{name}: \"{token}\"\n"), &["azure-devops-pat-legacy"]);
+    }
+}
+
+#[test]
 fn a_guess_in_a_configuration_file_has_more_confidence() {
     let bench = Bench::new();
     let text = format!("password = \"{}\"\n", bench.secret("generic-assignment", 1));
