@@ -37,6 +37,12 @@ impl Alphabet {
         }
     }
 
+    /// Returns the set with this name.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        let all = [Self::None, Self::Alnum, Self::Base64Url, Self::Base64, Self::Base64Any];
+        all.into_iter().find(|it| it.name() == name)
+    }
+
     /// Returns the name by which a rule refers to the set.
     #[must_use]
     pub const fn name(self) -> &'static str {

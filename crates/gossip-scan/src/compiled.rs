@@ -11,6 +11,7 @@ use regex_automata::meta::{self, Regex};
 use regex_automata::util::syntax;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
+use crate::alphabet::Alphabet;
 use crate::engine::{LOOK_AHEAD, LOOK_BEHIND, NEAR_AHEAD};
 use crate::error::RuleError;
 use crate::mint;
@@ -21,7 +22,7 @@ use crate::validate::{self, Validator};
 pub(crate) const LITERAL_LEN_MIN: usize = 3;
 /// Longer literals make the automaton large and find nothing more.
 const LITERAL_LEN_MAX: usize = 48;
-/// Longest match of a pattern; a longer secret uses `until`, which costs no states.
+/// Longest match of a pattern; a longer secret uses `tail` or `until`, which cost no states.
 const PATTERN_LEN_MAX: usize = 2048;
 /// Memory of a compiled pattern. Counted repetitions of large classes exceed it.
 const PATTERN_SIZE_MAX: usize = 512 << 10;
@@ -50,6 +51,15 @@ impl ByteSet {
     }
 }
 
+/// One step by which a match is extended.
+#[derive(Clone, Debug)]
+pub(crate) enum TailStep {
+    /// Any number of bytes of an alphabet.
+    Run(Alphabet),
+    /// These bytes.
+    Literal(Vec<u8>),
+}
+
 /// A rule with everything derived from it.
 pub(crate) struct CompiledRule {
     pub(crate) rule: Rule,
@@ -60,6 +70,8 @@ pub(crate) struct CompiledRule {
     /// Sets of the first bytes of every match.
     prefix: Vec<ByteSet>,
     regex: OnceLock<Regex>,
+    /// How a match is extended.
+    pub(crate) tail: Vec<TailStep>,
     /// The pattern has a group called `secret`.
     pub(crate) has_group: bool,
 }
@@ -81,6 +93,8 @@ impl CompiledRule {
         if has_group && !rule.regex.contains("<secret>") {
             return Err(refused("its group is not called `secret`; use (?:…)".to_owned()));
         }
+        let tail = rule.tail.iter().map(|step| tail_step(step));
+        let tail = tail.collect::<Result<_, _>>().map_err(refused)?;
         let regex = OnceLock::new();
         if compile_now {
             let compiled = compile(&rule.regex).map_err(refused)?;
@@ -94,6 +108,7 @@ impl CompiledRule {
             validator,
             prefix,
             regex,
+            tail,
             has_group,
         })
     }
@@ -110,6 +125,7 @@ impl CompiledRule {
         match self.rule.search {
             Search::At | Search::Assign => self.rule.max_len,
             Search::Near => NEAR_AHEAD,
+            Search::Document => LOOK_AHEAD - LOOK_BEHIND,
         }
     }
 
@@ -118,6 +134,17 @@ impl CompiledRule {
     pub(crate) fn prefix_fits(&self, bytes: &[u8]) -> bool {
         bytes.len() >= self.prefix.len()
             && self.prefix.iter().zip(bytes).all(|(set, byte)| set.contains(*byte))
+    }
+}
+
+/// Reads a step of a tail.
+pub(crate) fn tail_step(step: &str) -> Result<TailStep, String> {
+    match step.strip_prefix('[').and_then(|it| it.strip_suffix(']')) {
+        Some(name) => Alphabet::by_name(name)
+            .map(TailStep::Run)
+            .ok_or_else(|| format!("its tail has no alphabet `{name}`")),
+        None if step.is_empty() => Err("a step of its tail is empty".to_owned()),
+        None => Ok(TailStep::Literal(step.as_bytes().to_vec())),
     }
 }
 
@@ -151,6 +178,9 @@ fn check_fields(rule: &Rule) -> Result<(), String> {
     }
     if rule.until.iter().any(String::is_empty) {
         return Err("a literal of `until` is empty".to_owned());
+    }
+    if !rule.tail.is_empty() && !rule.until.is_empty() {
+        return Err("it has a tail and `until`; use one of them".to_owned());
     }
     if !rule.entropy.is_none_or(|it| (0.0..=ENTROPY_MAX).contains(&it)) {
         return Err("its entropy is not between 0 and 8 bits".to_owned());

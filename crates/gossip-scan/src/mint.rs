@@ -8,12 +8,14 @@ mod recipes;
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-use crate::compiled::parse;
+use crate::compiled::{TailStep, parse, tail_step};
 use crate::error::RuleError;
 use crate::rule::Rule;
 
 /// Most repetitions beyond the fewest that a sample has; long ones test nothing more.
 const REPEAT_EXTRA_MAX: u32 = 3;
+/// Bytes of a run in a tail.
+const TAIL_RUN_LEN: usize = 40;
 /// Samples are drawn until one passes the rule's own validator.
 const DRAWS_MAX: u64 = 64;
 
@@ -85,6 +87,13 @@ impl Rule {
             let mut random = Seeded::new(seed.wrapping_mul(DRAWS_MAX).wrapping_add(draw));
             let mut text = Vec::new();
             generate(&hir, &mut random, &mut text);
+            for step in &self.tail {
+                generate_tail(
+                    &tail_step(step).map_err(|reason| refused(&reason))?,
+                    &mut random,
+                    &mut text,
+                );
+            }
             if let Some(sample) = recipe(text, &mut random) {
                 return Ok(sample);
             }
@@ -111,6 +120,14 @@ fn generate(hir: &Hir, random: &mut Seeded, out: &mut Vec<u8>) {
         HirKind::Alternation(branches) => {
             generate(&branches[random.below(branches.len())], random, out);
         }
+    }
+}
+
+/// Appends one step of a tail; a run has as many bytes as test that it is one.
+fn generate_tail(step: &TailStep, random: &mut Seeded, out: &mut Vec<u8>) {
+    match step {
+        TailStep::Run(_) => out.extend(random.text(b"23456789ABCDEFGHabcdefgh", TAIL_RUN_LEN)),
+        TailStep::Literal(literal) => out.extend_from_slice(literal),
     }
 }
 

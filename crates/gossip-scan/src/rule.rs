@@ -73,6 +73,9 @@ pub enum Search {
     Assign,
     /// The pattern is searched within a few lines around the literal.
     Near,
+    /// The pattern is searched in the document around the literal: up to a line `---` or the next
+    /// occurrence of the literal on either side, as far as the window of a hit reaches.
+    Document,
 }
 
 impl Search {
@@ -81,6 +84,7 @@ impl Search {
             Self::At => "at",
             Self::Assign => "assign",
             Self::Near => "near",
+            Self::Document => "document",
         }
     }
 }
@@ -128,10 +132,16 @@ pub struct Rule {
     /// Least entropy of the secret, in bits per byte.
     #[serde(default)]
     pub entropy: Option<f64>,
+    /// Steps by which a match is extended, and the secret with it, up to `max_len`: the name of an
+    /// alphabet in brackets for a run of its bytes, which may be empty, or a literal that must
+    /// follow. The secret ends with the last run. A long body costs no states in this way.
+    #[serde(default)]
+    pub tail: Vec<String>,
     /// Literals that must follow the match in this order; the secret ends with the last.
     #[serde(default)]
     pub until: Vec<String>,
-    /// Literals in lower case, one of which must occur within a few KiB of the anchor.
+    /// Literals in lower case, one of which must occur within a few KiB of the anchor, or in the
+    /// document.
     #[serde(default)]
     pub nearby: Vec<String>,
     /// Whether the gates for guesses apply: no hash, UUID, path, identifier or prose.
@@ -303,7 +313,9 @@ impl Rule {
     pub fn fingerprint(&self) -> RuleFingerprint {
         let mut hasher = CanonicalHasher::for_domain(Domain::RULE_V1);
         hasher.write_bytes_prefixed(self.id.as_bytes());
-        for list in [&self.anchors, &self.words, &self.files, &self.until, &self.nearby] {
+        let lists =
+            [&self.anchors, &self.words, &self.files, &self.until, &self.nearby, &self.tail];
+        for list in lists {
             hasher.write_u64(list.len() as u64);
             for text in list {
                 hasher.write_bytes_prefixed(text.as_bytes());

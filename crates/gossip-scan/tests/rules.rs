@@ -95,6 +95,9 @@ fn wrong_rules_are_refused() {
     check_refused(&[("entropy", "9.0")], "between 0 and 8");
     check_refused(&[("sample", "\"none\"")], "needs `{}` once");
     check_refused(&[("until", "[\"\"]")], "is empty");
+    check_refused(&[("tail", "[\"\"]")], "is empty");
+    check_refused(&[("tail", "[\"[base58]\"]")], "no alphabet `base58`");
+    check_refused(&[("tail", "[\"x\"]"), ("until", "[\"x\"]")], "use one of them");
 }
 
 #[test]
@@ -146,6 +149,7 @@ fn every_change_of_a_rule_changes_the_digest() {
         ("confidence", "\"low\""),
         ("entropy", "3.0"),
         ("until", "[\"end\"]"),
+        ("tail", "[\"[base64]\"]"),
         ("nearby", "[\"acme\"]"),
         ("generic", "true"),
         ("rank", "1"),

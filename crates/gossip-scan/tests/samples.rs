@@ -161,7 +161,7 @@ fn a_sample_inside_a_longer_word_is_not_found() {
         let found = bench.scan(rule, &before);
         // A shorter spelling may begin later, behind a boundary of its own.
         assert!(!found.iter().any(|it| *it.rule == *rule.id && it.offset == 4), "{}", rule.id);
-        let after = [b" ", &sample[..], &b"q7".repeat(1000)].concat();
+        let after = [b" ", &sample[..], &b"q7".repeat(10_000)].concat();
         let found = bench.scan(rule, &after);
         assert!(!found.iter().any(|it| *it.rule == *rule.id), "{}", rule.id);
     }
@@ -170,7 +170,9 @@ fn a_sample_inside_a_longer_word_is_not_found() {
 #[test]
 fn a_sample_of_the_wrong_length_is_not_found() {
     let bench = Bench::new();
-    for rule in bench.rules.iter().filter(|it| it.sample == "{}" && it.mint == "regex") {
+    // A body with a tail is complete long before its end.
+    let has_length = |it: &&Rule| it.sample == "{}" && it.mint == "regex" && it.tail.is_empty();
+    for rule in bench.rules.iter().filter(has_length) {
         let sample = rule.mint(3).unwrap();
         let cut = &sample[..sample.len() * 2 / 3];
         let found = bench.scan(rule, &surrounded(cut));

@@ -189,7 +189,16 @@ impl<'a> Session<'a> {
             }
             Search::Near
                 if depth == 0 && self.near_was_searched(index, base + hit.start as u64) => {}
-            Search::Near => self.match_near(view, hit.start, index, depth, out),
+            Search::Near => {
+                let range = rule_match::near(view.bytes, hit.start);
+                self.match_in(view, hit.start, range, index, depth, out);
+            }
+            Search::Document => {
+                let range = rule_match::document(view.bytes, hit.start, literal.len);
+                if rule_match::has_word(&view.bytes[range.0..range.1], &rule.rule.nearby) {
+                    self.match_in(view, hit.start, range, index, depth, out);
+                }
+            }
         }
         if rule.rule.decode && depth < DECODE_DEPTH_MAX {
             let spans: Vec<_> = out[first_new..].iter().map(|it| (it.start, it.end)).collect();

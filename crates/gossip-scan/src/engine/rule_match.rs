@@ -4,8 +4,9 @@ use regex_automata::{Anchored, Input};
 
 use super::{Candidate, Session, View, assign, gates};
 use crate::Alphabet;
-use crate::compiled::CompiledRule;
+use crate::compiled::{CompiledRule, TailStep};
 use crate::finding::Checksum;
+use crate::rule::{Rule, Search};
 use crate::validate::Verdict;
 
 /// Lines around a literal that [`crate::rule::Search::Near`] looks at.
@@ -14,8 +15,10 @@ const NEAR_LINES: usize = 8;
 const NEAR_BEHIND: usize = 2 << 10;
 /// Bytes after a literal that count as near.
 pub(crate) const NEAR_AHEAD: usize = 4 << 10;
-/// Matches that one literal may lead to.
-const NEAR_MATCHES_MAX: usize = 32;
+/// Matches that one literal may lead to, those that are no secrets included.
+const RANGE_MATCHES_MAX: usize = 512;
+/// Begins the line between two documents of YAML.
+const DOCUMENT_LINE: &[u8] = b"\n---";
 /// Bytes between a match and the literals of `until`, beyond the match's own bound.
 const UNTIL_SLACK: usize = 64;
 
@@ -79,11 +82,12 @@ impl Session<'_> {
         }
     }
 
-    /// The pattern matches within a few lines.
-    pub(super) fn match_near(
+    /// The pattern matches within a range around the literal.
+    pub(super) fn match_in(
         &mut self,
         view: View<'_>,
         at: usize,
+        (start, end): (usize, usize),
         index: usize,
         depth: u8,
         out: &mut Vec<Candidate>,
@@ -93,9 +97,8 @@ impl Session<'_> {
         if !left_is_free(view, at, compiled.rule.left) {
             return;
         }
-        let (start, end) = near(view.bytes, at);
         let mut from = start;
-        for _ in 0..NEAR_MATCHES_MAX {
+        for _ in 0..RANGE_MATCHES_MAX {
             let Some(found) = self.search(compiled, index, view.bytes, (from, end), false) else {
                 return;
             };
@@ -114,23 +117,29 @@ impl Session<'_> {
         compiled: &CompiledRule,
         index: usize,
         bytes: &[u8],
-        (start, end): (usize, usize),
+        (start, end_max): (usize, usize),
         is_anchored: bool,
     ) -> Option<Match> {
         let anchored = if is_anchored { Anchored::Yes } else { Anchored::No };
-        let input = Input::new(bytes).span(start..end).anchored(anchored);
+        let input = Input::new(bytes).span(start..end_max).anchored(anchored);
         let regex = compiled.regex();
         let (cache, captures) = self.caches.slot(index, compiled);
         if !compiled.has_group {
             let found = regex.search_with(cache, &input)?;
             let (start, end) = (found.start(), found.end());
-            return Some(Match { end, secret_start: start, secret_end: end });
+            let limit = limit_of(compiled, start, end_max);
+            let extended = extend(compiled, &bytes[..limit], end)?;
+            let secret_end = extended.secret;
+            return Some(Match { end: extended.end, secret_start: start, secret_end });
         }
         regex.search_captures_with(cache, &input, captures);
         let found = captures.get_match()?;
         let secret = captures.get_group_by_name("secret").unwrap_or_else(|| found.span());
-        let (secret_start, secret_end) = (secret.start, secret.end);
-        Some(Match { end: found.end(), secret_start, secret_end })
+        let limit = limit_of(compiled, found.start(), end_max);
+        let extended = extend(compiled, &bytes[..limit], found.end())?;
+        // A tail belongs to the secret, so the pattern has nothing behind its group.
+        let secret_end = if compiled.tail.is_empty() { secret.end } else { extended.secret };
+        Some(Match { end: extended.end, secret_start: secret.start, secret_end })
     }
 
     /// Runs validator and gates; returns whether the match became a candidate.
@@ -154,7 +163,7 @@ impl Session<'_> {
             end = extended;
         }
         let secret = &view.bytes[start..end];
-        if secret.is_empty() || !is_near(view.bytes, at, &rule.nearby) {
+        if secret.is_empty() || !context_fits(rule, view.bytes, at) {
             return false;
         }
         let mut details = Vec::new();
@@ -184,6 +193,35 @@ impl Session<'_> {
         });
         true
     }
+}
+
+/// Returns the end of the bytes that a match may be extended over.
+fn limit_of(compiled: &CompiledRule, start: usize, end_max: usize) -> usize {
+    end_max.min(start + compiled.rule.max_len)
+}
+
+/// The ends of a match and of its secret, with their tail.
+struct Extended {
+    end: usize,
+    secret: usize,
+}
+
+/// Extends a match by its tail; `None` if a literal of the tail does not follow.
+fn extend(compiled: &CompiledRule, bytes: &[u8], end: usize) -> Option<Extended> {
+    let mut extended = Extended { end, secret: end };
+    for step in &compiled.tail {
+        let rest = bytes.get(extended.end..)?;
+        match step {
+            TailStep::Run(alphabet) => {
+                extended.end += rest.iter().take_while(|byte| alphabet.contains(**byte)).count();
+                extended.secret = extended.end;
+            }
+            TailStep::Literal(literal) => {
+                extended.end += rest.starts_with(literal).then_some(literal.len())?;
+            }
+        }
+    }
+    Some(extended)
 }
 
 /// A match of a pattern and the part of it that is the secret.
@@ -228,7 +266,7 @@ fn extend_until(bytes: &[u8], from: usize, literals: &[String]) -> Option<usize>
 }
 
 /// The bytes within some lines of a position.
-fn near(bytes: &[u8], at: usize) -> (usize, usize) {
+pub(super) fn near(bytes: &[u8], at: usize) -> (usize, usize) {
     let first = at.saturating_sub(NEAR_BEHIND);
     let last = bytes.len().min(at + NEAR_AHEAD);
     let start = memchr::memrchr_iter(b'\n', &bytes[first..at]).nth(NEAR_LINES);
@@ -236,12 +274,33 @@ fn near(bytes: &[u8], at: usize) -> (usize, usize) {
     (start.map_or(first, |it| first + it), end.map_or(last, |it| at + it))
 }
 
-/// Returns whether one of several literals occurs near a position, whatever its case.
-fn is_near(bytes: &[u8], at: usize, literals: &[String]) -> bool {
+/// The document around a literal. It ends at the next occurrence of the literal, too, so that a
+/// text full of them is searched twice at most.
+pub(super) fn document(bytes: &[u8], at: usize, len: usize) -> (usize, usize) {
+    let literal = &bytes[at..bytes.len().min(at + len)];
+    let (before, after) = (&bytes[..at], &bytes[at + literal.len()..]);
+    let previous = memchr::memmem::rfind(before, literal).map_or(0, |it| it + literal.len());
+    let line = memchr::memmem::rfind(&before[previous..], DOCUMENT_LINE);
+    let start = line.map_or(previous, |it| previous + it + DOCUMENT_LINE.len());
+    let after = &after[..memchr::memmem::find(after, literal).unwrap_or(after.len())];
+    let after = &after[..memchr::memmem::find(after, DOCUMENT_LINE).unwrap_or(after.len())];
+    (start, at + literal.len() + after.len())
+}
+
+/// Returns whether the words that must be near are; those of a document were compared before.
+fn context_fits(rule: &Rule, bytes: &[u8], at: usize) -> bool {
+    let window = || &bytes[at.saturating_sub(NEAR_BEHIND)..bytes.len().min(at + NEAR_AHEAD)];
+    match rule.search {
+        Search::At | Search::Assign | Search::Near => has_word(window(), &rule.nearby),
+        Search::Document => true,
+    }
+}
+
+/// Returns whether one of several literals occurs in bytes, whatever its case; true without any.
+pub(super) fn has_word(bytes: &[u8], literals: &[String]) -> bool {
     if literals.is_empty() {
         return true;
     }
-    let window = &bytes[at.saturating_sub(NEAR_BEHIND)..bytes.len().min(at + NEAR_AHEAD)];
-    let lower = window.to_ascii_lowercase();
+    let lower = bytes.to_ascii_lowercase();
     literals.iter().any(|literal| memchr::memmem::find(&lower, literal.as_bytes()).is_some())
 }

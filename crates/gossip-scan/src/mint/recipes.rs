@@ -10,7 +10,7 @@ use crate::validate::{
 /// Turns a random match into a valid token; `None` asks for another draw.
 pub(super) type Recipe = fn(Vec<u8>, &mut Seeded) -> Option<Vec<u8>>;
 
-const RECIPES: [(&str, Recipe); 30] = [
+const RECIPES: [(&str, Recipe); 32] = [
     ("regex", |text, _| Some(text)),
     ("crc32-base62", crc32_base62),
     ("github-fine-grained", |text, _| Some(with_tail(text, 6, |it| base62_crc(it).to_vec()))),
@@ -35,6 +35,9 @@ const RECIPES: [(&str, Recipe); 30] = [
     ("docker-auth", |_, random| Some([b"\"auth\": \"", &basic(random)[..], b"\""].concat())),
     ("npmrc-auth", |_, random| Some([b"_auth=", &basic(random)[..]].concat())),
     ("kubernetes-secret", |_, random| Some([b"\n  password: ", &basic(random)[..]].concat())),
+    ("kubernetes-secret-json", |_, random| {
+        Some([b"\"password\": \"", &basic(random)[..], b"\""].concat())
+    }),
     ("kubeconfig-key", kubeconfig_key),
     ("bearer", |_, random| Some(filled("uthorization: Bearer @#@@#@@@#@#@@#@@@#@@#@@@#@", random))),
     ("url", |_, random| Some(filled("://deploy:@@#@@#@@@#@@@@#@@@db.internal", random))),
@@ -43,6 +46,7 @@ const RECIPES: [(&str, Recipe); 30] = [
     }),
     ("pgpass", |_, random| Some(filled(":5432:app:deploy:@@#@@#@@@@@#@@@", random))),
     ("curl", |_, random| Some(filled("curl -s -u deploy:@@#@@#@@@@@#@@@", random))),
+    ("mysql", |_, random| Some(filled("mysql -u deploy -p@@#@@#@@@@@#@@@", random))),
     ("password-argument", |_, random| Some(filled("--password @@#@@#@@@@@#@@@", random))),
     ("password", |_, random| Some(filled("@@#@@#@@@@@#@@@#@@@@#@@", random))),
 ];

@@ -5,6 +5,10 @@ use serde_json::Value;
 use super::{Details, Verdict};
 use crate::decode;
 
+/// Least number of characters of the payload of a JSON Web Token: `{"a":1}` has ten.
+const JWT_PAYLOAD_MIN: usize = 8;
+/// Least number of characters of its signature; shorter ones are abbreviated for readers.
+const JWT_SIGNATURE_MIN: usize = 10;
 /// Least number of base64 characters of a key in ASCII armor.
 const ARMOR_LEN_MIN: usize = 64;
 
@@ -23,7 +27,11 @@ pub(super) fn json(secret: &[u8], _: &mut Details) -> Verdict {
 /// A header with an algorithm and a payload, both JSON objects.
 pub(super) fn jwt(secret: &[u8], details: &mut Details) -> Verdict {
     let mut parts = secret.split(|byte| *byte == b'.');
-    let (header, payload) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let [header, payload, signature] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+    // Encrypted tokens continue with other parts, of which the third is as long as a signature.
+    if payload.len() < JWT_PAYLOAD_MIN || signature.len() < JWT_SIGNATURE_MIN {
+        return Verdict::Reject;
+    }
     let Some(header) = object(header) else { return Verdict::Reject };
     if header.get("alg").is_none_or(|it| !it.is_string()) {
         return Verdict::Reject;
