@@ -14,9 +14,9 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 use crate::alphabet::Alphabet;
 use crate::engine::{LOOK_AHEAD, LOOK_BEHIND, NEAR_AHEAD};
 use crate::error::RuleError;
-use crate::mint;
 use crate::rule::{Rule, Search};
 use crate::validate::{self, Validator};
+use crate::{cost, mint};
 
 /// Shorter literals occur so often that confirming them would dominate a scan.
 pub(crate) const LITERAL_LEN_MIN: usize = 3;
@@ -67,6 +67,8 @@ pub(crate) struct CompiledRule {
     pub(crate) fingerprint: RuleFingerprint,
     pub(crate) validator: Validator,
     pub(crate) entropy_millibits: u32,
+    /// Longest match of the pattern.
+    pub(crate) pattern_len: usize,
     /// Sets of the first bytes of every match.
     prefix: Vec<ByteSet>,
     regex: OnceLock<Regex>,
@@ -100,7 +102,7 @@ impl CompiledRule {
             let compiled = compile(&rule.regex).map_err(refused)?;
             drop(regex.set(compiled));
         }
-        Ok(Self {
+        let made = Self {
             fingerprint: rule.fingerprint(),
             entropy_millibits: rule.entropy_millibits(),
             id: rule.id.as_str().into(),
@@ -109,8 +111,13 @@ impl CompiledRule {
             prefix,
             regex,
             tail,
+            pattern_len: hir.properties().maximum_len().unwrap_or(rule.max_len).min(rule.max_len),
             has_group,
-        })
+        };
+        match cost::refusal(&made).filter(|_| compile_now) {
+            Some(reason) => Err(refused(reason)),
+            None => Ok(made),
+        }
     }
 
     /// Returns the compiled pattern.

@@ -132,6 +132,8 @@ pub enum UnreadReason {
     Malformed,
     /// More encoded text than the limit for decoding; all bytes were read.
     DecodeBudget,
+    /// More work for patterns than the limit; rules with many hits were not applied to all of it.
+    MatchBudget,
 }
 
 impl UnreadReason {
@@ -149,6 +151,7 @@ impl UnreadReason {
             Self::Method => "method",
             Self::Malformed => "malformed",
             Self::DecodeBudget => "decode-budget",
+            Self::MatchBudget => "match-budget",
         }
     }
 }

@@ -45,6 +45,7 @@ mod anchors;
 mod archive;
 mod compiled;
 mod content;
+mod cost;
 mod decode;
 mod engine;
 mod entropy;

@@ -165,9 +165,13 @@ impl<'a, 's> Text<'a, 's> {
 
     fn finish(mut self, bytes: &[u8], base: u64) {
         self.flush(bytes, base, u64::MAX);
-        if self.session.budget_exceeded {
-            let member = self.member.clone();
-            self.report.unread.push(Unread { member, reason: UnreadReason::DecodeBudget });
+        for (is_exceeded, reason) in [
+            (self.session.budget_exceeded, UnreadReason::DecodeBudget),
+            (self.session.work.is_exceeded(), UnreadReason::MatchBudget),
+        ] {
+            if is_exceeded {
+                self.report.unread.push(Unread { member: self.member.clone(), reason });
+            }
         }
     }
 }

@@ -80,6 +80,47 @@ fn slow_rules_are_refused() {
     check_refused(&[("regex", "'other_[0-9a-z]{19}'")], "does not begin with its anchor");
     check_refused(&[("max_len", "100000")], "max_len is 100000");
     check_refused(&[("before", "5000")], "before is 5000");
+    check_refused(
+        &[
+            ("anchors", "[\"the\"]"),
+            ("before", "2000"),
+            ("max_len", "1600"),
+            ("regex", "'[a-z ]{0,1500}the [a-z]{3}'"),
+        ],
+        "bytes per byte of ordinary text",
+    );
+    check_refused(
+        &[("anchors", "[\"    \"]"), ("search", "\"near\"")],
+        "bytes per byte of ordinary text",
+    );
+}
+
+#[test]
+fn a_text_full_of_anchors_is_searched_within_a_budget() {
+    // Rare in ordinary text, so the rule is accepted; this text is made of its anchor.
+    let rule = text(&[
+        ("anchors", "[\"qqz\"]"),
+        ("before", "2000"),
+        ("max_len", "1600"),
+        ("regex", "'[a-z ]{1,1500}qqz[0-9]{8}'"),
+    ]);
+    let scanner = compile(&rule).unwrap();
+    let bytes = b"qqz ".repeat(75_000);
+    let reasons = |chunk_len: usize| {
+        let mut options = ScanOptions::default();
+        options.chunk_len = chunk_len;
+        let mut rules = RuleSet::empty();
+        rules.merge(&rule).unwrap();
+        let scanner = Scanner::new(&rules, options).unwrap();
+        let report = scanner.scan_reader(&mut scanner.scratch(), b"a", &*bytes, drop).unwrap();
+        report.unread.iter().map(|it| it.reason.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(1 << 20), ["match-budget"]);
+    assert_eq!(reasons(1 << 12), ["match-budget"]);
+    // A text with few of them is searched as a whole.
+    let few = b"qqz some other words 1234567 ".repeat(3);
+    let report = scanner.scan_bytes(&mut scanner.scratch(), b"a", &few, drop);
+    assert!(report.unread.is_empty());
 }
 
 #[test]

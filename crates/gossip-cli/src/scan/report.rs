@@ -124,6 +124,7 @@ fn gap_text(gap: &Gap) -> &str {
         "encrypted" => "it is encrypted",
         "method" => "its compression is not supported",
         "malformed" => "it is damaged",
+        "match-budget" => "a rule has too many places to look at; use a rarer anchor",
         "decode-budget" => "too much encoded text to decode all of it",
         "changed" => "it changed while it was read",
         "too-many-findings" => "it has more findings than can be stored",

@@ -9,6 +9,7 @@ mod assign;
 mod gates;
 mod pending;
 mod rule_match;
+mod work;
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ use crate::validate::Details;
 
 pub(crate) use gates::is_config_path;
 pub(crate) use pending::{HOLD, Pending, Placed};
-pub(crate) use rule_match::NEAR_AHEAD;
+pub(crate) use rule_match::{NEAR_AHEAD, NEAR_WINDOW};
+pub(crate) use work::Work;
 
 /// Bytes before a literal that may decide about a match.
 pub(crate) const LOOK_BEHIND: usize = 4 << 10;
@@ -115,6 +117,8 @@ pub(crate) struct Session<'a> {
     pub(crate) budget_exceeded: bool,
     /// The last span that was decoded whole, in positions of the item, with its form.
     last_span: Option<(Form, u64, u64)>,
+    /// The work of patterns so far in this item.
+    pub(crate) work: Work,
     /// For each rule that searches nearby, where its last search was, in positions of the item.
     near: Vec<(usize, u64)>,
 }
@@ -134,6 +138,7 @@ impl<'a> Session<'a> {
             decoded_bytes: 0,
             budget_exceeded: false,
             last_span: None,
+            work: Work::default(),
             near: Vec::new(),
         }
     }
@@ -149,6 +154,9 @@ impl<'a> Session<'a> {
     ) {
         let engine = self.engine;
         let literal = engine.prefilter.literal(hit);
+        if depth == 0 {
+            self.work.reach(base + hit.start as u64);
+        }
         if literal.is_word && self.structured_only {
             return;
         }

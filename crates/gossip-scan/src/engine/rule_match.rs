@@ -15,6 +15,8 @@ const NEAR_LINES: usize = 8;
 const NEAR_BEHIND: usize = 2 << 10;
 /// Bytes after a literal that count as near.
 pub(crate) const NEAR_AHEAD: usize = 4 << 10;
+/// Bytes that are searched for a literal that is near.
+pub(crate) const NEAR_WINDOW: usize = NEAR_BEHIND + NEAR_AHEAD;
 /// Matches that one literal may lead to, those that are no secrets included.
 const RANGE_MATCHES_MAX: usize = 512;
 /// Begins the line between two documents of YAML.
@@ -37,6 +39,10 @@ impl Session<'_> {
         let rule = &compiled.rule;
         let first = at.saturating_sub(rule.before);
         let Some(last) = at.checked_sub(rule.before_min) else { return };
+        if !self.work.is_left() {
+            return;
+        }
+        self.work.add_starts((last + 1).saturating_sub(first));
         for start in first..=last {
             if !compiled.prefix_fits(&view.bytes[start..]) || !left_is_free(view, start, rule.left)
             {
@@ -112,7 +118,30 @@ impl Session<'_> {
         }
     }
 
+    /// Searches a pattern and its tail, within the budget of the item.
     fn search(
+        &mut self,
+        compiled: &CompiledRule,
+        index: usize,
+        bytes: &[u8],
+        (start, end_max): (usize, usize),
+        is_anchored: bool,
+    ) -> Option<Match> {
+        if !self.work.is_left() {
+            return None;
+        }
+        let found = self.find(compiled, index, bytes, (start, end_max), is_anchored);
+        // How far a search without a match looked is not known: as far as its pattern may.
+        let range = end_max - start;
+        self.work.add(match &found {
+            Some(found) => found.end - start,
+            None if is_anchored => range.min(compiled.pattern_len),
+            None => range,
+        });
+        found
+    }
+
+    fn find(
         &mut self,
         compiled: &CompiledRule,
         index: usize,
