@@ -138,6 +138,34 @@ fn an_allow_list_of_the_source_applies_to_a_finished_scan() {
 }
 
 #[test]
+fn findings_that_a_comment_accepts_are_counted_and_marked() {
+    let scratch = scratch();
+    scratch.file("x", &format!("{} # gossip:allow a sample\n", minted("npm-token", 20)));
+    scratch.file("y", &format!("{} # gossip:allow\n", minted("npm-token", 21)));
+    let ran = scan(&scratch, &["--fail-on", "findings"]);
+    // A marker without a reason accepts nothing.
+    assert_eq!((ran.code, lines(&ran).len()), (Some(10), 1), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("y:1:1: "), "{}", ran.stdout);
+    assert!(ran.stderr.contains("1 finding, 1 accepted"), "{}", ran.stderr);
+    let all = scan(&scratch, &["--show-accepted"]);
+    assert!(all.stdout.contains("accepted by comment: gossip:allow on its line"), "{}", all.stdout);
+    let json = scan(&scratch, &["-o", "jsonl"]);
+    assert!(json.stdout.contains("\"accepted\":{\"by\":\"comment\""), "{}", json.stdout);
+    assert!(
+        json.stdout.contains("{\"accepted\":1,\"exit_code\":0,\"findings\":1,"),
+        "{}",
+        json.stdout
+    );
+    let sarif = scan(&scratch, &["-o", "sarif"]);
+    let document: serde_json::Value = serde_json::from_str(&sarif.stdout).unwrap();
+    let results = &document["runs"][0]["results"];
+    assert_eq!(results[0]["suppressions"][0]["kind"], "inSource");
+    assert!(results[1]["suppressions"].is_null());
+    scratch.file("y", "");
+    assert_eq!(scan(&scratch, &["--fail-on", "findings", "--restart"]).code, Some(0));
+}
+
+#[test]
 fn other_rules_options_or_keys_are_another_run() {
     let scratch = scratch();
     scratch.file("x", "nothing");

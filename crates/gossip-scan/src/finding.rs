@@ -100,6 +100,8 @@ pub struct Finding {
     pub checksum: Checksum,
     /// Decoding steps between the item and the secret.
     pub decoded: u8,
+    /// A comment on its line accepts it, with a reason.
+    pub allowed: bool,
     /// Facts read from the token, such as an account number; never secret.
     pub details: Vec<(&'static str, String)>,
     /// The path inside an archive, outermost first and joined by `!/`; `None` outside archives.
@@ -172,9 +174,9 @@ pub struct Unread {
 pub struct Report {
     /// Bytes searched, unpacked members included.
     pub bytes: u64,
-    /// Findings passed to the caller.
+    /// Findings passed to the caller, allowed ones included.
     pub findings: u64,
-    /// Findings that an inline comment allows.
+    /// Findings among them that an inline comment allows.
     pub allowed: u64,
     /// Everything that was not read completely. Empty means the item was.
     pub unread: Vec<Unread>,

@@ -13,10 +13,13 @@ use crate::engine::{
 };
 use crate::finding::{Finding, Report, Secret, Unread, UnreadReason};
 
-/// Marks a line whose findings are accepted; the rest of the comment is for readers.
+/// Marks a line whose findings are accepted, if a reason follows in the comment.
 const ALLOW_MARKER: &[u8] = b"gossip:allow";
 /// Bytes of a line on either side of a finding that are searched for the marker.
 const ALLOW_REACH: usize = 512;
+
+/// What ends the comment of a marker, and so its reason.
+const COMMENT_ENDS: [&[u8]; 2] = [b"*/", b"-->"];
 
 /// Where findings go.
 pub(crate) type Sink<'a> = dyn FnMut(Finding) + 'a;
@@ -144,10 +147,7 @@ impl<'a, 's> Text<'a, 's> {
         }
         let Self { pending, lines, member, report, sink, session, .. } = self;
         pending.flush(&session.engine.rules, limit, |placed| {
-            if placed.is_allowed {
-                report.allowed += 1;
-                return;
-            }
+            report.allowed += u64::from(placed.is_allowed);
             let from = (lines.offset - base) as usize;
             lines.advance(&bytes[from..(placed.start - base) as usize]);
             report.findings += 1;
@@ -193,19 +193,30 @@ fn finding(
         confidence: placed.candidate.confidence,
         checksum: placed.candidate.checksum,
         decoded: placed.candidate.decoded,
+        allowed: placed.is_allowed,
         details: std::mem::take(&mut placed.candidate.details),
         member,
         secret: Secret::new(std::mem::take(&mut placed.candidate.secret)),
     }
 }
 
-/// Returns whether the line of a finding has the marker close to it.
+/// Returns whether the line of a finding has the marker and a reason close to it.
 fn is_allowed(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = &bytes[start.saturating_sub(ALLOW_REACH)..start];
     let before = &before[memchr::memrchr(b'\n', before).map_or(0, |at| at + 1)..];
     let after = &bytes[end..bytes.len().min(end + ALLOW_REACH)];
     let after = &after[..memchr::memchr(b'\n', after).unwrap_or(after.len())];
-    [before, after].iter().any(|line| memchr::memmem::find(line, ALLOW_MARKER).is_some())
+    [before, after].iter().any(|line| {
+        memchr::memmem::find(line, ALLOW_MARKER)
+            .is_some_and(|at| has_reason(&line[at + ALLOW_MARKER.len()..]))
+    })
+}
+
+/// Returns whether a comment has a word behind its marker.
+fn has_reason(comment: &[u8]) -> bool {
+    let ends = COMMENT_ENDS.iter().filter_map(|end| memchr::memmem::find(comment, end));
+    let end = ends.min().unwrap_or(comment.len());
+    comment[..end].iter().any(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii())
 }
 
 /// Reads once, again if a signal interrupts it.

@@ -111,9 +111,26 @@ fn a_comment_on_the_line_accepts_its_findings_only() {
     let text = format!("{token} # gossip:allow sample\n{token}\n");
     let mut lines = Vec::new();
     let mut scratch = bench.scanner.scratch();
-    let report =
-        bench.scanner.scan_bytes(&mut scratch, b"a", text.as_bytes(), |it| lines.push(it.line));
-    assert_eq!((lines, report.allowed, report.findings), (vec![2], 1, 1));
+    let report = bench.scanner.scan_bytes(&mut scratch, b"a", text.as_bytes(), |it| {
+        lines.push((it.line, it.allowed));
+    });
+    assert_eq!((lines, report.allowed, report.findings), (vec![(1, true), (2, false)], 1, 2));
+}
+
+#[test]
+fn a_comment_without_a_reason_accepts_nothing() {
+    let bench = Bench::new();
+    let token = bench.secret("npm-token", 1);
+    for (text, allowed) in [
+        (format!("/* gossip:allow: sample */ x = {token}\n"), true),
+        (format!("<!-- gossip:allow échantillon --> {token}\n"), true),
+        (format!("{token} # gossip:allow\n"), false),
+        (format!("{token} # gossip:allow: -\nsample\n"), false),
+        (format!("{token} /* gossip:allow */ sample\n"), false),
+        (format!("<!-- gossip:allow --> {token}\n"), false),
+    ] {
+        assert_eq!(bench.scan("a", &text)[0].allowed, allowed, "{text}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which findings count: allow-list, baseline, confidence.
+//! Which findings count: comments, allow-list, baseline, confidence.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,6 +23,8 @@ const UNREAD: &str = "unread";
 /// Why a finding is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Acceptance {
+    /// A comment on the line. Its reason is not repeated: the rest of the line may be secret.
+    Comment,
     /// An entry of the allow-list, with its reason.
     AllowList(String),
     /// The baseline knows it.
@@ -32,13 +34,23 @@ pub(crate) enum Acceptance {
 impl Acceptance {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
+            Self::Comment => "comment",
             Self::AllowList(_) => "allow-list",
             Self::Baseline => "baseline",
         }
     }
 
+    /// Returns the kind of its suppression in SARIF: where it is written down.
+    pub(crate) const fn sarif_kind(&self) -> &'static str {
+        match self {
+            Self::Comment => "inSource",
+            Self::AllowList(_) | Self::Baseline => "external",
+        }
+    }
+
     pub(crate) fn reason(&self) -> &str {
         match self {
+            Self::Comment => "gossip:allow on its line",
             Self::AllowList(reason) => reason,
             Self::Baseline => "in the baseline",
         }
@@ -103,6 +115,9 @@ impl Judge {
     }
 
     fn acceptance(&self, found: &Found<'_>) -> Option<Acceptance> {
+        if found.finding.allowed {
+            return Some(Acceptance::Comment);
+        }
         if self.baseline.contains(&found.finding.id) {
             return Some(Acceptance::Baseline);
         }

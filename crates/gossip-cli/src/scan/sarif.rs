@@ -74,7 +74,8 @@ fn result(judged: &Judged<'_>, rules: &BTreeMap<&str, usize>) -> Value {
         },
     });
     if let Some(accepted) = &judged.accepted {
-        result["suppressions"] = json!([{"kind": "external", "justification": accepted.reason()}]);
+        result["suppressions"] =
+            json!([{"kind": accepted.sarif_kind(), "justification": accepted.reason()}]);
     }
     result
 }

@@ -249,6 +249,7 @@ impl<'a> ItemScanner<'a> {
             line: finding.line,
             column: finding.column,
             decoded: finding.decoded,
+            allowed: finding.allowed,
             member: finding.member.as_deref().map(bounded),
             details: finding
                 .details

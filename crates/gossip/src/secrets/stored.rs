@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 /// The layout that this code writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes of a stored finding besides its texts: the digits of two hashes, numbers, field names.
 const FINDING_OVERHEAD: usize = 320;
@@ -60,6 +60,8 @@ pub struct StoredFinding {
     pub column: u64,
     /// Decoding steps between the item and the secret.
     pub decoded: u8,
+    /// A comment on its line accepts it, with a reason.
+    pub allowed: bool,
     /// The path inside an archive.
     pub member: Option<Box<str>>,
     /// Facts read from the token.
@@ -188,6 +190,7 @@ impl StoredFinding {
             "checksum": self.checksum.name(),
             "at": [self.offset, self.length, self.line, self.column],
             "decoded": self.decoded,
+            "allowed": self.allowed,
             "member": self.member,
             "details": self.details,
             "redacted": self.redacted,
@@ -216,6 +219,7 @@ struct One {
     checksum: String,
     at: [u64; 4],
     decoded: u8,
+    allowed: bool,
     member: Option<Box<str>>,
     details: Vec<(Box<str>, Box<str>)>,
     redacted: Box<str>,
@@ -242,6 +246,7 @@ impl One {
             line,
             column,
             decoded: self.decoded,
+            allowed: self.allowed,
             member: self.member,
             details: self.details,
             redacted: self.redacted,
