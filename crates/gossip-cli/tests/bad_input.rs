@@ -68,6 +68,25 @@ fn unreadable_and_deleted_files_are_not_failures_of_the_command() {
 }
 
 #[test]
+fn a_file_that_a_scan_cannot_read_makes_it_incomplete() {
+    let scratch = Scratch::new();
+    ["a", "closed", "z"].iter().for_each(|name| scratch.file(name, "x"));
+    scratch.file("key", &"07".repeat(32));
+    let key = scratch.tree().join("key");
+    allow(scratch.path(), 0o777);
+    allow(&scratch.tree().join("closed"), 0o000);
+    allow(&key, 0o600);
+    if fs::metadata(&key).expect("it was just written").uid() == 0 {
+        std::os::unix::fs::chown(&key, Some(UNPRIVILEGED), None).expect("root may");
+    }
+    let args = ["scan", "tree", "--secret-key-file", "tree/key", "--fail-on", "findings"];
+    let ran = run_unprivileged(&scratch, &args);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("unread: closed: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 item unread, 3 done"), "{}", ran.stderr);
+}
+
+#[test]
 fn unreadable_directory_is_parked_until_access_is_granted() {
     let scratch = Scratch::new();
     for name in ["a/1", "closed/2", "closed/3", "z/4"] {

@@ -159,12 +159,8 @@ impl<'a> ItemScanner<'a> {
         Ok(read)
     }
 
-    /// Reads a file; again if it changed meanwhile, since an old and a new part may hide a secret
-    /// between them.
     fn read_file(&mut self, path: &[u8], file: &File) -> io::Result<Reading> {
-        let mut tries = 0;
-        loop {
-            let before = stamp(file)?;
+        read_unchanged(file, |file| {
             let mut read = Reading::default();
             let sink = |finding| read.findings.push(finding);
             read.report =
@@ -173,13 +169,8 @@ impl<'a> ItemScanner<'a> {
                 (&mut &*file).rewind()?;
                 read.version = Some(hash_content(file)?);
             }
-            tries += 1;
-            read.is_torn = stamp(file)? != before;
-            if !read.is_torn || tries == FILE_READS_MAX {
-                return Ok(read);
-            }
-            (&mut &*file).rewind()?;
-        }
+            Ok(read)
+        })
     }
 
     fn stored(
@@ -275,15 +266,34 @@ const ROWS: ConnectorTag = match ConnectorTag::try_from_ascii(b"rows") {
     Err(_) => panic!("four letters"),
 };
 
+/// Reads a file; again if it changed meanwhile, since an old and a new part may hide a secret
+/// between them.
+pub(super) fn read_unchanged(
+    file: &File,
+    mut read: impl FnMut(&File) -> io::Result<Reading>,
+) -> io::Result<Reading> {
+    let mut tries = 0;
+    loop {
+        let before = stamp(file)?;
+        let mut reading = read(file)?;
+        tries += 1;
+        reading.is_torn = stamp(file)? != before;
+        if !reading.is_torn || tries == FILE_READS_MAX {
+            return Ok(reading);
+        }
+        (&mut &*file).rewind()?;
+    }
+}
+
 /// One reading of an item.
 #[derive(Default)]
-struct Reading {
+pub(super) struct Reading {
     findings: Vec<Finding>,
     report: Report,
     /// The hash of the content, if there are findings.
     version: Option<[u8; 32]>,
     /// The file changed while it was read.
-    is_torn: bool,
+    pub(super) is_torn: bool,
 }
 
 /// What differs when the content of a file does, as far as the system shows it.

@@ -2,6 +2,7 @@ use gossip_contracts::identity::{FindingId, ObjectVersionId};
 use gossip_coordination::store::fresh_nonce;
 use rstest::rstest;
 
+use super::item::{Reading, read_unchanged};
 use super::*;
 use crate::Scan;
 use crate::scan::Status;
@@ -164,4 +165,72 @@ fn a_damaged_archive_makes_the_outcome_incomplete() {
     files.write("y", minted(1));
     let (found, status) = files.scan(1);
     assert_eq!((found.len(), status), (1, Status::Incomplete));
+}
+
+/// The findings and the status of a scan in so many shards, by so many threads.
+fn scanned(files: &Files, shards: usize, threads: usize) -> (Vec<String>, Status) {
+    let secrets =
+        SecretScan::new(&RuleSet::built_in(), TenantSecretKey::from_bytes([1; 32])).unwrap();
+    let mut found = Vec::new();
+    let outcome = Scan::of(&files.0)
+        .store("memory:")
+        .shards(shards.try_into().unwrap())
+        .threads(threads)
+        .find_secrets(&secrets, |it| {
+            let (item, one) = (it.item, it.finding);
+            let place = format!("{}:{}:{}", it.place(), one.line, one.column);
+            found.push(format!("{place} {} {}", one.rule, item.observation(one)));
+        })
+        .unwrap();
+    (found, outcome.status)
+}
+
+#[test]
+fn findings_do_not_depend_on_shards_and_threads() {
+    let files = Files::new();
+    let rules = RuleSet::built_in();
+    for (rule, number) in rules.iter().zip(0_u64..) {
+        let sample = rule.mint(number).unwrap();
+        files.write(&format!("{:03}.txt", number * 7 % 211), [&sample[..], b"\n"].concat());
+    }
+    files.write("damaged.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\0damaged");
+    let expected = scanned(&files, 1, 1);
+    assert_eq!(expected.1, Status::Incomplete);
+    assert!(expected.0.len() > 180, "{}", expected.0.len());
+    for shards in [1, 2, 7, 64] {
+        for threads in [1, 2, 4] {
+            assert!(scanned(&files, shards, threads) == expected, "{shards} shards, {threads}");
+        }
+    }
+}
+
+#[rstest]
+#[case(0, 1, false)]
+#[case(1, 2, false)]
+#[case(2, 3, false)]
+#[case(3, 3, true)]
+#[case(9, 3, true)]
+fn a_file_that_changes_while_it_is_read_is_read_again(
+    #[case] changes: usize,
+    #[case] reads: usize,
+    #[case] is_torn: bool,
+) {
+    use std::io::{Read as _, Write as _};
+    let files = Files::new();
+    files.write("x", "first");
+    let path = files.0.join("x");
+    let mut writer = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let (mut count, mut last) = (0, String::new());
+    let read = read_unchanged(&std::fs::File::open(&path).unwrap(), |mut file| {
+        count += 1;
+        last.clear();
+        file.read_to_string(&mut last)?;
+        if count <= changes {
+            write!(writer, " change {count}")?;
+        }
+        Ok(Reading::default())
+    });
+    assert_eq!((read.unwrap().is_torn, count), (is_torn, reads));
+    // The last reading begins at the start again.
+    assert!(last.starts_with("first"), "{last}");
 }
