@@ -7,8 +7,9 @@ mod support;
 mod terminal;
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -200,11 +201,51 @@ fn commands_color_their_output_if_it_reaches_a_terminal(
 fn commands_get_no_settings_with_passwords() {
     let scratch = Scratch::new();
     let mut command = scratch.gossip(&exec(&["range:0..1", "-q"], "env"));
-    command.env("GOSSIP_ETCD_PASSWORD", "p").env("GOSSIP_TENANT", "other").env("MY_TOKEN", "kept");
+    command.env("GOSSIP_TENANT", "other").env("MY_TOKEN", "kept").env("PGHOST", "kept");
+    command.envs(STORE_SECRETS);
     let ran = finish(command.spawn().unwrap());
     let has = |name: &str| ran.stdout.lines().any(|line| line.starts_with(name));
     assert!(has("MY_TOKEN=") && has("GOSSIP_TENANT=") && has("GOSSIP_FENCE="), "{}", ran.stdout);
-    assert!(!has("GOSSIP_STORE=") && !has("GOSSIP_ETCD_PASSWORD="), "{}", ran.stdout);
+    assert!(has("PGHOST=") && !has("GOSSIP_STORE="), "{}", ran.stdout);
+    for (name, _) in STORE_SECRETS {
+        assert!(!has(&format!("{name}=")), "{}", ran.stdout);
+    }
+}
+
+/// Variables from which a password of a store is read.
+const STORE_SECRETS: [(&str, &str); 3] =
+    [("GOSSIP_ETCD_PASSWORD", "p"), ("PGPASSWORD", "p"), ("PGPASSFILE", "p")];
+
+/// The git that is found first in `PATH` writes its environment into a file.
+#[test]
+fn git_gets_no_settings_with_passwords() {
+    let scratch = Scratch::new();
+    let git = |args: &[&str]| {
+        let ran = scratch.command("git").args(args).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    };
+    git(&["init", "-q", "tree"]);
+    scratch.file("file", "text\n");
+    git(&["-C", "tree", "add", "file"]);
+    let author = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+    git(&[&["-C", "tree"], author.as_slice(), &["commit", "-q", "-m", "first"]].concat());
+    let seen = scratch.path().join("seen");
+    let path = std::env::var("PATH").unwrap();
+    let script = format!("#!/bin/sh\nenv >> '{}'\nPATH='{path}' exec git \"$@\"\n", seen.display());
+    let wrapper = scratch.path().join("bin/git");
+    std::fs::create_dir(scratch.path().join("bin")).unwrap();
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, Permissions::from_mode(0o755)).unwrap();
+    let bin = wrapper.parent().unwrap().display();
+    let mut command = scratch.gossip(&["exec", "git:tree", "-q", "--", "true", "{}"]);
+    command.env("PATH", format!("{bin}:{path}")).envs(STORE_SECRETS).env("PGHOST", "kept");
+    let ran = finish(command.spawn().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let seen = std::fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("PGHOST=kept") && !seen.contains("GOSSIP_STORE="), "{seen}");
+    for (name, _) in STORE_SECRETS {
+        assert!(!seen.contains(&format!("{name}=")), "{seen}");
+    }
 }
 
 /// It would be stopped for ever if it had the terminal and were in the background.

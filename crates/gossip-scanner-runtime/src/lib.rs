@@ -123,6 +123,7 @@ mod clock;
 pub mod connectors;
 mod density;
 mod event_log;
+mod environment;
 pub mod exec;
 mod failures;
 mod host;

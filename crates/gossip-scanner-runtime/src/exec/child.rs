@@ -15,6 +15,7 @@ use rustix::process::Signal;
 
 use super::capture::OutputPipes;
 use super::program::find;
+use crate::environment::is_store_secret;
 use crate::processor::{Broken, CommandStatus, ItemFailure};
 use crate::worker::Drain;
 
@@ -160,15 +161,10 @@ pub(super) const HANDLER_VARIABLES: [(&str, &str); 1] = [("PYTHONUNBUFFERED", "1
 pub(super) const COLOR_VARIABLES: [(&str, &str); 2] =
     [("CLICOLOR_FORCE", "1"), ("FORCE_COLOR", "1")];
 
-/// What the name of a setting of gossip with a password may contain.
-const SECRET_WORDS: [&str; 5] = ["STORE", "PASSWORD", "SECRET", "TOKEN", "KEY"];
-
-/// Returns whether programs get a variable: not those that differ between them, and no setting of
-/// gossip that may contain a password, which a program could print.
+/// Returns whether programs get a variable: not those that differ between them, and no secret of a
+/// store.
 fn is_passed_on(name: &OsStr) -> bool {
-    let setting = name.to_str().and_then(|name| name.strip_prefix("GOSSIP_"));
-    let is_secret = setting.is_some_and(|name| SECRET_WORDS.iter().any(|word| name.contains(word)));
-    !is_secret && !OWN_VARIABLES.iter().any(|own| name == *own)
+    !is_store_secret(name) && !OWN_VARIABLES.iter().any(|own| name == *own)
 }
 
 fn variable(mut name: OsString, value: &OsStr) -> io::Result<CString> {

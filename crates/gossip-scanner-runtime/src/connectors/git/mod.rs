@@ -42,6 +42,7 @@ use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 use self::blob::Readers;
 use self::table::Table;
 use super::source::SourceError;
+use crate::environment::is_store_secret;
 
 /// The blobs of one repository.
 pub struct GitBlobs {
@@ -187,6 +188,10 @@ fn isolated() -> Command {
         "GIT_CONFIG_PARAMETERS",
         "GIT_CONFIG_COUNT",
     ] {
+        command.env_remove(name);
+    }
+    // A filter or hook that the repository's configuration names would get them from git.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_store_secret(name)) {
         command.env_remove(name);
     }
     command.env("GIT_NO_REPLACE_OBJECTS", "1").env("GIT_NO_LAZY_FETCH", "1").env("LC_ALL", "C");
