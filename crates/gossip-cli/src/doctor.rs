@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -35,6 +36,9 @@ const CLOCK_AHEAD_MAX: u64 = 2_000;
 
 /// Database size of etcd above which it needs attention; its default quota is 2 GiB.
 const ETCD_BYTES_HIGH: i64 = 1 << 30;
+
+/// Bits of the mode of a store that let others than its owner and group read or write it.
+const OTHERS: u32 = 0o007;
 
 /// Kinds of file systems by the numbers of Linux (`man 2 statfs`).
 const FILE_SYSTEMS: [(i64, &str, bool); 12] = [
@@ -169,6 +173,12 @@ fn of_file(path: &Path) -> Vec<Check> {
     let exists = path.try_exists().unwrap_or(false);
     if exists && let Err(error) = rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
         checks.push(Check::failed("permissions", format!("{}: {error}", shown(path))));
+    }
+    if path.metadata().is_ok_and(|found| found.mode() & OTHERS != 0) {
+        let shown = shown(path);
+        let detail =
+            format!("{shown}: every user of this machine may read or change it; chmod 600 {shown}");
+        checks.push(Check::new("permissions", Verdict::Warning, detail));
     }
     if let Some(space) = Space::at(path) {
         let verdict = match space.free {

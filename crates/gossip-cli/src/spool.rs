@@ -237,7 +237,7 @@ struct List {
 impl List {
     fn new() -> Result<Self, Failure> {
         let directory = store::state_directory()?.join(DIRECTORY);
-        std::fs::create_dir_all(&directory).map_err(|error| unwritten(&directory, &error))?;
+        store::create_private(&directory).map_err(|error| unwritten(&directory, &error))?;
         let (file, is_unnamed) =
             unnamed_file(&directory).map_err(|error| unwritten(&directory, &error))?;
         let hasher = blake3::Hasher::new();

@@ -1,5 +1,8 @@
 //! Opens the store, by URL or at its default path, and resolves the tenant.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use gossip::identity::TenantId;
@@ -100,6 +103,12 @@ fn default_path() -> Result<PathBuf, Failure> {
     Ok(state_directory()?.join("store.db"))
 }
 
+/// Creates a directory, and those above it that are missing, for this user only. Existing ones keep
+/// their modes.
+pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
 /// Returns the directory of gossip in the XDG state directory; creates it.
 pub(crate) fn state_directory() -> Result<PathBuf, Failure> {
     let directory =
@@ -111,7 +120,7 @@ pub(crate) fn state_directory() -> Result<PathBuf, Failure> {
                 .next("set HOME or XDG_STATE_HOME; a store can be given with --store sqlite:PATH")
         })?;
     let directory = state.join("gossip");
-    std::fs::create_dir_all(&directory).map_err(|error| {
+    create_private(&directory).map_err(|error| {
         Failure::new(Code::Store, format!("cannot create {}", directory.display()))
             .why(error)
             .next("set XDG_STATE_HOME, or give another store: --store sqlite:PATH")

@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -295,6 +296,42 @@ fn disk_that_is_full() {
     assert!(ran.stdout.contains("\"store-full\""), "{ran:?}");
     assert!(ran.stdout.contains("failed") && ran.stdout.contains("free"), "{ran:?}");
     assert!(!ran.stdout.contains("doctor 0"), "{ran:?}");
+}
+
+#[test]
+fn doctor_warns_of_a_store_that_every_user_can_read() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.run(&["-q", "exec", "range:0..1", "--", "true", "{}"]).code, Some(0));
+    assert!(!scratch.run(&["doctor"]).stdout.contains("chmod 600"));
+    fs::set_permissions(scratch.store(), fs::Permissions::from_mode(0o644)).unwrap();
+    let ran = scratch.run(&["doctor"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let warning = format!("chmod 600 {}", scratch.store().display());
+    assert!(ran.stdout.contains(&warning) && ran.stdout.contains("warning"), "{ran:?}");
+}
+
+/// The store and the lists of items, which quote what a user typed.
+#[test]
+fn state_of_gossip_is_for_its_user_only() {
+    let scratch = Scratch::new();
+    let state = scratch.path().join("state");
+    let mut command = scratch.gossip(&["-q", "exec", "-", "--", "true", "{}"]);
+    command.env_remove("GOSSIP_STORE").env("XDG_STATE_HOME", &state);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"one\ntwo\n").unwrap();
+    let ran = finish(child);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let mut open = vec![state];
+    let mut files = 0;
+    while let Some(path) = open.pop() {
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!(found.permissions().mode() & 0o077, 0, "{}", path.display());
+        match found.is_dir() {
+            true => open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+            false => files += 1,
+        }
+    }
+    assert!(files >= 2, "the store and the list");
 }
 
 #[test]

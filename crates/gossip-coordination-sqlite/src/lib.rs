@@ -54,16 +54,18 @@
 //! backup. Do not delete the log of a crashed process, because it holds commits. `sqlite3` may read
 //! the file at any time; `docs/storage-format.md` describes the bytes.
 //!
-//! The umask determines the permissions of a new file, on most systems readable for all users. The
-//! log, its index and every backup have the permissions of the database, so one `chmod 600` at the
-//! beginning is enough. A symbolic link to the file may be used instead of its path. A second hard
-//! link must not: a file opened through both has two logs and gets damaged.
+//! A new file is readable and writable for its user only (0600); an existing one keeps its mode.
+//! The log, its index and every backup have the permissions of the database. A symbolic link to an
+//! existing file may be used instead of its path if this user or the administrator made it; others
+//! are refused. A second hard link must not be used: a file opened through both has two logs and
+//! gets damaged.
 //!
 //! # Where things are
 //!
 //! | file | content |
 //! |---|---|
 //! | `options`, `open_error` | how a file is opened, and why it cannot be |
+//! | `new_file` | creation for its user only, and which links are refused |
 //! | `schema` | identification of the file, its tables, every `PRAGMA` with its reason |
 //! | `apply` | one transaction: compares, then writes, at one revision |
 //! | `group_commit`, `sync` | the leader commits for all queued callers |
@@ -94,6 +96,7 @@ mod database;
 mod db_file;
 mod failure;
 mod group_commit;
+mod new_file;
 mod open_error;
 mod options;
 mod readers;

@@ -23,6 +23,15 @@ pub enum OpenSqliteError {
         /// The path of the database.
         path: PathBuf,
     },
+    /// The path is a symbolic link that another user made, or one to a missing file.
+    #[error(
+        "{path}: a symbolic link of another user, or to a missing file; use the path of the file",
+        path = .path.display()
+    )]
+    PlantedLink {
+        /// The path of the database.
+        path: PathBuf,
+    },
     /// The file is not a SQLite database.
     #[error("{path}: this is not a SQLite database; use another file", path = .path.display())]
     NotADatabase {
@@ -144,6 +153,7 @@ impl OpenSqliteError {
             Self::FloorsNotRaised { cause: InfraError::Refused { why, .. }, .. } => Some(*why),
             Self::MissingDirectory { .. }
             | Self::NotAFile { .. }
+            | Self::PlantedLink { .. }
             | Self::NotADatabase { .. }
             | Self::ForeignDatabase { .. } => Some(StoreRefusal::Unusable),
             Self::NewerFormat { .. } => Some(StoreRefusal::NewerFormat),

@@ -1,6 +1,7 @@
 //! Every way in which a file is not opened has its own error, which says what to do.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
+use crate::new_file::create_if_missing;
 use crate::schema::{APPLICATION_ID, FORMAT, Role, connect, is_new};
 use crate::test_support::{Scratch, applied, put, stored};
 use crate::{OpenCheck, OpenSqliteError, SqliteDatabase, SqliteOptions, SqliteStore};
@@ -35,6 +37,74 @@ fn a_missing_directory_is_named() {
     let error = refused(&scratch.file("no/such/store.db"));
     assert!(matches!(error, OpenSqliteError::MissingDirectory { .. }), "{error}");
     assert!(error.to_string().contains("create it first"));
+}
+
+/// Returns the permission bits of a file.
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn new_store_is_readable_for_its_user_only() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    applied(&mut database.store(), put(1, b"one"));
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        assert_eq!(mode_of(&scratch.file(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn existing_store_and_its_log_keep_the_mode() {
+    let scratch = Scratch::new();
+    drop(scratch.database());
+    let path = scratch.file("store.db");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let database = scratch.database();
+    applied(&mut database.store(), put(1, b"one"));
+    for name in ["store.db", "store.db-wal", "store.db-shm"] {
+        assert_eq!(mode_of(&scratch.file(name)), 0o640, "{name}");
+    }
+}
+
+#[test]
+fn link_to_a_missing_file_creates_nothing() {
+    let scratch = Scratch::new();
+    let (path, target) = (scratch.file("store.db"), scratch.file("elsewhere"));
+    symlink(&target, &path).unwrap();
+    let error = refused(&path);
+    assert!(matches!(error, OpenSqliteError::PlantedLink { .. }), "{error}");
+    assert!(!target.exists());
+    // A link of this user to an existing store is another name for it.
+    drop(SqliteDatabase::open(&target, SqliteOptions::default()).unwrap());
+    drop(open(&path).unwrap());
+}
+
+/// Only the administrator can make a link of another user.
+#[test]
+fn link_of_another_user_is_refused() {
+    let scratch = Scratch::new();
+    let (path, target) = (scratch.file("store.db"), scratch.file("elsewhere"));
+    drop(SqliteDatabase::open(&target, SqliteOptions::default()).unwrap());
+    symlink(&target, &path).unwrap();
+    if lchown(&path, Some(65_534), None).is_err() {
+        eprintln!("NOT RUN: this user cannot give a link to another one");
+        return;
+    }
+    let error = refused(&path);
+    assert!(matches!(error, OpenSqliteError::PlantedLink { .. }), "{error}");
+}
+
+#[test]
+fn links_in_place_of_the_log_are_not_followed() {
+    for name in ["store.db-wal", "store.db-shm"] {
+        let scratch = Scratch::new();
+        drop(scratch.database());
+        let target = scratch.file("elsewhere");
+        symlink(&target, scratch.file(name)).unwrap();
+        refused(&scratch.file("store.db"));
+        assert!(!target.exists(), "{name}");
+    }
 }
 
 #[test]
@@ -203,6 +273,7 @@ fn a_look_at_a_new_file_is_of_one_instant() {
     let scratch = Scratch::new();
     let path = scratch.file("store.db");
     let hasty = SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() };
+    create_if_missing(&path).unwrap();
     let mut connection = connect(&path, &hasty, Role::Write).unwrap();
     let (theirs, options) = (path.clone(), hasty);
     let mut has_come = false;

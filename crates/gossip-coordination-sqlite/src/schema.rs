@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::failure::is_busy;
+use crate::new_file::create_if_missing;
 use crate::open_error::OpenSqliteError;
 use crate::options::{OpenCheck, SqliteOptions, SyncMode};
 
@@ -84,6 +85,7 @@ pub(crate) fn open_file(
     options: &SqliteOptions,
 ) -> Result<Connection, OpenSqliteError> {
     check_path(path)?;
+    create_if_missing(path)?;
     let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
     let connection = connect(path, options, Role::Write).map_err(fail)?;
     if connection.is_readonly("main").map_err(fail)? {
@@ -115,18 +117,15 @@ pub(crate) fn open_file(
     Ok(connection)
 }
 
-/// Opens a connection to the file at `path` and configures it for `role`. Only [`Role::Write`]
-/// creates a missing file. Does not check that the file is a database of ours.
+/// Opens a connection to the file at `path` and configures it for `role`. Fails on a missing file.
+/// Does not check that the file is a database of ours.
 pub(crate) fn connect(
     path: &Path,
     options: &SqliteOptions,
     role: Role,
 ) -> rusqlite::Result<Connection> {
     // Each connection is used by one thread at a time, so SQLite need not lock it.
-    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    if role == Role::Write {
-        flags |= OpenFlags::SQLITE_OPEN_CREATE;
-    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);

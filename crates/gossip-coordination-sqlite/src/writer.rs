@@ -182,7 +182,7 @@ impl Writer {
     }
 
     fn reconnect(&self) -> rusqlite::Result<Connection> {
-        // Unlike `Role::Write` this does not create a file: the database must still be there.
+        // This does not create a file: the database must still be there.
         let mut connection = self.file.connect(Role::Checkpoint)?;
         connection.busy_timeout(Duration::ZERO)?;
         self.checkpointer.watch(&mut connection)?;

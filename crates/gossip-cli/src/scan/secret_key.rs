@@ -72,7 +72,7 @@ fn default_path(global: &Global, tenant: TenantId) -> Result<PathBuf, Failure> {
 /// Makes a key. If another process makes it at the same time, one of the two is kept.
 fn create(path: &Path) -> io::Result<()> {
     let directory = path.parent().expect("the path has two names at least");
-    std::fs::create_dir_all(directory)?;
+    store::create_private(directory)?;
     let mut key = [0; KEY_LEN];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
