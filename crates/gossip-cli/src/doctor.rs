@@ -14,7 +14,7 @@ use gossip::etcd::Alarm;
 use gossip::identity::{LogicalTime, TenantId};
 use gossip::runtime::exec::find_program;
 use gossip::runtime::{Clock as _, SystemClock};
-use gossip::store::{Backend, StoreUrl};
+use gossip::store::{Backend, FileSystem, StoreUrl};
 
 use crate::args::Global;
 use crate::console::Console;
@@ -39,23 +39,6 @@ const ETCD_BYTES_HIGH: i64 = 1 << 30;
 
 /// Bits of the mode of a store that let others than its owner and group read or write it.
 const OTHERS: u32 = 0o007;
-
-/// Kinds of file systems by the numbers of Linux (`man 2 statfs`).
-const FILE_SYSTEMS: [(i64, &str, bool); 12] = [
-    (0xEF53, "ext4", true),
-    (0x5846_5342, "xfs", true),
-    (0x9123_683E, "btrfs", true),
-    (0x2FC1_2FC1, "zfs", true),
-    (0xF2F5_2010, "f2fs", true),
-    (0x0102_1994, "tmpfs", true),
-    (0x794C_7630, "overlayfs", true),
-    // Locks of SQLite do not hold across machines on these.
-    (0x6969, "nfs", false),
-    (0xFF53_4D42, "cifs", false),
-    (0xFE53_4D42, "smb2", false),
-    (0x0102_1997, "9p", false),
-    (0x6573_5546, "fuse", false),
-];
 
 /// The space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,32 +171,23 @@ fn of_file(path: &Path) -> Vec<Check> {
         };
         checks.push(Check::new("space", verdict, space.to_string()));
     }
-    checks.extend(of_file_system(directory));
+    checks.extend(FileSystem::of(path).map(of_file_system));
     checks
 }
 
-#[cfg(target_os = "linux")]
-fn of_file_system(directory: &Path) -> Option<Check> {
-    let kind = rustix::fs::statfs(directory).ok()?.f_type;
-    let known = FILE_SYSTEMS.iter().find(|(number, ..)| *number == kind);
-    Some(match known {
-        Some((_, name, true)) => Check::ok("file system", *name),
-        Some((_, name, false)) => Check::new(
+/// A network file system is refused on open, unless the URL allows it.
+fn of_file_system(found: FileSystem) -> Check {
+    match found.is_network() {
+        false => Check::ok("file system", found.to_string()),
+        true => Check::new(
             "file system",
             Verdict::Warning,
             format!(
-                "{name}: a network file system, whose locks SQLite cannot rely on; \
+                "{found}: a network file system, whose locks SQLite cannot rely on; \
                  keep the store on a local disk, or use etcd or PostgreSQL for several machines"
             ),
         ),
-        None => Check::ok("file system", format!("kind {kind:#x}")),
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn of_file_system(_directory: &Path) -> Option<Check> {
-    let _ = FILE_SYSTEMS;
-    None
+    }
 }
 
 fn of_store(backend: &Backend, url: &StoreUrl, tenant: TenantId) -> Vec<Check> {

@@ -334,6 +334,37 @@ fn state_of_gossip_is_for_its_user_only() {
     assert!(files >= 2, "the store and the list");
 }
 
+/// A real mount. No process answers for it, and none need: the system states the kind of a file
+/// system of another user without asking.
+#[test]
+fn store_on_a_network_file_system_is_refused() {
+    let scratch = Scratch::new();
+    let gossip = env!("CARGO_BIN_EXE_gossip");
+    let options = "fd=3,rootmode=40000,user_id=65534,group_id=65534";
+    let script = format!(
+        "mkdir far; exec 3<>/dev/fuse && mount -i -t fuse -o {options} far far || exit 77\n\
+         {gossip} -q run create range:0..4 --store sqlite:far/store.db -- true\n\
+         echo \"refused $?\"\n\
+         {gossip} doctor --store sqlite:far/store.db\n\
+         store='sqlite:far/store.db?allow_network_file_system=yes'\n\
+         {gossip} run list --store \"$store\" 2>&1"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]);
+    support::piped(&mut command).current_dir(scratch.path());
+    let ran = finish(command.spawn().unwrap());
+    if ran.code == Some(77) || ran.stderr.contains("unshare:") {
+        rustix::io::write(std::io::stderr(), b"NOT RUN: mounts are not permitted here\n").unwrap();
+        return;
+    }
+    assert!(ran.stdout.contains("refused 5"), "{ran:?}");
+    assert!(ran.stderr.contains("fuse is a network file system"), "{ran:?}");
+    assert!(ran.stderr.contains("allow_network_file_system=yes"), "{ran:?}");
+    // With the setting the kind is no reason: the file itself cannot be reached.
+    let (_, allowed) = ran.stdout.split_once("file system").unwrap();
+    assert!(allowed.contains("its directory does not exist"), "{ran:?}");
+}
+
 #[test]
 fn doctor_of_a_healthy_machine() {
     let scratch = Scratch::new();

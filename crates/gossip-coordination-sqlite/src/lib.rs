@@ -33,7 +33,8 @@
 //!   either mode. After a restart of the system the next open raises all fence floors, so that no
 //!   fence is issued twice ([`SqliteOptions::boot`]).
 //! - Several processes of one machine may use one file. It must be on a local disk: WAL mode needs
-//!   memory shared between processes, which network file systems do not have.
+//!   memory shared between processes, which network file systems do not have. A file on one is
+//!   refused, unless [`SqliteOptions::allow_network_file_system`] is set.
 //! - A process may be killed at any moment; the next one opens the file without a repair.
 //! - Concurrent commits share one sync (group commit). No commit waits for a group to fill.
 //! - Errors are typed and state the remedy: [`OpenSqliteError`] on open, `InfraError` afterwards.
@@ -66,6 +67,7 @@
 //! |---|---|
 //! | `options`, `open_error` | how a file is opened, and why it cannot be |
 //! | `new_file` | creation for its user only, and which links are refused |
+//! | `file_system` | file systems on which locks of SQLite do not hold |
 //! | `schema` | identification of the file, its tables, every `PRAGMA` with its reason |
 //! | `apply` | one transaction: compares, then writes, at one revision |
 //! | `group_commit`, `sync` | the leader commits for all queued callers |
@@ -95,6 +97,7 @@ mod core;
 mod database;
 mod db_file;
 mod failure;
+mod file_system;
 mod group_commit;
 mod new_file;
 mod open_error;
@@ -110,6 +113,7 @@ mod writer;
 pub use self::backup::BackupError;
 pub use self::coordinator::SqliteCoordinator;
 pub use self::database::SqliteDatabase;
+pub use self::file_system::FileSystem;
 pub use self::open_error::OpenSqliteError;
 pub use self::options::{Boot, OpenCheck, SqliteOptions, SyncMode};
 pub use self::store::SqliteStore;

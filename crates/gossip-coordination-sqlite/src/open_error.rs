@@ -6,6 +6,8 @@ use gossip_coordination::{InfraError, StoreRefusal};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
+use crate::file_system::FileSystem;
+
 /// Why a database was not opened. Nothing was changed, except that a new, empty file may have been
 /// created.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -31,6 +33,20 @@ pub enum OpenSqliteError {
     PlantedLink {
         /// The path of the database.
         path: PathBuf,
+    },
+    /// The file is on a network file system.
+    #[error(
+        "{path}: {kind} is a network file system, on which locks of SQLite do not hold between \
+         machines and the file would be damaged; keep the store on a local disk, use etcd or \
+         PostgreSQL for several machines, or add ?allow_network_file_system=yes if one machine \
+         uses it",
+        path = .path.display()
+    )]
+    NetworkFileSystem {
+        /// The path of the database.
+        path: PathBuf,
+        /// The kind of the file system.
+        kind: FileSystem,
     },
     /// The file is not a SQLite database.
     #[error("{path}: this is not a SQLite database; use another file", path = .path.display())]
@@ -154,6 +170,7 @@ impl OpenSqliteError {
             Self::MissingDirectory { .. }
             | Self::NotAFile { .. }
             | Self::PlantedLink { .. }
+            | Self::NetworkFileSystem { .. }
             | Self::NotADatabase { .. }
             | Self::ForeignDatabase { .. } => Some(StoreRefusal::Unusable),
             Self::NewerFormat { .. } => Some(StoreRefusal::NewerFormat),

@@ -116,6 +116,9 @@ pub struct SqliteOptions {
     /// caller that uses relaxed sync must raise them: otherwise fences of lost grants are issued
     /// again.
     pub boot: Option<Boot>,
+    /// Opens the file also on a network file system. Only one machine may use it then: locks do not
+    /// hold between machines.
+    pub allow_network_file_system: bool,
     /// Minimum time between a worker's claims, counted over all handles of the database; zero
     /// disables it. At most
     /// [`CLAIM_COOLDOWN_MAX`](gossip_coordination::store::CLAIM_COOLDOWN_MAX) is effective.
@@ -130,6 +133,7 @@ impl Default for SqliteOptions {
             file_bytes_max: None,
             check: OpenCheck::default(),
             boot: None,
+            allow_network_file_system: false,
             claim_cooldown: Duration::ZERO,
         }
     }

@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::failure::is_busy;
+use crate::file_system::FileSystem;
 use crate::new_file::create_if_missing;
 use crate::open_error::OpenSqliteError;
 use crate::options::{OpenCheck, SqliteOptions, SyncMode};
@@ -84,6 +85,7 @@ pub(crate) fn open_file(
     path: &Path,
     options: &SqliteOptions,
 ) -> Result<Connection, OpenSqliteError> {
+    check_file_system(path, options)?;
     check_path(path)?;
     create_if_missing(path)?;
     let fail = |error: rusqlite::Error| OpenSqliteError::of(path, &error);
@@ -164,6 +166,17 @@ fn set_sync(connection: &Connection, sync: SyncMode) -> rusqlite::Result<()> {
     let level: u8 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     assert_eq!(level, sync.level(), "SQLite took another sync mode than requested");
     Ok(())
+}
+
+/// Refuses a network file system. Before anything is asked of the file, which a server that is
+/// down would delay.
+fn check_file_system(path: &Path, options: &SqliteOptions) -> Result<(), OpenSqliteError> {
+    match FileSystem::of(path) {
+        Some(kind) if kind.is_network() && !options.allow_network_file_system => {
+            Err(OpenSqliteError::NetworkFileSystem { path: path.to_path_buf(), kind })
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Returns a precise error for paths that SQLite would only call "unable to open".

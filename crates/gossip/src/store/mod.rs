@@ -39,7 +39,7 @@ mod url;
 pub use self::any_store::AnyStore;
 pub use self::backend::{Backend, Coordinator, OpenStoreError};
 pub use self::url::{StoreUrl, StoreUrlError};
-pub use gossip_coordination_sqlite::BackupError;
+pub use gossip_coordination_sqlite::{BackupError, FileSystem};
 
 #[cfg(doc)]
 use gossip_coordination_etcd::EtcdConfig;

@@ -16,6 +16,7 @@ use thiserror::Error;
 const MEMORY: &str = "memory:";
 const SQLITE: &str = "sqlite:";
 const CLAIM_COOLDOWN: &str = "claim_cooldown=";
+const ALLOW_NETWORK: &str = "allow_network_file_system=yes";
 
 /// Where coordination lives.
 #[derive(Clone)]
@@ -156,8 +157,8 @@ pub enum StoreUrlError {
     SqliteSlashes,
     /// What follows `?` behind a path is not understood.
     #[error(
-        "a file takes ?sync=full or ?sync=relaxed, and claim_cooldown=250ms, joined by &; a ? in \
-         its name is written %3F"
+        "a file takes ?sync=full or ?sync=relaxed, claim_cooldown=250ms and \
+         allow_network_file_system=yes, joined by &; a ? in its name is written %3F"
     )]
     SqliteSetting,
     /// The URL of a cluster is not understood.
@@ -190,11 +191,12 @@ fn sqlite(rest: &str) -> Result<StoreUrl, StoreUrlError> {
         Some((path, query)) => (path, Some(query)),
         None => (rest, None),
     };
-    let (mut sync, mut claim_cooldown) = (None, None);
+    let (mut sync, mut claim_cooldown, mut allow_network_file_system) = (None, None, false);
     for setting in query.into_iter().flat_map(|query| query.split('&')) {
         let is_repeated = match setting {
             "sync=full" => sync.replace(SyncMode::Full).is_some(),
             "sync=relaxed" => sync.replace(SyncMode::Relaxed).is_some(),
+            ALLOW_NETWORK => std::mem::replace(&mut allow_network_file_system, true),
             other => {
                 let value = other.strip_prefix(CLAIM_COOLDOWN);
                 let value = value.ok_or(StoreUrlError::SqliteSetting)?;
@@ -216,6 +218,7 @@ fn sqlite(rest: &str) -> Result<StoreUrl, StoreUrlError> {
     let options = SqliteOptions {
         sync: sync.unwrap_or_default(),
         claim_cooldown: claim_cooldown.unwrap_or_default(),
+        allow_network_file_system,
         ..SqliteOptions::default()
     };
     Ok(StoreUrl::Sqlite { path, options })

@@ -27,6 +27,20 @@ fn a_file_is_named_by_its_path(#[case] url: &str, #[case] file: &str, #[case] sy
 }
 
 #[test]
+fn network_file_system_is_allowed_by_its_own_setting() {
+    for (url, is_allowed) in
+        [("sqlite:x", false), ("sqlite:x?sync=full&allow_network_file_system=yes", true)]
+    {
+        let Ok(StoreUrl::Sqlite { options, .. }) = parse(url) else { panic!("{url}") };
+        assert_eq!(options.allow_network_file_system, is_allowed, "{url}");
+    }
+    for value in ["no", "", "yes&allow_network_file_system=yes"] {
+        let url = format!("sqlite:x?allow_network_file_system={value}");
+        assert!(matches!(parse(&url), Err(StoreUrlError::SqliteSetting)), "{url}");
+    }
+}
+
+#[test]
 fn memory_and_clusters_are_named_by_their_schemes() {
     assert!(matches!(parse("memory:"), Ok(StoreUrl::Memory { .. })));
     let Ok(StoreUrl::Etcd(config)) = parse("etcd://one:1234,two/prefix/x") else { panic!() };
