@@ -13,6 +13,9 @@ use gossip::tenant_id;
 use crate::args::Global;
 use crate::failure::{Code, Failure};
 
+/// The variable with the password of the user of `etcd://`.
+const ETCD_PASSWORD: &str = "GOSSIP_ETCD_PASSWORD";
+
 /// Opens the store of a command; a missing file is created.
 pub(crate) fn open(global: &Global) -> Result<Backend, Failure> {
     open_url(&url(global)?)
@@ -61,6 +64,8 @@ pub(crate) fn url(global: &Global) -> Result<StoreUrl, Failure> {
             let url = url.parse::<StoreUrl>();
             let url =
                 url.map_err(|error| Failure::new(Code::Usage, "invalid store URL").why(error))?;
+            let etcd_password = std::env::var(ETCD_PASSWORD).ok();
+            let url = url.with_etcd_password(etcd_password.filter(|value| !value.is_empty()));
             Ok(url.with_postgres_environment(postgres_environment()))
         }
         None => Ok(StoreUrl::sqlite(default_path()?)),

@@ -1,6 +1,8 @@
 //! The coordinator on a server that asks who we are: tokens that run out, permissions and passwords
 //! that are taken away while a worker is at work.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use gossip_contracts::coordination::{
@@ -49,13 +51,21 @@ impl Guarded {
         Self { server, root, _directory: directory }
     }
 
+    /// `login` is empty, or a user and a password with a colon between them.
     fn url(&self, login: &str, path: &str) -> EtcdConfig {
         let port = self.server.client_port();
-        EtcdConfig::from_url(&format!("etcd://{login}127.0.0.1:{port}/{path}")).unwrap()
+        let (user, password) = login.split_once(':').unwrap_or_default();
+        let at = if user.is_empty() { "" } else { "@" };
+        let url = format!("etcd://{user}{at}127.0.0.1:{port}/{path}");
+        let mut config = EtcdConfig::from_url(&url).unwrap();
+        if let Some(credentials) = &mut config.credentials {
+            password.clone_into(&mut credentials.password);
+        }
+        config
     }
 
     async fn worker(&self) -> AsyncEtcdCoordinator {
-        self.url("worker:worker-secret@", PATH).connect().await.unwrap()
+        self.url("worker:worker-secret", PATH).connect().await.unwrap()
     }
 
     async fn refusal(&self, login: &str) -> String {
@@ -129,6 +139,30 @@ fn assert_not_permitted(result: Result<(), CheckpointError>) {
 }
 
 #[tokio::test]
+async fn password_comes_from_a_file_of_its_user_only() {
+    let guarded = Guarded::start().await;
+    let directory = TestDirectory::new("etcd-password");
+    let file = directory.path().join("password");
+    let port = guarded.server.client_port();
+    let url = format!("etcd://worker@127.0.0.1:{port}/{PATH}");
+    let with_file = format!("{url}?password_file={}", file.display());
+    let refusal = async |url: &str| {
+        let refused = EtcdConfig::from_url(url).unwrap().connect().await;
+        refused.expect_err("it cannot connect").to_string()
+    };
+    assert!(refusal(&url).await.contains("GOSSIP_ETCD_PASSWORD"));
+    assert!(refusal(&with_file).await.contains("could not be read"));
+    std::fs::write(&file, "worker-secret\nanother line\n").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    assert!(refusal(&with_file).await.contains("chmod 600"));
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    EtcdConfig::from_url(&with_file).unwrap().connect().await.unwrap();
+    std::fs::write(&file, "wrong-secret\n").unwrap();
+    let refused = refusal(&with_file).await;
+    assert!(!refused.contains("secret"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_whole_run_goes_through_a_server_whose_tokens_run_out() {
     let guarded = Guarded::start().await;
     let mut coordinator = guarded.worker().await;
@@ -159,13 +193,13 @@ async fn a_whole_run_goes_through_a_server_whose_tokens_run_out() {
 #[tokio::test]
 async fn a_refused_user_gets_an_error_and_changes_nothing() {
     let guarded = Guarded::start().await;
-    for login in ["worker:wrong-secret@", "nobody:wrong-secret@"] {
+    for login in ["worker:wrong-secret", "nobody:wrong-secret"] {
         let text = guarded.refusal(login).await;
         assert!(!text.contains("secret") && !text.contains("nobody"), "{text}");
     }
     // A client without a login may read the server status, and nothing else.
     let mut silent = guarded.url("", PATH).connect().await.unwrap();
-    let elsewhere = guarded.url("worker:worker-secret@", "team/other");
+    let elsewhere = guarded.url("worker:worker-secret", "team/other");
     let mut elsewhere = elsewhere.connect().await.unwrap();
     for coordinator in [&mut silent, &mut elsewhere] {
         let error = create_run(coordinator).await.unwrap_err();
@@ -197,6 +231,6 @@ async fn a_changed_password_is_refused_and_the_new_one_works() {
     let lease = claim(&mut coordinator).await;
     guarded.ask("/etcdserverpb.Auth/UserChangePassword", "worker", "new-secret").await;
     assert_not_permitted(checkpoint(&mut coordinator, &lease, 1).await);
-    let mut again = guarded.url("worker:new-secret@", PATH).connect().await.unwrap();
+    let mut again = guarded.url("worker:new-secret", PATH).connect().await.unwrap();
     checkpoint(&mut again, &lease, 1).await.unwrap();
 }

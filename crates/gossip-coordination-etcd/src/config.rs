@@ -10,6 +10,7 @@
 //! - opens a file or a socket: paths are read and hosts are resolved when a client connects;
 //! - shows a user or a password, in an error or in `Debug`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,6 +81,11 @@ pub struct EtcdConfig {
     pub namespace: Namespace,
     /// The credentials, if the cluster requires authentication.
     pub credentials: Option<Credentials>,
+    /// The file whose first line is the password; that of the credentials is not used then. Read
+    /// when a client connects.
+    pub password_file: Option<PathBuf>,
+    /// Whether credentials may cross a network without TLS: the caller takes responsibility.
+    pub allow_clear_text: bool,
     /// TLS settings; `None` for plain text.
     pub tls: Option<EtcdTls>,
     /// Timeout of connecting to a member.
@@ -120,6 +126,8 @@ impl EtcdConfig {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             namespace,
             credentials: None,
+            password_file: None,
+            allow_clear_text: false,
             tls: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
@@ -176,8 +184,22 @@ impl EtcdConfig {
     fn check_credentials(&self) -> Result<(), ConfigError> {
         match &self.credentials {
             Some(credentials) if credentials.user.is_empty() => Err(ConfigError::NoUser),
+            None if self.password_file.is_some() => Err(ConfigError::NoUser),
+            Some(_) if self.tls.is_none() && !self.allow_clear_text && !self.is_loopback() => {
+                Err(ConfigError::NoTls)
+            }
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Returns whether every endpoint is this machine.
+    fn is_loopback(&self) -> bool {
+        self.endpoints.iter().all(|endpoint| {
+            let host = endpoint.rsplit_once(':').map_or(&**endpoint, |(host, _)| host);
+            let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            let address = address.unwrap_or(host).parse::<IpAddr>();
+            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        })
     }
 
     /// Checks the timeouts, the owner lease, the clock skew and the cooldown against their bounds.
@@ -248,6 +270,12 @@ pub enum ConfigError {
     /// Credentials have a password and no user.
     #[error("there are credentials without a user")]
     NoUser,
+    /// Credentials for another machine without TLS.
+    #[error(
+        "a password would cross the network in clear text: give ca=FILE, the authorities that sign \
+         the servers' certificates, or tls=off to allow it"
+    )]
+    NoTls,
     /// etcd counts leases in whole seconds.
     #[error("owner_lease_ttl must be in whole seconds")]
     FractionOfSecond,

@@ -1,5 +1,6 @@
 //! Settings that cannot work are refused with their bounds, and secrets are shown nowhere.
 
+use std::path::Path;
 use std::time::Duration;
 
 use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
@@ -136,14 +137,15 @@ fn secrets_are_shown_nowhere() {
 
 #[test]
 fn an_url_says_everything() {
-    let url = "etcd://me:p%40ss%3a%2f@h1:4001,h2,[::1],[::1]:5/team/prod?owner_lease_ttl=20s\
+    let url = "etcd://m%40e%3a%2f@h1:4001,h2,[::1],[::1]:5/team/prod?owner_lease_ttl=20s\
                &request_timeout=750ms&claim_cooldown=1m&retries=7&max_txn_ops=1024&coalesce=off\
-               &ca=%2Fetc/ca.pem&cert=c&key=k&server_name=etcd.local";
+               &password_file=%2Fetc/password&ca=%2Fetc/ca.pem&cert=c&key=k&server_name=etcd.local";
     let config = EtcdConfig::from_url(url).expect("it says everything");
     assert_eq!(config.endpoints, ["h1:4001", "h2:2379", "[::1]:2379", "[::1]:5"]);
     assert_eq!(config.namespace.path(), "team/prod");
     let credentials = config.credentials.expect("a user");
-    assert_eq!((&*credentials.user, &*credentials.password), ("me", "p@ss:/"));
+    assert_eq!((&*credentials.user, &*credentials.password), ("m@e:/", ""));
+    assert_eq!(config.password_file.as_deref(), Some(Path::new("/etc/password")));
     assert_eq!(config.owner_lease_ttl, Duration::from_secs(20));
     assert_eq!(config.request_timeout, Duration::from_millis(750));
     assert_eq!(config.claim_cooldown, Duration::from_secs(60));
@@ -165,6 +167,23 @@ fn an_url_that_says_little_gets_the_usual() {
 }
 
 #[test]
+fn credentials_reach_other_machines_by_tls_or_if_allowed() {
+    for url in [
+        "etcd://u@h/p?ca=c",
+        "etcd://u@h/p?tls=off",
+        "etcd://u@localhost/p",
+        "etcd://u@127.0.0.2,[::1]/p",
+        "etcd://h/p",
+    ] {
+        EtcdConfig::from_url(url).expect(url);
+    }
+    let credentials = Some(Credentials { user: "u".into(), password: "p".into() });
+    let endpoints = vec!["h:2379".into()];
+    let config = EtcdConfig { credentials, endpoints, ..usual() };
+    assert_eq!(config.validate(), Err(ConfigError::NoTls), "also without a URL");
+}
+
+#[test]
 fn urls_that_are_none_are_refused() {
     let value = |name, expected| UrlError::Value { name, expected };
     let time = "a number followed by ms, s or m";
@@ -174,11 +193,18 @@ fn urls_that_are_none_are_refused() {
         ("etcd://h", ConfigError::from(NamespaceError::Empty).into()),
         ("etcd:///p", ConfigError::Endpoint { index: 0 }.into()),
         ("etcd://h1,,h2/p", ConfigError::Endpoint { index: 1 }.into()),
-        ("etcd://user@h/p", UrlError::Credentials),
-        ("etcd://u:%4@h/p", UrlError::Credentials),
-        ("etcd://u:%+4@h/p", UrlError::Credentials),
-        ("etcd://u:%ff@h/p", UrlError::Credentials),
-        ("etcd://:p@h/p", ConfigError::NoUser.into()),
+        ("etcd://user@h/p", ConfigError::NoTls.into()),
+        ("etcd://user@127.0.0.1,h/p", ConfigError::NoTls.into()),
+        ("etcd://user:password@127.0.0.1/p", UrlError::Password),
+        ("etcd://user:password@h/p?ca=c", UrlError::Password),
+        ("etcd://u%4@h/p", UrlError::User),
+        ("etcd://u%+4@h/p", UrlError::User),
+        ("etcd://u%ff@h/p", UrlError::User),
+        ("etcd://:p@h/p", UrlError::Password),
+        ("etcd://@h/p", ConfigError::NoUser.into()),
+        ("etcd://h/p?password_file=f", ConfigError::NoUser.into()),
+        ("etcd://h/p?tls=on", value("tls", "off")),
+        ("etcd://u@h/p?tls=off&ca=c", UrlError::Contradiction),
         ("etcd://h/p?retries", UrlError::Pair { index: 0 }),
         ("etcd://h/p?retries=1&x=2", UrlError::UnknownSetting { index: 1 }),
         ("etcd://h/p?retries=1&retries=1", UrlError::SetTwice { name: "retries" }),

@@ -62,6 +62,7 @@ mod kv;
 mod message;
 mod node;
 mod owner_lease;
+mod password;
 pub mod proto;
 mod reader;
 mod sender;

@@ -1,7 +1,8 @@
-//! `etcd://[user:password@]host[:port],host[:port]/path?setting=value&…`
+//! `etcd://[user@]host[:port],host[:port]/path?setting=value&…`
 //!
-//! One line that says where a deployment lives. Hosts without a port get etcd's 2379. A user or
-//! password with special characters is percent-encoded. The settings are those of [`EtcdConfig`]:
+//! One line that says where a deployment lives. Hosts without a port get etcd's 2379. A user
+//! with special characters is percent-encoded. A password in the URL is refused: command lines are
+//! visible to every user of the machine. The settings are those of [`EtcdConfig`]:
 //!
 //! | setting | value |
 //! |---|---|
@@ -9,6 +10,8 @@
 //! | `owner_lease_ttl`, `max_clock_skew`, `claim_cooldown` | `15s`, `2s`, `250ms` |
 //! | `retries`, `max_children_per_op`, `max_txn_ops`, `max_request_bytes` | a number |
 //! | `coalesce` | `on` or `off` |
+//! | `password_file` | the file whose first line is the password of the user |
+//! | `tls` | `off`: the password crosses a network in clear text |
 //! | `ca` | the file of the authorities, in PEM; turns TLS on |
 //! | `cert`, `key`, `server_name` | our certificate and its key, in PEM; the servers' name |
 //!
@@ -47,9 +50,15 @@ pub enum UrlError {
         /// The longest allowed.
         max: usize,
     },
-    /// User and password are not `user:password`, percent-encoded.
-    #[error("user and password before @ are not user:password, percent-encoded")]
-    Credentials,
+    /// The user is not percent-encoded.
+    #[error("the user before @ is not percent-encoded")]
+    User,
+    /// There is a password in the URL.
+    #[error(
+        "a password in a URL is visible to other users; use password_file=FILE or \
+         GOSSIP_ETCD_PASSWORD"
+    )]
+    Password,
     /// A part after `?` is not `setting=value`.
     #[error("part {index} behind ? is no setting=value")]
     Pair {
@@ -82,6 +91,9 @@ pub enum UrlError {
     /// A setting of TLS without the authorities, which turn it on.
     #[error("cert, key and server_name need ca, the file of the authorities")]
     NoAuthorities,
+    /// Both TLS and clear text are asked for.
+    #[error("ca turns TLS on and tls=off turns it off")]
+    Contradiction,
     /// The settings are understood and cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -103,12 +115,13 @@ impl EtcdConfig {
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
         // Split at the last `@`: a password may contain one unencoded, and a host contains none.
         let (user, hosts) = match authority.rsplit_once('@') {
-            Some((user, hosts)) => (Some(credentials(user)?), hosts),
+            Some((user, _)) if user.contains(':') => return Err(UrlError::Password),
+            Some((user, hosts)) => (Some(percent_decode(user).ok_or(UrlError::User)?), hosts),
             None => (None, authority),
         };
         let namespace = Namespace::new(path).map_err(ConfigError::from)?;
         let mut config = Self::new(endpoints(hosts), namespace.path())?;
-        config.credentials = user;
+        config.credentials = user.map(|user| Credentials { user, password: String::new() });
         apply_query(&mut config, query)?;
         // Again, because `new` has checked the default settings only.
         config.validate()?;
@@ -128,13 +141,6 @@ fn endpoints(hosts: &str) -> Vec<String> {
         }
     };
     hosts.split(',').map(with_port).collect()
-}
-
-fn credentials(text: &str) -> Result<Credentials, UrlError> {
-    let (user, password) = text.split_once(':').ok_or(UrlError::Credentials)?;
-    // Decoded after the split: an encoded colon belongs to a name or a password.
-    let decode = |part| percent_decode(part).ok_or(UrlError::Credentials);
-    Ok(Credentials { user: decode(user)?, password: decode(password)? })
 }
 
 /// Replaces each `%` and its two hex digits by the byte that they name. `None` if two hex digits do
@@ -159,7 +165,7 @@ fn percent_decode(text: &str) -> Option<String> {
 }
 
 /// The settings that a URL may have.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 16] = [
     "connect_timeout",
     "request_timeout",
     "owner_lease_ttl",
@@ -170,6 +176,8 @@ const SETTINGS: [&str; 14] = [
     "max_txn_ops",
     "max_request_bytes",
     "coalesce",
+    "password_file",
+    "tls",
     "ca",
     "cert",
     "key",
@@ -196,7 +204,7 @@ fn apply_query(config: &mut EtcdConfig, query: &str) -> Result<(), UrlError> {
             apply(config, &mut tls, name, value)?;
         }
     }
-    config.tls = tls.finish()?;
+    config.tls = tls.finish(config.allow_clear_text)?;
     Ok(())
 }
 
@@ -219,6 +227,9 @@ fn apply(
         "max_txn_ops" => config.max_txn_ops = number(name, value)?,
         "max_request_bytes" => config.max_request_bytes = number(name, value)?,
         "coalesce" => config.coalesce = switch(name, value)?,
+        "password_file" => config.password_file = Some(text(name, value)?.into()),
+        "tls" if value == "off" => config.allow_clear_text = true,
+        "tls" => return Err(UrlError::Value { name, expected: "off" }),
         "ca" => tls.ca = Some(text(name, value)?),
         "cert" => tls.cert = Some(text(name, value)?),
         "key" => tls.key = Some(text(name, value)?),
@@ -239,8 +250,8 @@ struct TlsSettings {
 
 impl TlsSettings {
     /// Returns the TLS settings; `None` if none was given. Fails for a certificate without its key
-    /// or the reverse, and for settings without the authorities.
-    fn finish(self) -> Result<Option<EtcdTls>, UrlError> {
+    /// or the reverse, for settings without the authorities, and for settings beside `tls=off`.
+    fn finish(self, is_off: bool) -> Result<Option<EtcdTls>, UrlError> {
         let identity = match (self.cert, self.key) {
             (Some(cert), Some(key)) => {
                 Some(TlsIdentityFiles { cert_file: cert.into(), key_file: key.into() })
@@ -248,6 +259,9 @@ impl TlsSettings {
             (None, None) => None,
             (Some(_), None) | (None, Some(_)) => return Err(UrlError::HalfIdentity),
         };
+        if is_off && self.ca.is_some() {
+            return Err(UrlError::Contradiction);
+        }
         // The authorities of the system are not trusted, so without `ca` no server could be
         // verified.
         let Some(ca) = self.ca else {

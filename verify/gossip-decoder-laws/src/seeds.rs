@@ -315,7 +315,7 @@ pub(crate) fn store_urls() -> Vec<Vec<u8>> {
         "memory:",
         "sqlite:a/b.db?sync=relaxed",
         "etcd://host/team/prod",
-        "etcd://user:p%40ss@[::1]:2379,other/x?retries=3&connect_timeout=500ms&coalesce=off",
+        "etcd://us%40er@[::1]:2379,other/x?retries=3&connect_timeout=500ms&coalesce=off&tls=off",
         "etcd://h/x?ca=/a&cert=/b&key=/c&server_name=s&owner_lease_ttl=15s&max_txn_ops=128",
         "etcd:h",
         "https://h",

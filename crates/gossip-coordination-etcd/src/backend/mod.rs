@@ -33,8 +33,9 @@ pub use self::blocking::BlockingStore;
 use crate::config::{ConfigError, EtcdConfig, EtcdTls};
 use crate::error::EtcdError;
 use crate::grpc::GrpcClient;
-use crate::grpc_config::{GrpcConfig, TlsIdentity, TlsOptions};
+use crate::grpc_config::{Credentials, GrpcConfig, TlsIdentity, TlsOptions};
 use crate::kv::EtcdKv;
+use crate::password;
 use crate::store::EtcdStore;
 
 /// The coordinator on etcd for callers that have a tokio runtime.
@@ -102,13 +103,27 @@ impl EtcdConfig {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let endpoints = self.endpoints.iter().map(|host| format!("{scheme}://{host}"));
         Ok(GrpcConfig {
-            credentials: self.credentials.clone(),
+            credentials: self.usable_credentials()?,
             tls: self.tls.as_ref().map(tls_options).transpose()?,
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
             max_answer_bytes: ANSWER_BYTES_MAX,
             ..GrpcConfig::new(endpoints)
         })
+    }
+
+    /// Returns the credentials with the password of the file, if there is one.
+    fn usable_credentials(&self) -> Result<Option<Credentials>, ConnectError> {
+        let Some(mut credentials) = self.credentials.clone() else { return Ok(None) };
+        if let Some(path) = &self.password_file {
+            let read = password::of_file(path);
+            credentials.password =
+                read.map_err(|error| ConnectError::File { path: path.clone(), error })?;
+        }
+        match credentials.password.is_empty() {
+            true => Err(ConnectError::NoPassword),
+            false => Ok(Some(credentials)),
+        }
     }
 }
 
@@ -139,7 +154,10 @@ pub enum ConnectError {
     /// The settings cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A file of TLS could not be read.
+    /// There is a user and no password.
+    #[error("a user needs a password; use password_file=FILE or GOSSIP_ETCD_PASSWORD")]
+    NoPassword,
+    /// The password, or a file of TLS, could not be read.
     #[error("the file {path:?} could not be read: {error}")]
     File {
         /// Which one.

@@ -122,20 +122,24 @@ fn a_user_is_made_as_the_document_says() {
         type_in(&block, &server, directory.path());
     }
     let port = server.client_port();
-    let connect = |login: &str, path: &str| {
-        let url = format!("etcd://{login}127.0.0.1:{port}/{path}");
-        EtcdConfig::from_url(&url).unwrap().connect_blocking()
+    let connect = |user: &str, password: &str, path: &str| {
+        let user = if user.is_empty() { String::new() } else { format!("{user}@") };
+        let url = format!("etcd://{user}127.0.0.1:{port}/{path}");
+        let mut config = EtcdConfig::from_url(&url).unwrap();
+        if let Some(credentials) = &mut config.credentials {
+            password.clone_into(&mut credentials.password);
+        }
+        config.connect_blocking()
     };
-    assert!(create_run(&mut connect("gossip:gossip-secret@", "team/prod").unwrap(), 1));
+    assert!(create_run(&mut connect("gossip", "gossip-secret", "team/prod").unwrap(), 1));
     // Neither without a name nor beside the prefix.
-    assert!(!create_run(&mut connect("", "team/prod").unwrap(), 1));
-    assert!(!create_run(&mut connect("gossip:gossip-secret@", "team").unwrap(), 1));
-    assert!(connect("gossip:other-secret@", "team/prod").is_err());
+    assert!(!create_run(&mut connect("", "", "team/prod").unwrap(), 1));
+    assert!(!create_run(&mut connect("gossip", "gossip-secret", "team").unwrap(), 1));
+    assert!(connect("gossip", "other-secret", "team/prod").is_err());
 
     // A user of one tenant does everything for it, and nothing for another or for the operator.
-    let login = format!("{}:tenant-secret@", digits(TENANT));
-    let mut worker = connect(&login, "team/prod").unwrap();
-    let mut operator = connect("gossip:gossip-secret@", "team/prod").unwrap();
+    let mut worker = connect(&digits(TENANT), "tenant-secret", "team/prod").unwrap();
+    let mut operator = connect("gossip", "gossip-secret", "team/prod").unwrap();
     let two = Some(Allotment::of_shards(2));
     fly(operator.store_mut(), set_allotment(TENANT, two)).unwrap();
     live(&mut worker, TENANT).unwrap();

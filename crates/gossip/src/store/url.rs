@@ -71,6 +71,18 @@ impl StoreUrl {
         }
         self
     }
+
+    /// Returns the same store, with a password for the user of `etcd://`. Ignored if the URL names
+    /// no user, and for other stores.
+    #[must_use]
+    pub fn with_etcd_password(mut self, password: Option<String>) -> Self {
+        if let Self::Etcd(config) = &mut self
+            && let (Some(credentials), Some(password)) = (&mut config.credentials, password)
+        {
+            credentials.password = password;
+        }
+        self
+    }
 }
 
 impl FromStr for StoreUrl {
