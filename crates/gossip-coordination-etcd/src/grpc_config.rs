@@ -2,8 +2,11 @@
 //!
 //! `Debug` shows neither names nor secrets, nor an address, which may hold both.
 
-use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
+use std::{fmt, io};
+
+use crate::config::EtcdTls;
 
 /// Timeout of connecting: twice the largest round trip of a wide-area network, with a retransmitted
 /// packet. A machine that is down should cost no more.
@@ -36,6 +39,9 @@ pub struct GrpcConfig {
     pub credentials: Option<Credentials>,
     /// TLS settings; needed for `https`, and only there.
     pub tls: Option<TlsOptions>,
+    /// The files of [`Self::tls`], if it is from files. They are read again for each connection, so
+    /// that rotated certificates need no restart.
+    pub tls_files: Option<EtcdTls>,
     /// Bounds the making of a connection, TLS and the first question included.
     pub connect_timeout: Duration,
     /// Bounds one attempt of one request.
@@ -55,6 +61,7 @@ impl GrpcConfig {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             credentials: None,
             tls: None,
+            tls_files: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             request_timeout: DEFAULT_REQUEST_TIMEOUT,
             keep_alive_interval: DEFAULT_KEEP_ALIVE_INTERVAL,
@@ -106,6 +113,26 @@ pub struct TlsOptions {
     pub identity: Option<TlsIdentity>,
     /// The name that the servers' certificates carry, if it is not the host of the endpoint.
     pub server_name: Option<String>,
+}
+
+impl TlsOptions {
+    /// Reads the files of a configuration.
+    ///
+    /// # Errors
+    ///
+    /// The first file that cannot be read, and why.
+    pub(crate) fn read(files: &EtcdTls) -> Result<Self, (PathBuf, io::Error)> {
+        let read = |path: &PathBuf| std::fs::read(path).map_err(|error| (path.clone(), error));
+        let identity = match &files.identity {
+            Some(identity) => Some(TlsIdentity {
+                cert_pem: read(&identity.cert_file)?,
+                key_pem: read(&identity.key_file)?,
+            }),
+            None => None,
+        };
+        let server_name = files.server_name.clone();
+        Ok(Self { ca_pem: read(&files.ca_file)?, identity, server_name })
+    }
 }
 
 impl fmt::Debug for TlsOptions {

@@ -21,6 +21,7 @@ use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
+use crate::config::EtcdTls;
 use crate::diagnosis::diagnose;
 use crate::error::{EtcdCause, EtcdError, Fate};
 use crate::grpc_codec::AnswerCodec;
@@ -101,6 +102,7 @@ pub(crate) struct Node {
     endpoint: Endpoint,
     /// Also part of `endpoint`; kept to diagnose failed connections.
     tls: Option<TlsOptions>,
+    tls_files: Option<EtcdTls>,
     connect_timeout: Duration,
     request_timeout: Duration,
     max_answer_bytes: usize,
@@ -151,6 +153,7 @@ impl Node {
             name,
             endpoint: tuned(endpoint, config),
             tls: config.tls.clone(),
+            tls_files: config.tls_files.clone(),
             connect_timeout: config.connect_timeout,
             request_timeout: config.request_timeout,
             max_answer_bytes: config.max_answer_bytes,
@@ -305,19 +308,34 @@ impl Node {
 
     /// Connects and checks the server. Diagnoses a failure without a clear cause.
     async fn connect(&self) -> Result<(Channel, Option<EtcdCause>), EtcdCause> {
-        match self.try_connect().await {
+        let (endpoint, tls) = self.current_endpoint();
+        match self.try_connect(&endpoint).await {
             Err(cause @ EtcdCause::Unreachable { .. }) => {
-                Err(diagnose(&self.name, self.tls.as_ref()).await.unwrap_or(cause))
+                Err(diagnose(&self.name, tls.as_ref()).await.unwrap_or(cause))
             }
             other => other,
         }
     }
 
+    /// Returns the endpoint and its settings of TLS, from the files as they are now. A file that is
+    /// being replaced may be missing or incomplete; the settings of the start are used then.
+    fn current_endpoint(&self) -> (Endpoint, Option<TlsOptions>) {
+        let read = self.tls_files.as_ref().and_then(|files| TlsOptions::read(files).ok());
+        let made = read.and_then(|tls| {
+            let endpoint = with_tls(self.endpoint.clone(), &tls).ok()?;
+            Some((endpoint, Some(tls)))
+        });
+        made.unwrap_or_else(|| (self.endpoint.clone(), self.tls.clone()))
+    }
+
     /// Connects and asks for the status. Returns also why the server refused to state it, if it
     /// did. Fails if there is no connection, or if the server is too old or of another cluster.
-    async fn try_connect(&self) -> Result<(Channel, Option<EtcdCause>), EtcdCause> {
+    async fn try_connect(
+        &self,
+        endpoint: &Endpoint,
+    ) -> Result<(Channel, Option<EtcdCause>), EtcdCause> {
         let connector = SingleUseConnector::new(self.connect_timeout);
-        let connected = self.endpoint.connect_with_connector(connector).await;
+        let connected = endpoint.connect_with_connector(connector).await;
         let failure = |error| transport_failure(&self.name, Peer::Stranger, &error).1;
         let channel = connected.map_err(failure)?;
         // Without a token: a server that was not checked must not receive one.

@@ -22,7 +22,7 @@
 mod blocking;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gossip_coordination::store::{
     AsyncStoreCoordinator, StoreConfig, StoreCoordinator, fresh_nonce, ticks,
@@ -30,10 +30,10 @@ use gossip_coordination::store::{
 use thiserror::Error;
 
 pub use self::blocking::BlockingStore;
-use crate::config::{ConfigError, EtcdConfig, EtcdTls};
+use crate::config::{ConfigError, EtcdConfig};
 use crate::error::EtcdError;
 use crate::grpc::GrpcClient;
-use crate::grpc_config::{Credentials, GrpcConfig, TlsIdentity, TlsOptions};
+use crate::grpc_config::{Credentials, GrpcConfig, TlsOptions};
 use crate::kv::EtcdKv;
 use crate::password;
 use crate::store::EtcdStore;
@@ -102,9 +102,11 @@ impl EtcdConfig {
     fn grpc_config(&self) -> Result<GrpcConfig, ConnectError> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let endpoints = self.endpoints.iter().map(|host| format!("{scheme}://{host}"));
+        let tls = self.tls.as_ref().map(TlsOptions::read).transpose();
         Ok(GrpcConfig {
             credentials: self.usable_credentials()?,
-            tls: self.tls.as_ref().map(tls_options).transpose()?,
+            tls: tls.map_err(|(path, error)| ConnectError::File { path, error })?,
+            tls_files: self.tls.clone(),
             connect_timeout: self.connect_timeout,
             request_timeout: self.request_timeout,
             max_answer_bytes: ANSWER_BYTES_MAX,
@@ -171,19 +173,4 @@ pub enum ConnectError {
     /// There is no thread for the runtime.
     #[error("no runtime could be started: {0}")]
     Runtime(io::Error),
-}
-
-fn tls_options(tls: &EtcdTls) -> Result<TlsOptions, ConnectError> {
-    let identity = match &tls.identity {
-        Some(files) => {
-            Some(TlsIdentity { cert_pem: read(&files.cert_file)?, key_pem: read(&files.key_file)? })
-        }
-        None => None,
-    };
-    let server_name = tls.server_name.clone();
-    Ok(TlsOptions { ca_pem: read(&tls.ca_file)?, identity, server_name })
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, ConnectError> {
-    std::fs::read(path).map_err(|error| ConnectError::File { path: path.to_owned(), error })
 }

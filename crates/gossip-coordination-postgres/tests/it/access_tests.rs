@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use gossip_coordination::store::{Key, Read, Store as _};
 use gossip_coordination::{InfraError, StoreRefusal};
@@ -62,6 +63,72 @@ fn a_server_is_verified_by_authority_and_name() {
     error(&PostgresConfig { tls: verified(ca), ..by_address });
     error(&config);
     error(&PostgresConfig { tls: verified(directory.path().join("missing")), ..config });
+}
+
+/// A server whose certificate is refused, whatever authority the client has.
+fn refused_certificate(what: &str, ca_pem: &str, tls: ServerTls) {
+    let directory = TestDirectory::new("postgres-tls-refused");
+    let ca = directory.path().join("ca.pem");
+    fs::write(&ca, ca_pem).unwrap();
+    let server = tls_server(tls);
+    let config = PostgresConfig { host: "localhost".to_owned(), ..config_on(&server) };
+    let refused = error(&PostgresConfig { tls: verified(ca), ..config });
+    assert!(refused.is_retryable(), "{what}: {refused:?}");
+}
+
+fn tls_server(tls: ServerTls) -> PostgresServer {
+    PostgresServer::with_options(&PostgresOptions {
+        tls: Some(tls),
+        access: vec!["hostssl all all 127.0.0.1/32 trust".to_owned()],
+        ..PostgresOptions::default()
+    })
+}
+
+#[test]
+fn expired_certificate_is_refused() {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let (cert_pem, key_pem) = (params.signed_by(&key, &ca).unwrap().pem(), key.serialize_pem());
+    refused_certificate("expired", &ca.pem(), ServerTls { cert_pem, key_pem, client_ca_pem: None });
+}
+
+#[test]
+fn self_signed_certificate_is_refused() {
+    let signed = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (cert_pem, key_pem) = (signed.cert.pem(), signed.signing_key.serialize_pem());
+    let directory = TestDirectory::new("postgres-tls-authority");
+    let (ca, _) = authority(&directory, "ca.pem");
+    let ca_pem = fs::read_to_string(ca).unwrap();
+    refused_certificate(
+        "self-signed",
+        &ca_pem,
+        ServerTls { cert_pem, key_pem, client_ca_pem: None },
+    );
+}
+
+/// Another authority signs the new certificate, so the client needs the file as it is now.
+#[test]
+fn rotated_certificate_is_picked_up_without_a_restart() {
+    let directory = TestDirectory::new("postgres-tls-rotated");
+    let (ca, tls) = authority(&directory, "ca.pem");
+    let server = tls_server(tls);
+    let config = PostgresConfig { host: "localhost".to_owned(), ..config_on(&server) };
+    let config = PostgresConfig { tls: verified(ca.clone()), ..config };
+    let mut store = BlockingStore::connect(&config).unwrap();
+    let (next, tls) = authority(&directory, "next.pem");
+    server.replace_tls(&tls);
+    fs::rename(next, ca).unwrap();
+    // The first reads may still find the connections that the server has ended.
+    let read = |store: &mut BlockingStore| store.read(vec![Read::Get(Key::SchemaVersion)]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = read(&mut store) {
+        assert!(Instant::now() < deadline, "{error}");
+    }
 }
 
 #[test]

@@ -76,8 +76,7 @@ impl PostgresServer {
             write_private(&data.join("pg_hba.conf"), &options.access.join("\n"));
         }
         if let Some(tls) = &options.tls {
-            write_private(&data.join("server.crt"), &tls.cert_pem);
-            write_private(&data.join("server.key"), &tls.key_pem);
+            write_tls(&data, tls);
         }
         Self::start(directory, options)
     }
@@ -130,6 +129,15 @@ impl PostgresServer {
         psql.args(["-h", "127.0.0.1", "-p", &port, "-U", USER, "-d", "postgres"]);
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", text]);
         run(&mut psql).trim_end().to_owned()
+    }
+
+    /// Replaces its certificate for new connections, and ends all others.
+    pub fn replace_tls(&self, tls: &ServerTls) {
+        write_tls(&self.data(), tls);
+        self.sql("SELECT pg_reload_conf()");
+        let others = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                      WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
+        self.sql(others);
     }
 
     /// Ends it as a crash would (`SIGKILL`). Its data stays, and its backends end.
@@ -340,6 +348,11 @@ fn directory() -> TestDirectory {
 /// Makes the user of the server the owner.
 fn give_away(path: &Path) {
     run(Command::new("chown").arg(format!("{UNPRIVILEGED}:{UNPRIVILEGED}")).arg(path));
+}
+
+fn write_tls(data: &Path, tls: &ServerTls) {
+    write_private(&data.join("server.crt"), &tls.cert_pem);
+    write_private(&data.join("server.key"), &tls.key_pem);
 }
 
 /// Writes a file that only the server's user reads.

@@ -148,6 +148,12 @@ impl EtcdServer {
         self.process = Some(self.plan.spawn(&self.directory));
     }
 
+    /// Replaces its certificate, which it reads for every new connection.
+    pub fn replace_tls(&mut self, tls: ServerTls) {
+        self.plan.options.tls = Some(tls);
+        self.plan.tls_flags(&self.directory);
+    }
+
     /// Its name, and the address that its peers know.
     pub fn member(&self) -> String {
         self.plan.member()
