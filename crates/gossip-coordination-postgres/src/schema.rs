@@ -44,6 +44,12 @@ async fn migrate(session: &Session, schema: &str, seed: u64) -> Result<(), Conne
         false => 0,
     };
     check(found)?;
+    // Asked first: with `IF NOT EXISTS`, too, the statement needs the right to create a schema in
+    // the database, which the owner of an existing one may lack.
+    let missing = session.query(&format!("SELECT to_regnamespace('{schema}') IS NULL")).await?;
+    if missing.first().and_then(|row| row.try_get(0).ok()).unwrap_or(false) {
+        session.execute(&format!("CREATE SCHEMA {schema}")).await?;
+    }
     for migration in MIGRATIONS.iter().skip(found) {
         session.execute(&migration.replace("{schema}", schema)).await?;
     }

@@ -1,9 +1,7 @@
--- The first version of the schema. `{schema}` is replaced by the schema's name.
+-- The first version of the schema, which exists. `{schema}` is replaced by its name.
 --
 -- One row per key, with the key's bytes as they are on every engine: `t/<tenant>/...` for a tenant
 -- and `op/...` for the operator. Clients call the functions and read no table.
-
-CREATE SCHEMA IF NOT EXISTS {schema};
 
 -- What the operator declares about this store, and the version of its tables and functions.
 CREATE TABLE {schema}.meta (

@@ -28,6 +28,20 @@ fn a_newer_schema_is_refused() {
     assert!(matches!(refused, Err(ConnectError::NewerSchema { found: 99, known: 1 })));
 }
 
+#[test]
+fn owner_of_an_existing_schema_needs_no_right_on_the_database() {
+    let config = config_on(server());
+    let (schema, user) = (&config.schema, format!("owner_of_{}", config.schema));
+    server().sql(&format!("CREATE ROLE {user} LOGIN"));
+    server().sql(&format!("CREATE SCHEMA {schema} AUTHORIZATION {user}"));
+    let right = format!("SELECT has_database_privilege('{user}', current_database(), 'CREATE')");
+    assert_eq!(server().sql(&right), "f");
+    let as_role = PostgresConfig { user, ..config.clone() };
+    BlockingStore::connect(&as_role).unwrap();
+    BlockingStore::connect(&as_role).unwrap();
+    assert_eq!(server().sql(&format!("SELECT version FROM {schema}.meta")), "1");
+}
+
 /// Functions are the only access: a role that may execute them needs no right on a table once the
 /// functions run with the rights of their owner.
 #[test]
