@@ -35,6 +35,7 @@ mod numbers;
 mod power_loss;
 mod process;
 mod saved;
+mod sbom;
 mod scheduling;
 mod setup;
 mod sim;
@@ -95,6 +96,12 @@ const COMMANDS: &[Command] = &[
         purpose: "build the files of a release below target/dist: binary, debug information, \
                   completions, man pages, checksums; static too where musl is installed",
         run: dist::run,
+    },
+    Command {
+        name: "sbom",
+        arguments: "",
+        purpose: "list what the binary is built from, as CycloneDX JSON",
+        run: sbom::run,
     },
     Command {
         name: "figures",
