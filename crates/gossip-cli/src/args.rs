@@ -18,6 +18,7 @@ use crate::painter::ProgressMode;
 use crate::reference::{IdStart, RunRef, id_start};
 use crate::scan_args::{FindingsArgs, RulesCommand, SCAN_HELP, ScanArgs};
 use crate::screen::style::Color;
+use crate::store_args::StoreCommand;
 
 /// Process every item of a large source, resume after any crash, and prove that none was missed.
 ///
@@ -487,34 +488,6 @@ fn shard_limit(text: &str) -> Result<ShardLimit, &'static str> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_number);
     number.map(ShardLimit::AtMost).ok_or("expected a number of shards, or default")
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum StoreCommand {
-    /// Copy a SQLite store, also while it is in use, to a new file
-    Backup {
-        /// File to create
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-    },
-    /// After a restore from a backup: refuse the leases of all workers from before it
-    Restored(RestoredArgs),
-    /// Upgrade the store to the newest format, once every worker runs this version
-    Upgrade(UpgradeArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UpgradeArgs {
-    /// Time for older workers to finish and leave before their format is replaced
-    #[arg(long, env = "GOSSIP_WAIT", value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
-    pub(crate) wait: Duration,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RestoredArgs {
-    /// Only the runs of --tenant, for credentials that cannot read all tenants
-    #[arg(long, env = "GOSSIP_ONLY_TENANT", value_parser = flag())]
-    pub(crate) only_tenant: bool,
 }
 
 #[derive(Debug, Subcommand)]

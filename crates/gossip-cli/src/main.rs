@@ -47,6 +47,7 @@ mod signals;
 mod sources;
 mod spool;
 mod store;
+mod store_args;
 mod tenants;
 mod upgrade;
 mod watch;
@@ -60,10 +61,11 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use gossip::runtime::exec::finish_programs;
 
-use self::args::{Cli, Command, Format, StoreCommand};
+use self::args::{Cli, Command, Format};
 use self::console::Console;
 use self::failure::{Code, Failure};
 use self::screen::Screen;
+use self::store_args::StoreCommand;
 
 fn main() -> ExitCode {
     let cli = match Cli::read() {

@@ -5,10 +5,11 @@ use gossip::coordination::protocol::fence_floor_at;
 use gossip::identity::{FenceEpoch, RunId, TenantId};
 use gossip::runtime::{Clock as _, SystemClock};
 
-use crate::args::{Global, RestoredArgs};
+use crate::args::Global;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::Record;
+use crate::store_args::RestoredArgs;
 use crate::{output, store};
 
 /// Ticks of the clock per second.

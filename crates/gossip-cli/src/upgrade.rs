@@ -8,10 +8,11 @@ use gossip::coordination::store::{FORMAT_VERSION, KeyRange, announce_format, fly
 use gossip::runtime::Drain;
 use gossip::store::Backend;
 
-use crate::args::{Global, UpgradeArgs};
+use crate::args::Global;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::Record;
+use crate::store_args::UpgradeArgs;
 use crate::{output, store};
 
 /// Interval at which a worker reads the format of its store: a few times in the default `--wait` of
