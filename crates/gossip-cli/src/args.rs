@@ -309,6 +309,9 @@ pub(crate) struct WorkerArgs {
     pub(crate) run: Option<RunRef>,
     #[command(subcommand)]
     pub(crate) other: Option<WorkerCommand>,
+    /// Run the command that the store has for the run, also if no job key of this user signed it
+    #[arg(long, env = "GOSSIP_ALLOW_COMMAND", value_parser = flag(), conflicts_with = "command")]
+    pub(crate) allow_command: bool,
     /// Command to use instead of the run's own, after --
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -15,7 +15,7 @@ use gossip::runtime::{
     RunWorkerError, StartError, SystemClock, TaskConfig,
 };
 use gossip::store::Backend;
-use gossip::{Joined, Prepared, ScanError, Session, Totals, WorkOptions};
+use gossip::{Joined, Prepared, RunCommand, ScanError, Session, Totals, WorkOptions};
 
 use crate::args::{ExecArgs, FailOn, Format, Global, JobArgs, WorkArgs, WorkerArgs, WorkerCommand};
 use crate::command_output::CommandPrinter;
@@ -32,7 +32,7 @@ use crate::screen::text::number;
 use crate::shards::damaged_text;
 use crate::sources;
 use crate::upgrade::FormatWatch;
-use crate::{changes, duration, listing, runs, signals, spool, store, watch, workers};
+use crate::{changes, duration, job_key, listing, runs, signals, spool, store, watch, workers};
 
 /// Runs a command for every item of a source: creates the run or resumes it, and works on it until
 /// it ends or this process is drained.
@@ -52,7 +52,9 @@ pub(crate) fn exec(
             .next("as in: --ok-status 0,1 --found-status 0"));
     }
     let source = spool::source_of(&args.job, console)?;
-    let prepared = opening::prepare(&args.job, &source, jobs(&args.work))?;
+    // A plan writes nothing, also no key.
+    let job_key = if args.plan { None } else { job_key::of_creator(console)? };
+    let prepared = opening::prepare(&args.job, &source, jobs(&args.work), job_key)?;
     opening::check_program(&args.job)?;
     if args.plan {
         return plan(global, &prepared);
@@ -159,8 +161,9 @@ pub(crate) fn create(
     console: &Console,
 ) -> Result<Code, Failure> {
     let source = spool::source_of(args, console)?;
-    let (prepared, tenant) =
-        (opening::prepare(args, &source, processors())?, store::tenant(global)?);
+    let job_key = job_key::of_creator(console)?;
+    let prepared = opening::prepare(args, &source, processors(), job_key)?;
+    let tenant = store::tenant(global)?;
     let notices = Notices::for_create(console).asked_for(args.shards);
     let session = open_replacing(&prepared, backend, tenant, args, &notices, console)?;
     let id = format!("{:016x}", session.run().as_raw());
@@ -202,7 +205,13 @@ pub(crate) fn worker(
     prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let run = run.find(&mut backend.coordinator(), tenant)?;
-    let joined = Joined::new(&backend, tenant, run, &sources::registry(), &args.command);
+    let job_key = job_key::of_worker()?;
+    let command = match (args.command.is_empty(), args.allow_command) {
+        (false, _) => RunCommand::Given(&args.command),
+        (true, true) => RunCommand::AnyStored,
+        (true, false) => RunCommand::Signed(job_key.as_ref()),
+    };
+    let joined = Joined::new(&backend, tenant, run, &sources::registry(), command);
     let joined = joined.map_err(|error| {
         let job = runs::job_of(&mut backend.coordinator(), tenant, run).ok();
         match job.filter(|job| spool::is_list(&job.source)) {
@@ -238,6 +247,16 @@ fn not_joined(run: RunId, error: &ScanError) -> Failure {
                 "start that program again, or give a command: gossip worker {:016x} -- COMMAND",
                 run.as_raw()
             )),
+        ScanError::UnsignedCommand => {
+            let id = format!("{:016x}", run.as_raw());
+            Failure::new(Code::Usage, format!("the command of run {id} is not trusted"))
+                .why(error)
+                .next(format!(
+                    "copy the job key of the user who created the run to {}, or look at the \
+                     command (gossip run show {id}) and add --allow-command",
+                    job_key::shown_path()
+                ))
+        }
         ScanError::Source(error) => {
             Failure::new(Code::Usage, "the source of the run is not available here")
                 .why(error)

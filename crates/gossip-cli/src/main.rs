@@ -25,6 +25,8 @@ mod handoffs;
 mod help;
 mod history;
 mod html;
+mod job_key;
+mod key_file;
 mod keyspace;
 mod listing;
 mod live;

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use gossip::connector::ConnectorError;
 use gossip::runtime::exec::find_program;
 use gossip::runtime::{
-    Event, LEASE_SHORTEST, Observer, OpenRunError, OpenedRun, OpenedState, Setting, StartError,
+    Event, JobKey, LEASE_SHORTEST, Observer, OpenRunError, OpenedRun, OpenedState, Setting,
+    StartError,
 };
 use gossip::sources::{Source, SourceError, SourceOptions};
 use gossip::{Prepared, Scan, ScanError};
@@ -21,7 +22,14 @@ use crate::{events, output, progress, runs, spool};
 /// Checks source and command: everything that can be checked before a store is opened.
 ///
 /// `source` is that of [`source_of`](crate::spool::source_of).
-pub(crate) fn prepare(args: &JobArgs, source: &OsStr, jobs: usize) -> Result<Prepared, Failure> {
+///
+/// `job_key` signs the command.
+pub(crate) fn prepare(
+    args: &JobArgs,
+    source: &OsStr,
+    jobs: usize,
+    job_key: Option<JobKey>,
+) -> Result<Prepared, Failure> {
     let options = SourceOptions {
         ignore: args.ignore,
         follow_links: args.follow_links,
@@ -42,6 +50,10 @@ pub(crate) fn prepare(args: &JobArgs, source: &OsStr, jobs: usize) -> Result<Pre
     };
     let scan = match args.name {
         Some(name) => scan.run_name(name),
+        None => scan,
+    };
+    let scan = match job_key {
+        Some(key) => scan.job_key(key),
         None => scan,
     };
     scan.prepare_command(&args.command).map_err(|error| match error {

@@ -207,6 +207,7 @@ fn commands_get_no_settings_with_passwords() {
     let has = |name: &str| ran.stdout.lines().any(|line| line.starts_with(name));
     assert!(has("MY_TOKEN=") && has("GOSSIP_TENANT=") && has("GOSSIP_FENCE="), "{}", ran.stdout);
     assert!(has("PGHOST=") && !has("GOSSIP_STORE="), "{}", ran.stdout);
+    assert!(!has("GOSSIP_JOB_KEY_FILE="), "{}", ran.stdout);
     for (name, _) in STORE_SECRETS {
         assert!(!has(&format!("{name}=")), "{}", ran.stdout);
     }

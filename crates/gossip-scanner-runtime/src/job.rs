@@ -9,6 +9,8 @@
 //!  source: length (4) · bytes;  command: number of words (4), each: length (4) · bytes
 //! ```
 //!
+//! A job that its creator signed ([`JobKey`]) is one byte 2 and the MAC (32) in front of these.
+//!
 //! Numbers are little-endian. A decoder takes nothing else: no other version, no unknown flag, no
 //! byte after the end; it never allocates by a length whose bytes it has not seen.
 
@@ -17,12 +19,17 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use gossip_contracts::coordination::MAX_METADATA_SIZE;
+use gossip_contracts::identity::{RunId, TenantId};
 use gossip_frontier::{MetadataBuf, ShardHint, ShardMetadata};
 use thiserror::Error;
 
 use crate::connectors::{SourceOptions, SourceStamp};
+use crate::job_key::{JobKey, JobMac};
 
 const VERSION: u8 = 1;
+
+/// The first byte of a job with a MAC.
+const SIGNED: u8 = 2;
 
 // One bit for each option.
 const IGNORE: u8 = 1;
@@ -32,8 +39,8 @@ const STREAM: u8 = 8;
 const STAMPED: u8 = 16;
 /// Only with [`STREAM`].
 const LINES: u8 = 32;
-/// Maximum size of a job: metadata without the longest envelope of a built-in source, whose hint
-/// states rows (29 bytes).
+/// Maximum size of a job, with its MAC if it is signed: metadata without the longest envelope of a
+/// built-in source, whose hint states rows (29 bytes).
 pub const MAX_JOB_SIZE: usize = MAX_METADATA_SIZE - 29;
 
 const ALL_FLAGS: u8 = IGNORE | FOLLOW_LINKS | NO_HEADER | STREAM | STAMPED | LINES;
@@ -85,28 +92,38 @@ impl Job {
         if size > max { Err(JobError::TooLong { size, max }) } else { Ok(bytes) }
     }
 
-    /// Returns the metadata of a shard with this job.
+    /// Returns the metadata of a shard with this job, signed if there is a signer.
     ///
     /// # Errors
     ///
     /// Returns [`JobError::TooLong`] if hint and job do not fit together.
-    pub(crate) fn metadata(&self, hint: ShardHint<'_>) -> Result<Vec<u8>, JobError> {
-        let job = self.encode()?;
+    pub(crate) fn metadata(
+        &self,
+        hint: ShardHint<'_>,
+        signer: Option<Signer<'_>>,
+    ) -> Result<Vec<u8>, JobError> {
+        let mut job = self.encode()?;
+        if let Some(Signer { key, tenant, run }) = signer {
+            let mac = key.sign(tenant, run, &job);
+            job = [&[SIGNED], mac.as_bytes().as_slice(), &job].concat();
+        }
+        let (size, max) = (job.len(), MAX_JOB_SIZE);
+        if size > max {
+            return Err(JobError::TooLong { size, max });
+        }
         let mut buf = MetadataBuf::new();
         let encoded = ShardMetadata::new(hint, &job).encode_into(&mut buf).map(<[u8]>::to_vec);
         // A hint that cannot be encoded leaves no space for a job.
         encoded.map_err(|_| JobError::TooLong { size: job.len(), max: 0 })
     }
 
-    /// Decodes the job in the metadata of a shard.
+    /// Decodes the job in the metadata of a shard, signed or not.
     ///
     /// # Errors
     ///
     /// Returns [`JobError::Unreadable`] if it is not the metadata of a job.
     pub fn of_shard(metadata: &[u8]) -> Result<Self, JobError> {
-        let unreadable = JobError::Unreadable { size: metadata.len() };
-        let envelope = ShardMetadata::decode(metadata).map_err(|_| unreadable)?;
-        Self::decode(envelope.connector_extra)
+        StoredJob::of_shard(metadata).map(|stored| stored.job)
     }
 
     /// Decodes the output of [`Self::encode`], and nothing else.
@@ -142,6 +159,55 @@ impl Job {
             | flag(self.stream.is_some(), STREAM)
             | flag(self.stream == Some(StreamFormat::Lines), LINES)
             | flag(self.stamp.is_some(), STAMPED)
+    }
+}
+
+/// What a signature binds a job to, and the key for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signer<'a> {
+    pub(crate) key: &'a JobKey,
+    pub(crate) tenant: TenantId,
+    pub(crate) run: RunId,
+}
+
+/// A job as it was found beside a shard, with its MAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredJob {
+    job: Job,
+    /// The MAC that was found, which may be wrong.
+    mac: Option<JobMac>,
+}
+
+impl StoredJob {
+    pub(crate) fn of_shard(metadata: &[u8]) -> Result<Self, JobError> {
+        let unreadable = JobError::Unreadable { size: metadata.len() };
+        let envelope = ShardMetadata::decode(metadata).map_err(|_| unreadable)?;
+        let bytes = envelope.connector_extra;
+        let Some(signed) = bytes.strip_prefix(&[SIGNED]) else {
+            return Ok(Self { job: Job::decode(bytes)?, mac: None });
+        };
+        let (mac, job) = signed.split_first_chunk().ok_or(unreadable)?;
+        Ok(Self { job: Job::decode(job)?, mac: Some(JobMac::from_bytes(*mac)) })
+    }
+
+    /// Returns the job.
+    #[must_use]
+    pub const fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Returns the job without its MAC.
+    #[must_use]
+    pub fn into_job(self) -> Job {
+        self.job
+    }
+
+    /// Returns whether a holder of `key` has signed this job for this run of this tenant.
+    #[must_use]
+    pub fn is_signed(&self, key: &JobKey, tenant: TenantId, run: RunId) -> bool {
+        // A job that was decoded is encoded to the same bytes.
+        let signed = self.job.encode().map(|bytes| key.sign(tenant, run, &bytes));
+        self.mac.is_some() && self.mac == signed.ok()
     }
 }
 

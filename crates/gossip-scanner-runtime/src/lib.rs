@@ -41,6 +41,7 @@
 //!         source: &source,
 //!         connector: &*connector,
 //!         job: &job,
+//!         job_key: None,
 //!         settings: b"sum",
 //!         lease,
 //!         retries: 5,
@@ -122,13 +123,14 @@ pub mod certificate;
 mod clock;
 pub mod connectors;
 mod density;
-mod event_log;
 mod environment;
+mod event_log;
 pub mod exec;
 mod failures;
 mod host;
 mod initial;
 mod job;
+mod job_key;
 mod monitored;
 mod observed;
 mod observer;
@@ -178,7 +180,8 @@ pub use self::host::{Host, Presence, SystemHost};
 pub use self::initial::{
     DEFAULT_SHARDS_MAX, INITIAL_SHARDS_MAX, InitialShardsError, initial_shards,
 };
-pub use self::job::{Job, JobError, MAX_JOB_SIZE, StreamFormat};
+pub use self::job::{Job, JobError, MAX_JOB_SIZE, StoredJob, StreamFormat};
+pub use self::job_key::JobKey;
 pub use self::observed::Observed;
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;
@@ -191,7 +194,7 @@ pub use self::run_plan::{OpenRunError, OpenedRun, OpenedState, RunPlan, open_run
 pub use self::split_specs::PartError;
 pub use self::start::{
     LEASE_SHORTEST, ReadJobError, RunRequest, SHARDS_PER_THREAD, Setting, StartError,
-    collect_abandoned, job_of,
+    collect_abandoned, job_of, stored_job_of,
 };
 pub use self::task::{Cut, TaskConfig, TaskOutcome};
 pub use self::throttle::Limits;

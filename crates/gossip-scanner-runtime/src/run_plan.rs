@@ -140,7 +140,7 @@ impl RunPlan<'_> {
 /// The bits that depend on settings and generation, too.
 const LOWER_HALF: u64 = u32::MAX as u64;
 
-/// Finds the run of a plan, or creates it from the shards that `cut` returns.
+/// Finds the run of a plan, or creates it from the shards that `cut` returns for it.
 ///
 /// `pause` waits; it is called only while another process registers the same run.
 ///
@@ -152,7 +152,7 @@ pub fn open_run<B: CoordinationFacade>(
     clock: &dyn Clock,
     pause: &dyn Fn(Duration),
     plan: &RunPlan<'_>,
-    cut: &dyn Fn() -> Result<Vec<ShardSpec>, InitialShardsError>,
+    cut: &dyn Fn(RunId) -> Result<Vec<ShardSpec>, InitialShardsError>,
 ) -> Result<OpenedRun, OpenRunError> {
     let mut opening = Opening { coordinator, clock, pause, plan, cut };
     // From the first on: ids are derived, and nothing stores the current generation.
@@ -169,7 +169,7 @@ struct Opening<'a, B> {
     clock: &'a dyn Clock,
     pause: &'a dyn Fn(Duration),
     plan: &'a RunPlan<'a>,
-    cut: &'a dyn Fn() -> Result<Vec<ShardSpec>, InitialShardsError>,
+    cut: &'a dyn Fn(RunId) -> Result<Vec<ShardSpec>, InitialShardsError>,
 }
 
 impl<B: CoordinationFacade> Opening<'_, B> {
@@ -207,7 +207,7 @@ impl<B: CoordinationFacade> Opening<'_, B> {
         state: OpenedState,
     ) -> Result<Option<OpenedState>, OpenRunError> {
         // Only now: examining the source is expensive, and an active run does not need it.
-        let shards = (self.cut)()?;
+        let shards = (self.cut)(run)?;
         let (now, op_id) = (self.clock.wall(), op_ids::of_run(b"register_shards", run));
         let registered = with_staged(&shards, |inputs| {
             self.coordinator.register_shards(now, self.plan.tenant, run, inputs, op_id)

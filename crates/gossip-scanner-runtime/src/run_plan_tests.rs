@@ -2,14 +2,15 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use gossip_contracts::coordination::{CursorSemantics, MAX_METADATA_SIZE, ShardSpec, ShardSpecRef};
-use gossip_contracts::identity::{OpId, ShardId};
+use gossip_contracts::identity::{OpId, RunId, ShardId, TenantId};
 use gossip_coordination::{RunConfig, RunManagement as _, RunStatus};
 use gossip_frontier::{ShardHint, decode_hint};
 use rstest::rstest;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::connectors::{SourceOptions, SourceStamp};
-use crate::job::{Job, JobError, MAX_JOB_SIZE, StreamFormat};
+use crate::job::{Job, JobError, MAX_JOB_SIZE, Signer, StoredJob, StreamFormat};
+use crate::job_key::JobKey;
 use crate::run_plan::{OpenedRun, OpenedState, RunPlan, open_run};
 use crate::test_support::{TENANT, World};
 
@@ -27,7 +28,7 @@ fn cuts(at: &[&[u8]]) -> Vec<ShardSpec> {
 
 fn open(world: &World, plan: &RunPlan<'_>, at: &[&[u8]]) -> OpenedRun {
     let (mut handle, clock) = (world.handle(), SystemClock::new());
-    open_run(&mut handle, &clock, &|_| {}, plan, &|| Ok(cuts(at))).unwrap()
+    open_run(&mut handle, &clock, &|_| {}, plan, &|_| Ok(cuts(at))).unwrap()
 }
 
 const CUTS: [&[u8]; 3] = [b"a", b"m", b"z"];
@@ -105,7 +106,7 @@ fn an_unfinished_registration_of_other_cuts_is_abandoned() {
     let waits = Cell::new(0_u32);
     let pause = |_: Duration| waits.set(waits.get() + 1);
     let other: [&[u8]; 4] = [b"a", b"b", b"c", b"z"];
-    let opened = open_run(&mut store(), &clock, &pause, &plan, &|| Ok(cuts(&other))).unwrap();
+    let opened = open_run(&mut store(), &clock, &pause, &plan, &|_| Ok(cuts(&other))).unwrap();
     assert_eq!((opened.generation, opened.state), (1, OpenedState::New));
     assert!(waits.get() > 1, "the first process had time to finish");
 }
@@ -120,7 +121,7 @@ fn break_registration(
     handle.store_mut().inject_always(Some(Fault::Fail));
     let many: Vec<Vec<u8>> = (0..200).map(|n| format!("k{n:03}").into_bytes()).collect();
     let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
-    let broken = open_run(handle, clock, &|_| {}, plan, &|| Ok(cuts(&many)));
+    let broken = open_run(handle, clock, &|_| {}, plan, &|_| Ok(cuts(&many)));
     assert!(broken.is_err(), "{broken:?}");
 }
 
@@ -169,7 +170,7 @@ fn job() -> Job {
 fn a_job_is_read_as_it_was_written(#[case] job: Job) {
     let bytes = job.encode().unwrap();
     assert_eq!(Job::decode(&bytes).as_ref(), Ok(&job));
-    let metadata = job.metadata(ShardHint::Range).unwrap();
+    let metadata = job.metadata(ShardHint::Range, None).unwrap();
     assert_eq!(Job::of_shard(&metadata), Ok(job));
     for end in 0..bytes.len() {
         assert_eq!(Job::decode(&bytes[..end]), Err(JobError::Unreadable { size: end }));
@@ -191,13 +192,52 @@ fn the_greatest_job_fits_beside_a_hint_of_rows() {
     let overhead = of_len(0).encode().unwrap().len();
     let rows = ShardHint::Manifest { manifest_id: 0, start_row: 0, end_row: u64::MAX };
     let greatest = of_len(MAX_JOB_SIZE - overhead);
-    let metadata = greatest.metadata(rows).unwrap();
+    let metadata = greatest.metadata(rows, None).unwrap();
     assert_eq!(metadata.len(), MAX_METADATA_SIZE);
     let spec = ShardSpecRef::new(b"a", b"z", &metadata);
     assert_eq!((Job::of_shard(&metadata), decode_hint(spec)), (Ok(greatest), Ok(rows)));
     let longer = of_len(MAX_JOB_SIZE - overhead + 1);
     let too_long = JobError::TooLong { size: MAX_JOB_SIZE + 1, max: MAX_JOB_SIZE };
-    assert_eq!(longer.metadata(ShardHint::Range), Err(too_long));
+    assert_eq!(longer.metadata(ShardHint::Range, None), Err(too_long));
+}
+
+#[test]
+fn signature_binds_a_job_to_its_key_tenant_and_run() {
+    let (key, run) = (JobKey::from_bytes([1; JobKey::LEN]), RunId::from_raw(7));
+    let signer = Signer { key: &key, tenant: TENANT, run };
+    let metadata = job().metadata(ShardHint::Range, Some(signer)).unwrap();
+    let stored = StoredJob::of_shard(&metadata).unwrap();
+    assert_eq!(stored.job(), &job());
+    assert!(stored.is_signed(&key, TENANT, run));
+    let (other_key, other) = (JobKey::from_bytes([2; JobKey::LEN]), TenantId::from_bytes([9; 32]));
+    assert!(!stored.is_signed(&other_key, TENANT, run));
+    assert!(!stored.is_signed(&key, other, run));
+    assert!(!stored.is_signed(&key, TENANT, RunId::from_raw(8)));
+    // Each byte of the job and of the MAC counts.
+    let len = stored.job().encode().unwrap().len() + 33;
+    for at in metadata.len() - len..metadata.len() {
+        let mut forged = metadata.clone();
+        forged[at] ^= 1;
+        let forged = StoredJob::of_shard(&forged);
+        assert!(forged.is_err() || !forged.unwrap().is_signed(&key, TENANT, run), "byte {at}");
+    }
+    let unsigned = job().metadata(ShardHint::Range, None).unwrap();
+    assert!(!StoredJob::of_shard(&unsigned).unwrap().is_signed(&key, TENANT, run));
+    let shown = format!("{stored:?} {key:?} {signer:?}");
+    assert!(!shown.contains("[1, 1"), "{shown}");
+}
+
+#[test]
+fn greatest_signed_job_fits_to_the_byte() {
+    let of_len = |len| Job { command: vec!["x".repeat(len).into()], ..job() };
+    let overhead = of_len(0).encode().unwrap().len() + 33;
+    let rows = ShardHint::Manifest { manifest_id: 0, start_row: 0, end_row: u64::MAX };
+    let key = JobKey::from_bytes([1; JobKey::LEN]);
+    let signer = Some(Signer { key: &key, tenant: TENANT, run: RunId::from_raw(7) });
+    let greatest = of_len(MAX_JOB_SIZE - overhead).metadata(rows, signer).unwrap();
+    assert_eq!(greatest.len(), MAX_METADATA_SIZE);
+    let too_long = JobError::TooLong { size: MAX_JOB_SIZE + 1, max: MAX_JOB_SIZE };
+    assert_eq!(of_len(MAX_JOB_SIZE - overhead + 1).metadata(rows, signer), Err(too_long));
 }
 
 #[test]

@@ -27,7 +27,8 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::connectors::Source;
 use crate::initial::{INITIAL_SHARDS_MAX, InitialShardsError, initial_shards};
-use crate::job::{Job, JobError};
+use crate::job::{Job, JobError, Signer, StoredJob};
+use crate::job_key::JobKey;
 use crate::observer::{Event, Observer};
 use crate::run_plan::{OpenRunError, OpenedRun, OpenedState, RunPlan, open_run};
 
@@ -61,6 +62,9 @@ pub struct RunRequest<'a> {
     pub connector: &'a dyn Connector,
     /// The description stored with each shard, for workers that join.
     pub job: &'a Job,
+    /// Signs the job, so that a worker with the same key runs its command unasked. Not part of the
+    /// run's identity.
+    pub job_key: Option<&'a JobKey>,
     /// Settings that distinguish it from other runs of the same source.
     pub settings: &'a [u8],
     /// Lease duration; part of the run's identity.
@@ -116,15 +120,15 @@ impl RunRequest<'_> {
         if self.shards == 0 || self.shards > INITIAL_SHARDS_MAX {
             return Err(StartError::Shards { shards: self.shards, max: INITIAL_SHARDS_MAX });
         }
-        let root = self.root()?;
+        // Every run has a signature of its own, and all are of the same size.
+        self.root(RunId::from_raw(0))?;
         if !self.allow_parallel {
             // Before a run is created: the ids of the two would differ, and both would process
             // every item.
             self.refuse_other_settings(coordinator, clock.wall(), &plan)?;
         }
         self.refuse_used_name(coordinator, &plan)?;
-        let opened =
-            self.find_or_create(coordinator, clock, observer, &plan, root.as_spec_ref())?;
+        let opened = self.find_or_create(coordinator, clock, observer, &plan)?;
         if opened.state == OpenedState::New {
             // After the run exists, so that garbage collection delays only its creator.
             collect_abandoned(coordinator, clock.wall(), self.tenant, observer);
@@ -205,11 +209,13 @@ impl RunRequest<'_> {
         clock: &dyn Clock,
         observer: &dyn Observer,
         plan: &RunPlan<'_>,
-        root: ShardSpecRef<'_>,
     ) -> Result<OpenedRun, StartError> {
         // A cell, because `cut` may be called a second time after garbage collection.
         let registered = Cell::new(0);
-        let cut = || self.cut(root).inspect(|shards| registered.set(shards.len()));
+        let cut = |run: RunId| {
+            let root = self.root(run).expect("the same root was made for another run");
+            self.cut(root.as_spec_ref()).inspect(|shards| registered.set(shards.len()))
+        };
         let open = |coordinator: &mut B| open_run(coordinator, clock, &thread::sleep, plan, &cut);
         let opened = match open(coordinator) {
             // Shards of an interrupted deletion count against the quota until they are purged.
@@ -275,10 +281,12 @@ impl RunRequest<'_> {
     }
 
     /// Returns the range of the source with its hint, and with the job as the connector's bytes.
-    fn root(&self) -> Result<ShardSpec, StartError> {
+    fn root(&self, run: RunId) -> Result<ShardSpec, StartError> {
         let root = self.source.root();
         let hint = decode_hint(root.as_spec_ref()).map_err(StartError::RootHint)?;
-        let metadata = self.job.metadata(hint)?;
+        let tenant = self.tenant;
+        let metadata =
+            self.job.metadata(hint, self.job_key.map(|key| Signer { key, tenant, run }))?;
         Ok(ShardSpec::try_new(root.start(), root.end(), &metadata)
             .expect("the root of a source is a range, and the metadata was measured"))
     }
@@ -357,13 +365,27 @@ pub fn job_of<B: CoordinationFacade>(
     tenant: TenantId,
     run: RunId,
 ) -> Result<Job, ReadJobError> {
+    stored_job_of(coordinator, now, tenant, run).map(StoredJob::into_job)
+}
+
+/// As [`job_of`], with the signature.
+///
+/// # Errors
+///
+/// As [`job_of`].
+pub fn stored_job_of<B: CoordinationFacade>(
+    coordinator: &mut B,
+    now: LogicalTime,
+    tenant: TenantId,
+    run: RunId,
+) -> Result<StoredJob, ReadJobError> {
     let (mut roots, filter) = (Vec::new(), ShardFilter::all().roots());
     coordinator.list_shards_into(now, tenant, run, filter, &mut roots)?;
     // Every shard of a run has the same job. A run without shards has none, which the decoder
     // reports.
     let readable = roots.iter().find(|root| root.damage.is_none_or(ShardDamage::has_range));
     let metadata = readable.map_or(&[][..], |root| &root.metadata);
-    Ok(Job::of_shard(metadata)?)
+    Ok(StoredJob::of_shard(metadata)?)
 }
 
 /// Why the job of a run was not read.

@@ -63,8 +63,8 @@ pub use gossip_scanner_runtime as runtime;
 pub use gossip_scanner_runtime::{Drain, Event, EventLog, FailedItem, LogEntry, certificate};
 
 pub use self::scan::{
-    FAILED_LISTED_MAX, FailedRange, Item, ItemError, Joined, Outcome, Prepared, Scan, ScanError,
-    Session, Status, Totals, WorkOptions,
+    FAILED_LISTED_MAX, FailedRange, Item, ItemError, Joined, Outcome, Prepared, RunCommand, Scan,
+    ScanError, Session, Status, Totals, WorkOptions,
 };
 pub use self::tenant::{DEFAULT_TENANT, TENANT_NAME_MAX, TenantNameError, tenant_id};
 

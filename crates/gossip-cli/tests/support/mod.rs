@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each file of tests uses its part of it")]
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,9 @@ impl Scratch {
         let name = format!("gossip-cli-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(path.join("tree")).unwrap();
-        Self { store: path.clone(), path }
+        let scratch = Self { store: path.clone(), path };
+        write_key(&scratch.job_key(), 'a');
+        scratch
     }
 
     /// Keeps the store in memory, for leases of a second: one flush to a busy disk can take longer.
@@ -46,6 +49,12 @@ impl Scratch {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the file of the key that signs commands. It is beside the directory, which may be a
+    /// source.
+    pub(crate) fn job_key(&self) -> PathBuf {
+        self.path.with_extension("job-key")
     }
 
     /// Returns the path of the store.
@@ -80,6 +89,7 @@ impl Scratch {
         piped(&mut command).current_dir(&self.path).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("GOSSIP_STORE", format!("sqlite:{}", self.store().display()));
+        command.env("GOSSIP_JOB_KEY_FILE", self.job_key());
         command
     }
 
@@ -100,7 +110,14 @@ impl Drop for Scratch {
         // A failed removal must not hide the failure of the test.
         let _ = std::fs::remove_dir_all(&self.path);
         let _ = std::fs::remove_dir_all(&self.store);
+        let _ = std::fs::remove_file(self.job_key());
     }
+}
+
+/// Writes a key of one digit, for its user only.
+pub(crate) fn write_key(path: &Path, digit: char) {
+    std::fs::write(path, digit.to_string().repeat(64)).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Closes the input of a command and captures its output.

@@ -57,6 +57,12 @@ pub enum ScanError {
     /// The run to join performs no command, so only the program that created it can.
     #[error("the run has no command: the program that created it processes its keys")]
     NoCommand,
+    /// The command of the run to join is not signed by the key of the caller.
+    #[error(
+        "its command comes from the store and is not signed by the job key of this worker; \
+         everyone who can write the store could have put it there"
+    )]
+    UnsignedCommand,
     /// The run cannot be read.
     #[error(transparent)]
     Run(#[from] GetRunError),

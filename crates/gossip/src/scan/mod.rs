@@ -28,7 +28,7 @@ use gossip_coordination::{RunName, block_on};
 use gossip_scanner_runtime::connectors::{SourceFamily, SourceOptions, SourceRegistry};
 use gossip_scanner_runtime::exec::{CommandOutput, ExecConfig, Rendering, find_program};
 use gossip_scanner_runtime::{
-    Drain, Event, Finish, Inline, Limits, Observer, OpenedState, Processor, STORE_PATIENCE,
+    Drain, Event, Finish, Inline, JobKey, Limits, Observer, OpenedState, Processor, STORE_PATIENCE,
     StreamFormat, TaskConfig, Work,
 };
 
@@ -36,7 +36,7 @@ pub use self::error::ScanError;
 pub use self::item::{Item, ItemError};
 pub use self::outcome::{FAILED_LISTED_MAX, FailedRange, Outcome, Status, Totals};
 pub use self::prepared::Prepared;
-pub use self::session::{Joined, Session, WorkOptions};
+pub use self::session::{Joined, RunCommand, Session, WorkOptions};
 use crate::secrets::{FindingReport, Found, SecretScan};
 use crate::sources::{SourceEnvironment, registry};
 use crate::store::Backend;
@@ -83,6 +83,7 @@ pub struct Scan<'a> {
     work: WorkOptions,
     exec: ExecConfig,
     stream: Option<StreamFormat>,
+    job_key: Option<JobKey>,
     observer: Option<Box<Observe<'a>>>,
 }
 
@@ -132,6 +133,7 @@ impl<'a> Scan<'a> {
                 drain: Drain::new(),
             },
             stream: None,
+            job_key: None,
             observer: None,
         }
     }
@@ -311,6 +313,14 @@ impl<'a> Scan<'a> {
     #[must_use]
     pub const fn store_patience(mut self, patience: Duration) -> Self {
         self.work.store_patience = patience;
+        self
+    }
+
+    /// Signs the command of [`Self::run_command`] in the store, so that a worker with the same key
+    /// joins the run without being asked for it. Not part of the run's identity.
+    #[must_use]
+    pub fn job_key(mut self, key: JobKey) -> Self {
+        self.job_key = Some(key);
         self
     }
 

@@ -12,8 +12,8 @@ use gossip_coordination::RunName;
 use gossip_scanner_runtime::connectors::Source;
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
-    DEFAULT_SHARDS_MAX, Job, Observed, Observer, OpenRunError, RunRequest, SHARDS_PER_THREAD,
-    StartError, SystemClock, initial_shards,
+    DEFAULT_SHARDS_MAX, Job, JobKey, Observed, Observer, OpenRunError, RunRequest,
+    SHARDS_PER_THREAD, StartError, SystemClock, initial_shards,
 };
 
 use super::{Scan, ScanError, Session};
@@ -26,6 +26,7 @@ pub struct Prepared {
     /// Of a command.
     handler: Option<Handler>,
     job: Job,
+    job_key: Option<JobKey>,
     settings: Vec<u8>,
     lease: Duration,
     retries: u32,
@@ -67,6 +68,8 @@ impl Prepared {
             source,
             connector,
             settings,
+            // A run without a command has nothing that a worker could run unasked.
+            job_key: scan.job_key.clone().filter(|_| !job.command.is_empty()),
             job,
             lease: scan.lease,
             retries: scan.retries,
@@ -130,6 +133,7 @@ impl Prepared {
             source: &self.source,
             connector: &*self.connector,
             job: &self.job,
+            job_key: self.job_key.as_ref(),
             settings: &self.settings,
             lease: self.lease,
             retries: self.retries,

@@ -49,7 +49,8 @@ fn a_scan_processes_every_key_once_and_resumes() {
     let (tenant, now) = (tenant_id("default").unwrap(), SystemClock::new().now());
     let job = job_of(&mut backend.coordinator(), now, tenant, first.run).unwrap();
     assert!(job.command.is_empty());
-    let joined = Joined::new(&backend, tenant, first.run, &SourceRegistry::new(), &[]);
+    let joined =
+        Joined::new(&backend, tenant, first.run, &SourceRegistry::new(), RunCommand::AnyStored);
     assert!(matches!(joined, Err(ScanError::NoCommand)));
     for _ in 0..2 {
         let later = scan().each(process).unwrap();

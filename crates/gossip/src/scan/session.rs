@@ -12,9 +12,9 @@ use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::{Source, SourceRegistry};
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
-    Clock as _, Drain, EventLog, FailedItem, Finish, Limits, LogEntry, Observer, OpenedRun,
+    Clock as _, Drain, EventLog, FailedItem, Finish, JobKey, Limits, LogEntry, Observer, OpenedRun,
     OpenedState, Parts, Processor, RunWorkerError, SystemClock, SystemHost, TaskConfig,
-    WorkerConfig, job_of, list_failures, work, worker_of,
+    WorkerConfig, list_failures, stored_job_of, work, worker_of,
 };
 
 use super::{Outcome, ScanError};
@@ -193,6 +193,19 @@ impl fmt::Debug for Session<'_> {
     }
 }
 
+/// The command that a worker runs for a run of another process, and by whose authority. A command
+/// in a store is data: everyone who can write the store can put one there.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "there is no other authority")]
+pub enum RunCommand<'a> {
+    /// This one instead of that of the run.
+    Given(&'a [OsString]),
+    /// That of the run, without a check.
+    AnyStored,
+    /// That of the run if it is signed by this key; refused without a key.
+    Signed(Option<&'a JobKey>),
+}
+
 /// A run that another process created and that performs a command.
 pub struct Joined {
     run: RunId,
@@ -204,27 +217,36 @@ pub struct Joined {
 impl Joined {
     /// Reads what the run is about from the store, and opens its source here.
     ///
-    /// `command` replaces the command of the run, unless it is empty.
-    ///
     /// # Errors
     ///
     /// [`ScanError::Job`] if the run cannot be read, [`ScanError::NoCommand`],
-    /// [`ScanError::Command`], [`ScanError::Source`] if the source does not exist here, and
-    /// [`ScanError::Connect`] if it cannot be opened or has changed.
+    /// [`ScanError::UnsignedCommand`], [`ScanError::Command`], [`ScanError::Source`] if the source
+    /// does not exist here, and [`ScanError::Connect`] if it cannot be opened or has changed.
     pub fn new(
         backend: &Backend,
         tenant: TenantId,
         run: RunId,
         registry: &SourceRegistry,
-        command: &[OsString],
+        command: RunCommand<'_>,
     ) -> Result<Self, ScanError> {
-        let job = job_of(&mut backend.coordinator(), SystemClock::new().now(), tenant, run)?;
-        let command = if command.is_empty() { &job.command } else { command };
-        if command.is_empty() {
+        let now = SystemClock::new().now();
+        let stored = stored_job_of(&mut backend.coordinator(), now, tenant, run)?;
+        let job = stored.job();
+        let words = match command {
+            RunCommand::Given(words) => words,
+            RunCommand::AnyStored | RunCommand::Signed(_) => &job.command,
+        };
+        if words.is_empty() {
             return Err(ScanError::NoCommand);
         }
+        // Before anything of the job is used: its source may be forged like its command.
+        if let RunCommand::Signed(key) = command
+            && !key.is_some_and(|key| stored.is_signed(key, tenant, run))
+        {
+            return Err(ScanError::UnsignedCommand);
+        }
         let source = registry.parse(&job.source, job.options)?;
-        let handler = Handler::parse(command, job.stream, &source)?;
+        let handler = Handler::parse(words, job.stream, &source)?;
         source.check_stamp(job.stamp).map_err(ScanError::Connect)?;
         let connector = source.open().map_err(ScanError::Connect)?;
         Ok(Self { run, source, connector, handler })
