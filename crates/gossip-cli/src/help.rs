@@ -46,7 +46,7 @@ const LARGE: [&str; 5] = ["exec", "create", "worker", "scan", "findings"];
 const RARE: [&str; 4] = ["tenant", "color", "quiet", "verbose"];
 
 /// Three examples of each command.
-const EXAMPLES: [(&str, [&str; 3]); 54] = [
+const EXAMPLES: [(&str, [&str; 3]); 56] = [
     ("", ["gossip exec photos -- jpegoptim {}", "gossip run list", "gossip why @last"]),
     (
         "exec",
@@ -297,7 +297,23 @@ const EXAMPLES: [(&str, [&str; 3]); 54] = [
             "gossip tenant limit team --shards default",
         ],
     ),
-    ("store", ["gossip store backup copy.db", "gossip store upgrade", "gossip store restored"]),
+    ("store", ["gossip store stats", "gossip store backup copy.db", "gossip store upgrade"]),
+    (
+        "store init",
+        [
+            "gossip store init",
+            "gossip store init --store postgres://gossip@db.example/work?ca=ca.pem",
+            "gossip store init --durability replicated",
+        ],
+    ),
+    (
+        "store stats",
+        [
+            "gossip store stats",
+            "gossip store stats --store postgres://gossip@localhost/work",
+            "gossip store stats -o json",
+        ],
+    ),
     (
         "store backup",
         [

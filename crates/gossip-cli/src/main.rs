@@ -50,6 +50,7 @@ mod sources;
 mod spool;
 mod store;
 mod store_args;
+mod store_state;
 mod tenants;
 mod upgrade;
 mod watch;
@@ -117,6 +118,8 @@ fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
         Command::Failed(run) => failed::list(&global, &run, console),
         Command::Retry(args) => failed::retry(&global, &args, console),
         Command::Handoff(command) => handoffs::run(&global, command, console),
+        Command::Store(StoreCommand::Init(args)) => store_state::init(&global, &args, console),
+        Command::Store(StoreCommand::Stats) => store_state::stats(&global),
         Command::Store(StoreCommand::Backup { file }) => backup::back_up(&global, &file, console),
         Command::Store(StoreCommand::Upgrade(args)) => upgrade::upgrade(&global, &args, console),
         Command::Store(StoreCommand::Restored(args)) => restored::restored(&global, &args, console),

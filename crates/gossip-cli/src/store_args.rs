@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::flag;
 use crate::duration;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
+    /// Create a store, and declare its durability
+    Init(InitArgs),
+    /// Show size, rows and state of a PostgreSQL store
+    Stats,
     /// Copy a SQLite store, also while it is in use, to a new file
     Backup {
         /// File to create
@@ -20,6 +24,22 @@ pub(crate) enum StoreCommand {
     Restored(RestoredArgs),
     /// Upgrade the store to the newest format, once every worker runs this version
     Upgrade(UpgradeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// PostgreSQL: whether a crash or a failover may lose acknowledged commits
+    #[arg(long, env = "GOSSIP_DURABILITY", value_name = "WHICH")]
+    pub(crate) durability: Option<Durability>,
+}
+
+/// What the operator declares about a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Durability {
+    /// They may be lost; fence floors are raised after each crash and failover
+    Local,
+    /// None is lost; fence floors stay
+    Replicated,
 }
 
 #[derive(Debug, Args)]

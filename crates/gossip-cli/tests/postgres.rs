@@ -74,3 +74,27 @@ fn a_killed_server_loses_no_key() {
     let seen: BTreeSet<_> = scratch.lines("seen").into_iter().collect();
     assert_eq!(seen.len(), 150);
 }
+
+#[test]
+fn store_is_created_declared_and_measured() {
+    let (scratch, server) = (Scratch::new(), server());
+    let run = |args: &[&str]| finish(gossip(&scratch, &server, args).spawn().unwrap());
+    let made = run(&["store", "init", "--durability", "replicated"]);
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    assert_eq!(run(&["exec", "range:0..3", "-q", "--", "true", "{}"]).code, Some(0));
+    let stats = run(&["store", "stats", "-o", "json"]);
+    assert_eq!(stats.code, Some(0), "{}", stats.stderr);
+    let stats: Value = serde_json::from_str(&stats.stdout).unwrap();
+    assert!(stats["rows"].as_u64() > Some(3) && stats["size"].as_u64() > Some(8_192), "{stats}");
+    assert_eq!((&stats["durability"], &stats["format"]), (&"replicated".into(), &2.into()));
+    assert_eq!(stats["incarnation"].as_str().map(str::len), Some(16), "{stats}");
+    // A store without these has another command.
+    for args in [&["store", "stats"][..], &["store", "init", "--durability", "local"]] {
+        let refused = scratch.run(args);
+        assert_ne!(refused.code, Some(0));
+        assert!(!refused.stderr.is_empty());
+    }
+    assert_eq!(scratch.run(&["store", "init"]).code, Some(0));
+    let refused = scratch.run(&["store", "stats"]);
+    assert!(refused.stderr.contains("gossip doctor"), "{}", refused.stderr);
+}

@@ -16,9 +16,11 @@ use gossip_coordination::store::{
     Answer, AsyncStore, CommitOutcome, Read, Store, StoreLimits, Txn,
 };
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::Row;
 
 use crate::backend::ConnectError;
 use crate::config::PostgresConfig;
+use crate::error::Failure;
 use crate::store::PostgresStore;
 
 /// A blocking face of [`PostgresStore`].
@@ -42,6 +44,18 @@ impl BlockingStore {
         let store = driver.run(async move { PostgresStore::connect(&config).await });
         let ended = || ConnectError::Runtime(std::io::Error::other("it ended while it connected"));
         Ok(Self { store: store.ok_or_else(ended)??, driver: Arc::new(driver) })
+    }
+
+    /// Executes a statement of the operator, which is given the schema.
+    pub(crate) fn query(
+        &self,
+        operation: &'static str,
+        statement: impl FnOnce(&str) -> String,
+    ) -> Result<Vec<Row>, InfraError> {
+        let (store, statement) = (self.store.clone(), statement(&self.store.config().schema));
+        let rows = self.driver.run(async move { store.query(&statement).await });
+        let rows = rows.unwrap_or(Err(Failure::Lost));
+        rows.map_err(|failure| failure.into_infra(operation))
     }
 
     /// Runs a call on the store and keeps the handle that it returns. `None` if it panicked.

@@ -29,11 +29,12 @@
 //! | `locks` | the locks of a transaction, derived from its keys |
 //! | `session`, `read`, `param` | one connection; calls of the server's functions |
 //! | `schema`, `migrations` | tables and functions |
+//! | `operator` | durability, size and state, for the operator |
 //! | `error` | the cause of a failure, and whether a commit may have been applied |
 //!
 //! # Never
 //! - resends a commit that may have been applied, or cancels one;
-//! - reads or writes a table: only the functions of the schema do;
+//! - reads or writes a table for a worker: only the functions of the schema do;
 //! - shows a byte of a key, a value, a user or a password in an error or in `Debug`.
 //!
 //! `docs/postgres.md` describes how to operate a server for it.
@@ -46,6 +47,7 @@ mod config;
 mod error;
 mod group_commit;
 mod locks;
+mod operator;
 mod param;
 mod password;
 mod read;
@@ -63,6 +65,7 @@ pub use self::config::{
     NAME_LEN_MAX, PostgresConfig, PostgresEnvironment, PostgresTls, TIMEOUT_MAX, TIMEOUT_MIN,
     TlsFiles,
 };
+pub use self::operator::{Durability, PostgresStats};
 pub use self::store::PostgresStore;
 pub use self::url::{SCHEME, UrlError};
 

@@ -17,6 +17,7 @@ use gossip_coordination::store::{
 };
 use gossip_coordination::{GetRunError, InfraError};
 use tokio::sync::Semaphore;
+use tokio_postgres::Row;
 
 use crate::backend::ConnectError;
 use crate::batch::{Batch, CommitAnswer, CommitCall, Outcome};
@@ -222,6 +223,13 @@ impl Server {
         }
         session.execute("COMMIT").await.map_err(fail)?;
         Ok(incarnation)
+    }
+
+    /// Executes a statement without parameters.
+    pub(crate) async fn query(&self, statement: &str) -> Result<Vec<Row>, Failure> {
+        let session = self.session().await?;
+        let rows = session.query(statement).await;
+        self.put_back(session, rows)
     }
 
     /// Returns an idle session or a new one.

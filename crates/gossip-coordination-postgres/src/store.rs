@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use gossip_coordination::store::{Answer, AsyncStore, CommitOutcome, Read, StoreLimits, Txn};
 use gossip_coordination::{InfraError, StoreRefusal};
+use tokio_postgres::Row;
 
 use crate::backend::ConnectError;
 use crate::config::PostgresConfig;
+use crate::error::Failure;
 use crate::group_commit::GroupCommit;
 use crate::server::{LIMITS, Server};
 
@@ -49,6 +51,11 @@ impl PostgresStore {
     #[must_use]
     pub fn config(&self) -> &PostgresConfig {
         self.server.config()
+    }
+
+    /// Executes a statement of the operator, outside of the functions that workers call.
+    pub(crate) async fn query(&self, statement: &str) -> Result<Vec<Row>, Failure> {
+        self.server.query(statement).await
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::thread;
 
+use gossip_contracts::identity::TenantId;
+use gossip_coordination::store::{Allotment, fly, set_allotment};
 use gossip_coordination::{InfraError, StoreRefusal};
-use gossip_coordination_postgres::{BlockingStore, ConnectError, PostgresConfig};
+use gossip_coordination_postgres::{BlockingStore, ConnectError, Durability, PostgresConfig};
 
 use crate::real_server::{config_on, server};
 
@@ -40,6 +42,22 @@ fn owner_of_an_existing_schema_needs_no_right_on_the_database() {
     BlockingStore::connect(&as_role).unwrap();
     BlockingStore::connect(&as_role).unwrap();
     assert_eq!(server().sql(&format!("SELECT version FROM {schema}.meta")), "1");
+}
+
+#[test]
+fn durability_is_declared_and_stats_show_it() {
+    let config = config_on(server());
+    let mut store = BlockingStore::connect(&config).unwrap();
+    let before = store.stats().unwrap();
+    assert_eq!((before.rows, &*before.durability, before.schema_version), (0, "local", 1));
+    assert_eq!(before.synchronous_commit, "on");
+    let allotment = set_allotment(TenantId::from_bytes([7; 32]), Some(Allotment::of_shards(3)));
+    fly(&mut store, allotment).unwrap();
+    store.declare_durability(Durability::Replicated).unwrap();
+    let after = store.stats().unwrap();
+    assert_eq!((after.rows, &*after.durability), (1, "replicated"));
+    assert_eq!(after.incarnation, before.incarnation);
+    assert!(after.incarnation.is_some() && after.bytes >= 8_192, "{after:?}");
 }
 
 /// Functions are the only access: a role that may execute them needs no right on a table once the
