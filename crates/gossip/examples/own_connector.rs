@@ -8,7 +8,7 @@
 
 use std::ffi::OsStr;
 
-use gossip::connector::{SortedConnector, SortedKeys};
+use gossip::connector::{KeyIterator, SortedConnector, SortedKeys};
 use gossip::prelude::*;
 
 fn main() -> Result<(), ScanError> {
@@ -38,11 +38,7 @@ impl Words {
 }
 
 impl SortedKeys for Words {
-    fn keys_from(
-        &self,
-        start: &[u8],
-    ) -> Result<Box<dyn Iterator<Item = Result<Vec<u8>, ConnectorError>> + Send>, ConnectorError>
-    {
+    fn keys_from(&self, start: &[u8]) -> Result<KeyIterator, ConnectorError> {
         let (length, start) = (self.0, start.to_vec());
         let letter = move |number: u32, place: u32| b'a' + (number >> (2 * place) & 3) as u8;
         let word = move |number| (0..length).rev().map(|place| letter(number, place)).collect();

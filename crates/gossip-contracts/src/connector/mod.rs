@@ -101,7 +101,7 @@ pub use self::page::{
     DEFAULT_PAGE_ITEMS, MAX_CONNECTOR_TOKEN_SIZE, MAX_PAGE_BYTES, MAX_PAGE_ITEMS, MIN_PAGE_BYTES,
     Page, PageItem, PageItems, PageLimits, PageLimitsError, PushError, RUNTIME_TOKEN_RESERVE,
 };
-pub use self::sorted::{SortedConnector, SortedKeys};
+pub use self::sorted::{KeyIterator, SortedConnector, SortedKeys};
 pub use self::source::{Connector, Enumeration, ItemBody, MAX_INLINE_BODY_BYTES, Origin};
 pub use self::validator::{CheckedEnumeration, PageError, PageValidator};
 pub use self::violation::PageViolation;

@@ -12,6 +12,9 @@ use super::page::{Page, PageItem};
 use super::source::{Connector, Enumeration, ItemBody};
 use crate::coordination::{CursorUpdate, ShardSpecRef};
 
+/// Keys in the order of their bytes. After an error nothing more is read.
+pub type KeyIterator = Box<dyn Iterator<Item = Result<Vec<u8>, ConnectorError>> + Send>;
+
 /// A source that lists its keys in the order of their bytes.
 pub trait SortedKeys: Send + Sync {
     /// Returns the keys at or above `start`, ascending, without repetition. An empty `start` is
@@ -22,11 +25,8 @@ pub trait SortedKeys: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The source cannot be listed. An error of the iterator ends the listing.
-    fn keys_from(
-        &self,
-        start: &[u8],
-    ) -> Result<Box<dyn Iterator<Item = Result<Vec<u8>, ConnectorError>> + Send>, ConnectorError>;
+    /// The source cannot be listed.
+    fn keys_from(&self, start: &[u8]) -> Result<KeyIterator, ConnectorError>;
 
     /// Appends the content of an item to `body`, which is empty.
     ///
@@ -39,16 +39,14 @@ pub trait SortedKeys: Send + Sync {
 /// The connector of [`SortedKeys`].
 ///
 /// ```
-/// use gossip_contracts::connector::{ConnectorError, OpenError, SortedConnector, SortedKeys};
+/// use gossip_contracts::connector::{
+///     ConnectorError, KeyIterator, OpenError, SortedConnector, SortedKeys,
+/// };
 ///
 /// struct Letters;
 ///
 /// impl SortedKeys for Letters {
-///     fn keys_from(
-///         &self,
-///         start: &[u8],
-///     ) -> Result<Box<dyn Iterator<Item = Result<Vec<u8>, ConnectorError>> + Send>, ConnectorError>
-///     {
+///     fn keys_from(&self, start: &[u8]) -> Result<KeyIterator, ConnectorError> {
 ///         let start = start.to_vec();
 ///         let letters = (b'a'..=b'z').map(|letter| vec![letter]);
 ///         Ok(Box::new(letters.filter(move |key| *key >= start).map(Ok)))
@@ -110,7 +108,7 @@ impl<S> fmt::Debug for SortedConnector<S> {
 }
 
 struct SortedEnumeration {
-    keys: Box<dyn Iterator<Item = Result<Vec<u8>, ConnectorError>> + Send>,
+    keys: KeyIterator,
     /// The key of the cursor, until a greater one was listed.
     after: Option<Vec<u8>>,
     /// Keys at or above are not listed, unless it is empty.

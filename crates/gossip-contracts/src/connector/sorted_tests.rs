@@ -9,11 +9,7 @@ use crate::connector::{CheckedEnumeration, PageError, PageViolation, Spoil};
 struct Map(BTreeMap<Vec<u8>, Result<Vec<u8>, OpenError>>);
 
 impl SortedKeys for Map {
-    fn keys_from(
-        &self,
-        start: &[u8],
-    ) -> Result<Box<dyn Iterator<Item = Result<Vec<u8>, ConnectorError>> + Send>, ConnectorError>
-    {
+    fn keys_from(&self, start: &[u8]) -> Result<KeyIterator, ConnectorError> {
         let keys: Vec<_> = self.0.range(start.to_vec()..).map(|(key, _)| Ok(key.clone())).collect();
         Ok(Box::new(keys.into_iter()))
     }
@@ -56,11 +52,7 @@ fn a_map_conforms() {
 struct Given(Vec<Result<&'static [u8], ConnectorError>>);
 
 impl SortedKeys for Given {
-    fn keys_from(
-        &self,
-        _start: &[u8],
-    ) -> Result<Box<dyn Iterator<Item = Result<Vec<u8>, ConnectorError>> + Send>, ConnectorError>
-    {
+    fn keys_from(&self, _start: &[u8]) -> Result<KeyIterator, ConnectorError> {
         Ok(Box::new(self.0.clone().into_iter().map(|key| Ok(key?.to_vec()))))
     }
 
