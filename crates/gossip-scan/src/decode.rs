@@ -65,6 +65,35 @@ pub(crate) fn base64_span(source: &[u8]) -> Decoded {
     decoded
 }
 
+/// Decodes base64 whose lines are wrapped, up to the first byte that is neither body nor blank. The
+/// first character begins a group.
+pub(crate) fn wrapped_base64_span(source: &[u8]) -> Decoded {
+    let mut decoded = Decoded::default();
+    let (mut bits, mut bit_count, mut previous) = (0_u32, 0_u32, 0);
+    for (index, &character) in source.iter().enumerate() {
+        if is_line_break(character) {
+            continue;
+        }
+        let Some(value) = base64_value(character) else { break };
+        bits = (bits << 6) | u32::from(value);
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            let [.., byte] = (bits >> bit_count).to_be_bytes();
+            bits &= (1 << bit_count) - 1;
+            // A byte spans two characters, perhaps of two lines.
+            decoded.push(byte, previous, index + 1);
+        }
+        previous = index;
+    }
+    decoded
+}
+
+/// Returns whether a byte is part of a line break or of the indentation behind it.
+pub(crate) const fn is_line_break(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r' | b' ' | b'\t')
+}
+
 /// Decodes a complete base64 text, padding allowed; `None` if another byte occurs in it.
 pub(crate) fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);

@@ -38,6 +38,16 @@ fn scan_cut(rules: &RuleSet, bytes: &[u8], chunk_len: usize, lens: Vec<usize>) -
     findings
 }
 
+/// Base64 in lines of 76 characters.
+fn wrapped_base64(bytes: &[u8]) -> Vec<u8> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bit = |at: usize| bytes.get(at / 8).map_or(0, |byte| (byte >> (7 - at % 8)) & 1);
+    let value = |group: usize| (0..6).fold(0, |it, low| (it << 1) | bit(group * 6 + low));
+    let groups = (bytes.len() * 8).div_ceil(6);
+    let text: Vec<u8> = (0..groups).map(|group| ALPHABET[usize::from(value(group))]).collect();
+    text.chunks(76).collect::<Vec<_>>().join(&b'\n')
+}
+
 /// Samples of many rules between stretches of filler, some of them encoded or allowed.
 fn text(rules: &RuleSet, seed: u64, every: u64, spacing: usize) -> Vec<u8> {
     let filler = b"let value = other_name + 17; // nothing here\n";
@@ -49,6 +59,7 @@ fn text(rules: &RuleSet, seed: u64, every: u64, spacing: usize) -> Vec<u8> {
             match index % 5 {
                 0 => text.extend(sample.iter().flat_map(|&byte| [byte, 0])),
                 1 => text.extend([sample.trim_ascii_end(), b" // gossip:allow test\n"].concat()),
+                2 => text.extend(wrapped_base64(&[b"first\nsecond ", &sample[..]].concat())),
                 _ => text.extend(sample),
             }
             text.push(b'\n');

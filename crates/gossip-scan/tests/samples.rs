@@ -90,6 +90,24 @@ fn samples_in_base64_are_found_in_every_alignment() {
 }
 
 #[test]
+fn samples_in_wrapped_base64_are_found() {
+    let bench = Bench::new();
+    for (columns, line_break) in [(76, "\n"), (64, "\r\n"), (76, "\n    ")] {
+        let wrapped = |sample: &[u8], before: usize| {
+            let filler = b".".repeat(columns / 4 * 3 + before);
+            let encoded = base64(&[&filler[..], b"\n", sample, b"\n"].concat());
+            let lines = encoded.chunks(columns).map(|it| std::str::from_utf8(it).unwrap());
+            lines.collect::<Vec<_>>().join(line_break).into_bytes()
+        };
+        // An anchor that a line break divides is not found, so another place has to do.
+        let first = bench.misses(|sample| wrapped(sample, 20));
+        let second = bench.misses(|sample| wrapped(sample, 41));
+        let both: Vec<_> = first.iter().filter(|it| second.contains(it)).collect();
+        assert!(both.is_empty(), "{columns}: {both:?}");
+    }
+}
+
+#[test]
 fn samples_with_percent_escapes_are_found() {
     Bench::new().check(|sample| {
         let mut text = b"GET /?q=".to_vec();

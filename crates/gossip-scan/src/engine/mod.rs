@@ -9,6 +9,7 @@ mod assign;
 mod gates;
 mod pending;
 mod rule_match;
+mod span;
 mod work;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use regex_automata::meta::Cache;
 use regex_automata::util::captures::Captures;
 
+use self::span::{encoded_len, encoded_span, form_class, is_cut, percent_may_hide};
 use crate::anchors::Form;
 use crate::compiled::CompiledRule;
 use crate::decode::{self, Decoded};
@@ -40,8 +42,6 @@ const DECODE_DEPTH_MAX: u8 = 3;
 const DECODE_BEHIND: usize = 1 << 10;
 /// Plain bytes beyond a rule's own reach that are decoded with a hit: a name, quotes, context.
 const DECODE_SLACK: usize = 1 << 10;
-/// Bytes from a hit within which an escape may be part of the secret.
-const ESCAPE_REACH: usize = 256;
 /// Decoded bytes allowed before any are earned by progress.
 const DECODE_BYTES_FREE: u64 = 1 << 20;
 /// Decoded bytes allowed per byte of input: text that is one large anchor cannot cost more.
@@ -258,7 +258,7 @@ impl<'a> Session<'a> {
         self.last_span = is_whole.then_some(absolute);
         let source = &view.bytes[start..end];
         let decoded = match form {
-            Form::Base64 { .. } => decode::base64_span(source),
+            Form::Base64 { .. } => decode::wrapped_base64_span(source),
             Form::Utf16Le => decode::utf16_span(source, true),
             Form::Utf16Be => decode::utf16_span(source, false),
             Form::Percent | Form::Plain => decode::percent_span(source),
@@ -295,81 +295,4 @@ impl<'a> Session<'a> {
             out.push(candidate);
         }
     }
-}
-
-/// Forms that decode one span to the same bytes are equal: a span of base64 begins with a group.
-const fn form_class(form: Form) -> Form {
-    match form {
-        Form::Base64 { .. } => Form::Base64 { phase: 0 },
-        other => other,
-    }
-}
-
-/// Returns whether an escape is close enough to a hit to change the result.
-fn percent_may_hide(bytes: &[u8], at: usize) -> bool {
-    let ahead = &bytes[at..bytes.len().min(at + ESCAPE_REACH)];
-    let is_escaped = memchr::memchr(b'%', ahead).is_some_and(|found| {
-        decode::percent_escape(&ahead[found..]).is_some()
-            && ahead[..found].iter().all(|byte| is_url_byte(*byte))
-    });
-    is_escaped || at >= 3 && decode::percent_escape(&bytes[at - 3..at]).is_some()
-}
-
-/// Returns whether a span that was read up to `limit` may continue beyond its end.
-fn is_cut(view: View<'_>, end: usize, limit: usize) -> bool {
-    end >= limit.min(view.bytes.len()) && (end < view.bytes.len() || view.open_right)
-}
-
-/// Returns the bytes that so many plain bytes need in a form.
-const fn encoded_len(form: Form, plain_len: usize) -> usize {
-    match form {
-        Form::Plain => plain_len,
-        Form::Base64 { .. } => plain_len / 3 * 4 + 4,
-        Form::Utf16Le | Form::Utf16Be => plain_len * 2,
-        Form::Percent => plain_len * 3,
-    }
-}
-
-const fn is_url_byte(byte: u8) -> bool {
-    !matches!(byte, 0..=b' ' | b'"' | b'\'' | b'<' | b'>' | b'\\' | b'`' | b'{'..=b'}' | 127..=255)
-}
-
-/// Returns the span of text in one encoding around a hit, bounded on both sides.
-fn encoded_span(bytes: &[u8], at: usize, form: Form, reach: usize) -> (usize, usize) {
-    let bytes = &bytes[..bytes.len().min(at + encoded_len(form, reach))];
-    match form {
-        Form::Base64 { phase } => {
-            let is_body = |byte: u8| decode::base64_value(byte).is_some();
-            // Groups begin `phase` characters before the literal; whole groups only.
-            let Some(mut start) = at.checked_sub(usize::from(phase)) else { return (at, at) };
-            while start >= 4
-                && at - start < DECODE_BEHIND
-                && bytes[start - 4..start].iter().all(|&byte| is_body(byte))
-            {
-                start -= 4;
-            }
-            (start, run_end(bytes, at, 1, |unit| is_body(unit[0])))
-        }
-        Form::Utf16Le | Form::Utf16Be => {
-            let high = usize::from(form == Form::Utf16Le);
-            let is_text = |unit: &[u8]| unit[high] == 0 && unit[1 - high] != 0;
-            let mut start = at;
-            while start >= 2 && at - start < DECODE_BEHIND && is_text(&bytes[start - 2..start]) {
-                start -= 2;
-            }
-            (start, run_end(bytes, at, 2, is_text))
-        }
-        Form::Percent | Form::Plain => {
-            let mut start = at;
-            while start > 0 && at - start < DECODE_BEHIND && is_url_byte(bytes[start - 1]) {
-                start -= 1;
-            }
-            (start, run_end(bytes, at, 1, |unit| is_url_byte(unit[0])))
-        }
-    }
-}
-
-/// Returns the end of the units from `at` that satisfy a predicate.
-fn run_end(bytes: &[u8], at: usize, len: usize, fits: impl Fn(&[u8]) -> bool) -> usize {
-    at + bytes[at..].chunks_exact(len).take_while(|unit| fits(unit)).count() * len
 }
