@@ -1,8 +1,9 @@
 //! Every documented kind of secret, from samples that do not come from the rules.
 //!
 //! The samples of `samples.rs` follow from the patterns of the rules, so a wrong pattern has wrong
-//! samples, and no test fails. Here they follow from the table of formats: vendor, prefix, alphabet,
-//! length, checksum. They are minted from seeds while the test runs; none is ever written down.
+//! samples, and no test fails. Here they follow from the table of formats: vendor, prefix,
+//! alphabet, length, checksum. They are minted from seeds while the test runs; none is ever written
+//! down.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a file of tests")]
 

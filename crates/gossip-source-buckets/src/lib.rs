@@ -13,8 +13,8 @@
 //!
 //! - The last key is the only cursor. Continuation tokens are neither sent nor stored: they end
 //!   with the listing they belong to, and on some servers earlier.
-//! - Keys are bytes. They are percent-encoded into requests by `encode.rs`, and never pass through a
-//!   type that normalizes paths: `x/../y` is an object, and not `y`.
+//! - Keys are bytes. They are percent-encoded into requests by `encode.rs`, and never pass through
+//!   a type that normalizes paths: `x/../y` is an object, and not `y`.
 //! - Nothing that a server leaves out is taken for absent: a page that is not in byte order, begins
 //!   at or before its cursor, or says that it is truncated without a further key, is an error.
 //!

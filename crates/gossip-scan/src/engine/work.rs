@@ -2,13 +2,14 @@
 //!
 //! A text may be made of anchors, and a rule may look far around each. The budget grows with the
 //! position in the item, so that such a text costs a bounded time per byte; what it leaves out is
-//! reported. It depends on hits and their positions only, and on no clock, so that the result is the
-//! same on every machine and under every chunk size.
+//! reported. It depends on hits and their positions only, and on no clock, so that the result is
+//! the same on every machine and under every chunk size.
 
 /// Pattern work in bytes allowed before any is earned by progress: tenths of a second.
 const FREE: u64 = 4 << 20;
-/// Pattern work in bytes allowed per byte of input. Texts that are not made to be slow use less than
-/// one; a pattern that needs the slowest of its engines does some tens of megabytes per second.
+/// Pattern work in bytes allowed per byte of input. Texts that are not made to be slow use less
+/// than one; a pattern that needs the slowest of its engines does some tens of megabytes per
+/// second.
 const PER_BYTE: u64 = 32;
 /// Starts of a match that are compared with a table in the time of one byte of pattern work.
 const STARTS_PER_BYTE: usize = 4;
