@@ -4,6 +4,7 @@
 //! values and returns its findings; none of them reads a file or stops at the first finding, so one
 //! run shows all problems.
 
+mod assertions;
 mod boundaries;
 mod documents;
 mod figures;
@@ -127,6 +128,7 @@ fn findings(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
     findings.extend(names::check(workspace, &files, NAMES_DIRECTORY));
     findings.extend(sizes::check(&files, SIZE_EXCEPTIONS, &exceptions));
     findings.extend(hygiene::check(&files));
+    findings.extend(assertions::check(&files));
     findings.extend(language::check(&files, &read(&workspace.root, language::LIST)?));
     findings.extend(visibility::check(&files, &read(&workspace.root, visibility::LIST)?));
     findings.extend(figures::check(&files));

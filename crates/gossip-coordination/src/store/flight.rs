@@ -92,8 +92,8 @@ impl<'f, A> Flight<'f, A> {
             within(format, || route.as_mut().poll(&mut Context::from_waker(Waker::noop())));
         match polled {
             Poll::Ready(answer) => {
-                // In debug builds only: it takes the lock once more.
-                debug_assert!(matches!(self.io.channel().slot, Slot::Empty), "no request is open");
+                let is_idle = matches!(self.io.channel().slot, Slot::Empty);
+                assert!(is_idle, "a flight that is done has no open request");
                 Step::Done(answer)
             }
             // A pending function without a request would wait for nothing.
@@ -201,7 +201,10 @@ impl Io {
     }
 
     pub(super) async fn scan(&self, range: KeyRange, limit: usize) -> Result<Page, InfraError> {
-        let page = self.read(vec![Read::Scan { range, limit }]).await?.page();
+        assert!(limit > 0, "a page holds at least one key");
+        let mut answers = self.read(vec![Read::Scan { range, limit }]).await?;
+        let page = answers.page();
+        answers.assert_used();
         assert!(page.len() <= limit, "a store respects the page limit");
         Ok(page)
     }
@@ -249,7 +252,8 @@ impl Io {
     pub(super) async fn pause(&self, ticks: u64) {
         // Zero is no step: a simulator would have to schedule it, and a driver would yield.
         if ticks > 0 {
-            self.ask(Ask::Wait(ticks)).await;
+            let reply = self.ask(Ask::Wait(ticks)).await;
+            assert!(matches!(reply, Reply::Waited), "{CROSSED}");
         }
     }
 
@@ -300,6 +304,8 @@ impl Future for Pending<'_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Reply> {
         let asked = self.ask.take();
         let slot = &mut self.io.channel().slot;
+        // A reply to an earlier request would be taken for that of the next one.
+        assert!(asked.is_none() || !matches!(slot, Slot::Reply(_)), "a reply is taken once");
         if let Some(ask) = asked {
             assert!(matches!(slot, Slot::Empty), "a flight has one open request");
             *slot = Slot::Asking(ask);

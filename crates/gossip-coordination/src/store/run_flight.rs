@@ -129,6 +129,8 @@ async fn send(
     completes: bool,
 ) -> Result<CommitOutcome, InfraError> {
     core.check_fits(&txn)?;
+    assert!(!txn.writes().is_empty(), "a commit changes the run");
+    assert!(!txn.compares().is_empty(), "a run is changed only as it was loaded");
     if completes {
         // After the decision, so that a refusal or a replay costs no scan. A record that is damaged
         // later was intact when its work was done.
@@ -231,6 +233,7 @@ impl Loaded {
         };
         assert!(head.is_some() == record.is_some(), "a run is its head");
         assert!(tombstone.is_some() == tombstone_value.is_some(), "a tombstone is decoded");
+        assert!(record.as_ref().is_none_or(|it| it.run() == run), "a record is that of its key");
         Ok(Self { head, record, roots, tombstone_value, tombstone, quota, active, parked })
     }
 }
@@ -390,6 +393,8 @@ fn write(
         RunChange::End { status, .. } => {
             assert!(status.is_terminal(), "a run ends in a terminal status");
             if *status == RunStatus::Done {
+                assert!(loaded.roots.is_complete(), "a run without its shards is not done");
+                assert!((loaded.active, loaded.parked) == (0, 0), "no shard of a done run is left");
                 // An unpark or a split may be committed after the count was loaded.
                 txn.expect_empty(KeyRange::claims_of(tenant, run));
                 txn.expect_empty(KeyRange::parked_of(tenant, run));
@@ -421,7 +426,13 @@ fn write(
 
 fn evolved(loaded: &Loaded, change: &RunChange<'_>) -> RunRecord {
     let mut record = loaded.record.clone().expect("an operation on a missing run is refused");
+    let (status, floor) = (record.status(), record.fence_floor());
     evolve_run(&mut record, change);
+    assert!(record.fence_floor() >= floor, "the fence floor of a run never falls");
+    assert!(
+        record.status() == status || status.may_become(record.status()),
+        "a run changes its status in the documented order"
+    );
     record
 }
 

@@ -278,6 +278,7 @@ impl<'o, T: ShardTransition> ShardOp<'o, T> {
     pub(super) fn loaded(&mut self, core: &Core, answers: &mut Answers) -> Result<u64, InfraError> {
         let (subject, binds) = (self.operation.subject(), self.owner_key_state.binding.is_some());
         assert!(self.loaded.is_none(), "a load does not replace values");
+        assert!(self.sent.is_none(), "nothing is loaded while a commit is open");
         let loaded = Loaded::take::<T>(answers, subject, binds)?;
         assert!(loaded.origin == Origin::Store, "a load reads the store");
         self.siblings_are_newer = false;
@@ -729,7 +730,10 @@ fn prepare<T: ShardTransition>(
     assert!(loaded.head.is_some(), "a shard of a run without a head is not found");
     assert!(record.tenant() == tenant, "a shard is written under its own tenant");
     let (before, holder) = (record.status(), record.lease_owner());
+    let fence = record.fence_epoch();
     evolve(record, &mut core.pool, change)?;
+    assert!(record.fence_epoch() >= fence, "a fence never falls");
+    assert!(record.key() == shard, "a change does not move a shard");
 
     let mut txn = Txn::with_room(COMPARES, WRITES);
     if is_without_read_back::<T>(loaded, owner_key_state) {

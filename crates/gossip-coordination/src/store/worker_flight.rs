@@ -29,6 +29,7 @@ pub(super) async fn register(
         remove_expired(core, io, now, tenant).await?;
         (stored, has_space) = load_with_count(io, tenant, worker).await?;
         if !has_space {
+            assert!(stored.is_none(), "a registered worker is not refused for the bound");
             return Err(WorkerError::TooManyWorkers { max: MAX_WORKERS_PER_TENANT });
         }
     }
@@ -104,6 +105,8 @@ async fn update(
         let known = stored.as_ref().map(decode).transpose().map_err(|error| tries.ended(error))?;
         assert!(known.is_none_or(|entry| entry.worker == worker), "an entry is that of its key");
         let entry = next(known.filter(|entry| entry.is_live_at(now)))?;
+        assert!(entry.worker == worker, "an entry is written under its own key");
+        assert!(entry.expires_at >= now, "a heartbeat does not expire when it is written");
         // Nothing new, or the commit whose reply was lost.
         if known == Some(entry) {
             return Ok(());
@@ -111,6 +114,7 @@ async fn update(
         let mut txn = Txn::new();
         txn.expect(key, stored.as_ref());
         txn.put(key, encoded(|out| encode_worker(tenant, &entry, out)));
+        assert!(txn.compares().len() == 1, "a late heartbeat does not overwrite a newer one");
         let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
         let ticks = match outcome {
             CommitOutcome::Applied { .. } => return Ok(()),
