@@ -25,6 +25,14 @@ fn exec<'a>(args: &[&'a str], script: &'a str) -> Vec<&'a str> {
     [&["exec"], args, &["--", "sh", "-c", script, "sh", "{}"]].concat()
 }
 
+/// Returns what `run show` prints of the only run.
+fn only_run(scratch: &Scratch) -> serde_json::Value {
+    let listed = scratch.run(&["run", "list", "-o", "jsonl"]);
+    let run: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    let shown = scratch.run(&["run", "show", run["run"].as_str().unwrap(), "-o", "jsonl"]);
+    serde_json::from_str(&shown.stdout).unwrap()
+}
+
 /// Starts `exec` on a terminal.
 fn on_terminal(scratch: &Scratch, args: &[&str]) -> Terminal {
     let mut command = scratch.command(GOSSIP);
@@ -139,6 +147,40 @@ fn closed_stdout_stops_the_run_and_fails_nothing() {
     let again = scratch.run(&exec(&["range:0..2000", "-j", "2"], "echo $1"));
     assert_eq!(again.code, Some(0), "{}", again.stderr);
     assert_eq!(again.stdout.lines().collect::<BTreeSet<_>>().len(), 2000);
+}
+
+/// `gossip exec --ungroup … | head -1`. The command writes to the pipe itself.
+#[rstest]
+#[case::by_a_signal("exec yes \"$1\"")]
+#[case::by_a_status("(exec yes \"$1\"); echo $? >> statuses; exit 1")]
+fn closed_output_of_ungrouped_commands_stops_the_run_and_fails_nothing(#[case] flood: &str) {
+    let scratch = Scratch::new();
+    // The reader takes the line of the third item and leaves.
+    let script = format!("echo $1 >> begun; test -e all || test $1 -lt 2 || {{ {flood}; }}");
+    let words = ["range:0..40", "-j", "1", "--shards", "1", "--tries", "1", "--ungroup"];
+    let args = exec(&words, &script);
+    let mut child = scratch.gossip(&args).spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    drop(reader);
+    let ran = finish(child);
+    assert_eq!((line.as_str(), ran.code), ("2\n", Some(130)), "{}", ran.stderr);
+    assert!(ran.stderr.contains("output closed"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("failed"), "{}", ran.stderr);
+    // 128 and the number of SIGPIPE: the command holds the pipe and gossip is not between them.
+    let is_noted = flood.contains("statuses");
+    assert_eq!(scratch.lines("statuses").join(" "), if is_noted { "141" } else { "" });
+    let run = only_run(&scratch);
+    assert_eq!((&run["status"], &run["parked"]), (&"active".into(), &0.into()), "{run}");
+    assert_eq!(run["keys"], 2, "{run}");
+
+    File::create(scratch.path().join("all")).unwrap();
+    let again = scratch.run(&args);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    let begun: Vec<usize> = scratch.lines("begun").iter().map(|it| it.parse().unwrap()).collect();
+    // Only the item whose output was not read is repeated.
+    assert_eq!(begun, (0..3).chain(2..40).collect::<Vec<_>>());
 }
 
 #[test]
