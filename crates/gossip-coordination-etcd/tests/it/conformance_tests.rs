@@ -8,6 +8,7 @@ use gossip_conformance::blocking::Blocking;
 use gossip_conformance::concurrent_repairs::check_concurrent_repairs;
 use gossip_conformance::damage::{check_damaged_shards, check_repairs};
 use gossip_conformance::testscript::{ScriptBackend, WorldSettings};
+use gossip_conformance::watches::check_void_deadlines;
 use gossip_conformance::{
     Ability, ConformanceTarget, RaceJob, Settings, all_cases, check_sequences,
 };
@@ -211,6 +212,21 @@ fn damage_to_one_shard_on_a_server_leaves_the_others_alone() {
     check_concurrent_repairs(|| {
         let store = target.fresh(Settings::default()).store().clone();
         [store.clone(), store]
+    });
+}
+
+/// Each handle has a connection and an owner lease of its own, as another process has.
+#[test]
+fn far_deadlines_on_a_server_become_void() {
+    let config = Servers::Single.config();
+    check_void_deadlines(|process| {
+        let of_store = config.clone();
+        let kv = LossyKv::new(Servers::Single.client());
+        let store = BlockingStore::start(async move { EtcdStore::start(kv, &of_store) });
+        let store = store.expect("a thread").expect("valid settings");
+        let nonce = Servers::Single.config().store_config().nonce;
+        let config = StoreConfig { nonce, ..config.store_config() };
+        StoreCoordinator::sharing(store, config, process)
     });
 }
 

@@ -8,6 +8,7 @@ use gossip_conformance::damage::{check_damaged_shards, check_repairs};
 use gossip_conformance::testscript::{
     ScriptBackend, WorldSettings, check_scripts, is_for_memory_only,
 };
+use gossip_conformance::watches::check_void_deadlines;
 use gossip_conformance::{Ability, ConformanceTarget, RaceJob, Settings, check_sequences, run_all};
 use gossip_coordination::store::{
     AsyncStoreCoordinator, StoreConfig, StoreCoordinator, fresh_nonce,
@@ -197,6 +198,16 @@ fn damage_to_one_shard_leaves_the_others_alone() {
     let target = OnBlocking::default();
     check_damaged_shards(|| target.fresh(Settings::default()));
     check_repairs(|| target.fresh(Settings::default()));
+}
+
+/// Each handle has connections of its own, as another process has.
+#[test]
+fn far_deadlines_become_void() {
+    let config = config();
+    check_void_deadlines(|process| {
+        let of_handle = StoreConfig { nonce: fresh_nonce(), ..config.store_config() };
+        StoreCoordinator::sharing(connect(&config), of_handle, process)
+    });
 }
 
 /// Returns the configuration of a coordinator as a script asks for; `None` if a store cannot have
