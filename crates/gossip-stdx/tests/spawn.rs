@@ -34,6 +34,7 @@ fn spawn(program: &CStr, arguments: &[&str], output: &File) -> std::io::Result<C
         environment: &[c"NAME=a value"],
         stdio: [null.as_fd(), output.as_fd(), stderr.as_fd()],
         has_session: true,
+        is_helper: false,
     }
     .spawn()
 }

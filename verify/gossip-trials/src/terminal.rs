@@ -168,6 +168,7 @@ impl Spawner {
                     environment: &[],
                     stdio: [null.as_fd(), output.as_fd(), output.as_fd()],
                     has_session: true,
+                    is_helper: false,
                 };
                 let mut child = command.spawn()?;
                 loop {

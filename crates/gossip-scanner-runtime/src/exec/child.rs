@@ -133,6 +133,7 @@ impl Launcher {
             environment: &environment,
             stdio: streams,
             has_session: !matches!(stdio, Stdio::Terminal(_)),
+            is_helper: false,
         };
         Ok(Running { child: command.spawn()?, since: Instant::now(), output: None })
     }

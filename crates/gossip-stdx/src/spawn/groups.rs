@@ -37,6 +37,8 @@ pub(super) struct Group {
     leader: AtomicI32,
     /// When the child was running, in nanoseconds since the start of the machine.
     since: AtomicU64,
+    /// Whether the child serves this process and is not counted.
+    is_helper: AtomicBool,
 }
 
 /// The table and the watcher of this process.
@@ -77,7 +79,8 @@ pub fn finish() {
     let Some(Ok(guard)) = GUARD.get() else { return };
     guard.table.closed.store(true, Ordering::SeqCst);
     let alive = guard.alive.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if alive.is_some() && running() == 0 {
+    // A helper is a group to kill, too.
+    if alive.is_some() && guard.table.leaders().next().is_none() {
         drop(alive);
         // Without a group to kill it exits at once. An error means that it is gone.
         while let Err(Errno::INTR) = waitpid(Some(guard.watcher), WaitOptions::empty()) {}
@@ -91,11 +94,12 @@ pub fn watcher_id() -> Option<u32> {
     guard.map(|guard| guard.watcher.as_raw_nonzero().get().unsigned_abs())
 }
 
-/// Returns how many children are running.
+/// Returns how many children are running, without helpers.
 #[must_use]
 pub fn running() -> usize {
     let guard = GUARD.get().and_then(|guard| guard.as_ref().ok());
-    guard.map_or(0, |guard| guard.table.leaders().count())
+    let is_counted = |(group, _): &(&Group, Pid)| !group.is_helper.load(Ordering::SeqCst);
+    guard.map_or(0, |guard| guard.table.leaders().filter(is_counted).count())
 }
 
 /// Kills the groups of all children, and starts no more.
@@ -125,7 +129,7 @@ impl Guard {
     }
 
     /// Reserves a group for a child that is about to be started.
-    pub(super) fn reserve(&self) -> io::Result<&'static Group> {
+    pub(super) fn reserve(&self, is_helper: bool) -> io::Result<&'static Group> {
         let free = |group: &&Group| {
             let (free, reserved) = (0, RESERVED);
             group
@@ -133,11 +137,11 @@ impl Guard {
                 .compare_exchange(free, reserved, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok()
         };
-        self.table
-            .groups
-            .iter()
-            .find(free)
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))
+        let group = self.table.groups.iter().find(free);
+        let group = group.ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))?;
+        // Before the child records itself, so that it is never counted by mistake.
+        group.is_helper.store(is_helper, Ordering::SeqCst);
+        Ok(group)
     }
 
     pub(super) fn is_closed(&self) -> bool {

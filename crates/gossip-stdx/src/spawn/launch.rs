@@ -30,6 +30,9 @@ pub struct Command<'a> {
     /// Whether it leads a session of its own. Without it, it is in the session and the process
     /// group of this process, and so has its terminal.
     pub has_session: bool,
+    /// Whether it serves this process and not the user. It does not die with the thread that
+    /// started it, but with this process, and [`running`](super::running) does not count it.
+    pub is_helper: bool,
 }
 
 impl Command<'_> {
@@ -42,7 +45,7 @@ impl Command<'_> {
     pub fn spawn(&self) -> io::Result<Child> {
         // The watcher must run before the first child does.
         let guard = guard()?;
-        let group = guard.reserve()?;
+        let group = guard.reserve(self.is_helper)?;
         let (exec_error, child) = self.clone_into(guard, group).inspect_err(|_| group.clear())?;
         match exec_error {
             0 => Ok(child),
@@ -65,6 +68,7 @@ impl Command<'_> {
             environment: environment.as_ptr(),
             stdio: self.stdio.map(|descriptor| descriptor.as_raw_fd()),
             has_session: self.has_session,
+            dies_with_thread: !self.is_helper,
             // SAFETY: it only returns a number.
             parent: unsafe { libc::getpid() },
             inherited: inherited(),
@@ -135,6 +139,7 @@ struct Plan {
     environment: *const *const c_char,
     stdio: [RawFd; 3],
     has_session: bool,
+    dies_with_thread: bool,
     parent: libc::pid_t,
     inherited: &'static Inherited,
     guard: &'static Guard,
@@ -181,7 +186,9 @@ impl Plan {
             if self.has_session {
                 check(libc::setsid())?;
             }
-            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            if self.dies_with_thread {
+                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+            }
             // The parent may have died before the signal was set.
             if libc::getppid() != self.parent {
                 return Err(libc::ESRCH);

@@ -17,7 +17,8 @@
 //! # Contract
 //!
 //! - The parent-death signal follows the *thread* that spawned the child. The thread must outlive
-//!   the child, or have it killed.
+//!   the child, or have it killed. A helper has no such signal and is left to the watcher: it may
+//!   be used by one thread after another, and should end when its input does.
 //! - A [`Child`] that is dropped is killed with its process group and waited for.
 
 use std::process::ExitStatus;

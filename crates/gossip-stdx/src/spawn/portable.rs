@@ -1,7 +1,7 @@
 //! Children on systems other than Linux, by the standard library: in a process group of their own,
 //! not a session, and without a watcher. They survive the death of this process.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
 use std::io;
@@ -24,13 +24,14 @@ const NAP_FIRST: Duration = Duration::from_micros(50);
 const NAP_LONGEST: Duration = Duration::from_millis(5);
 
 struct Children {
-    leaders: BTreeSet<u32>,
+    /// Each with whether it is a helper.
+    leaders: BTreeMap<u32, bool>,
     /// Whether no more are started. Never reset.
     is_closed: bool,
 }
 
 static CHILDREN: Mutex<Children> =
-    Mutex::new(Children { leaders: BTreeSet::new(), is_closed: false });
+    Mutex::new(Children { leaders: BTreeMap::new(), is_closed: false });
 
 fn children() -> MutexGuard<'static, Children> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -57,17 +58,17 @@ pub const fn watcher_id() -> Option<u32> {
     None
 }
 
-/// Returns how many children are running.
+/// Returns how many children are running, without helpers.
 #[must_use]
 pub fn running() -> usize {
-    children().leaders.len()
+    children().leaders.values().filter(|is_helper| !**is_helper).count()
 }
 
 /// Kills the groups of all children, and starts no more.
 pub fn end_all() {
     let mut children = children();
     children.is_closed = true;
-    children.leaders.iter().for_each(|leader| kill_group(*leader));
+    children.leaders.keys().for_each(|leader| kill_group(*leader));
 }
 
 /// Kills a child with its group, or alone if it is in the group of this process.
@@ -95,6 +96,9 @@ pub struct Command<'a> {
     /// Whether it leads a process group of its own. Without it, it is in the group of this process,
     /// and so may use its terminal.
     pub has_session: bool,
+    /// Whether it serves this process and not the user. It does not die with the thread that
+    /// started it, but with this process, and [`running`](super::running) does not count it.
+    pub is_helper: bool,
 }
 
 impl Command<'_> {
@@ -127,7 +131,7 @@ impl Command<'_> {
             return Err(io::Error::other("this process is shutting down"));
         }
         let child = command.spawn()?;
-        children.leaders.insert(child.id());
+        children.leaders.insert(child.id(), self.is_helper);
         Ok(Child { child, status: None })
     }
 }
