@@ -45,6 +45,7 @@ pub use self::child::{
 };
 pub use self::handler::Handler;
 pub use self::output::{CommandOutput, OutputCapture, OutputGroup, OutputSink};
+pub(crate) use self::program::find as find_in_path;
 pub use self::program::find_program;
 pub use self::stream::{MAX_LINE_BYTES, MAX_MESSAGE_BYTES, StreamProcessor, parse_answers};
 pub use self::template::{ItemText, Template, TemplateError};

@@ -23,8 +23,8 @@ pub fn find_program(program: &OsStr) -> Result<(), Broken> {
     find(program).map(drop).map_err(|error| cannot_start(program, &error))
 }
 
-/// Returns the path of a program.
-pub(super) fn find(program: &OsStr) -> io::Result<PathBuf> {
+/// Returns the path of a program, which is found as by [`find_program`].
+pub(crate) fn find(program: &OsStr) -> io::Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
     find_in(program, &path)
 }

@@ -1,14 +1,13 @@
 //! The content of blobs, from `git cat-file --batch` processes that are reused.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::io::{self, BufRead as _, BufReader, PipeReader, PipeWriter, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use gossip_contracts::connector::{ConnectorError, ItemBody, MAX_INLINE_BODY_BYTES, OpenError};
 
-use super::git;
+use super::process::{Git, GitProcess};
 use super::table::hex;
 
 /// The longest answer before a body: an id, a kind and a size.
@@ -63,19 +62,19 @@ fn unavailable(error: &io::Error) -> OpenError {
 }
 
 struct BatchProcess {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    input: PipeWriter,
+    output: BufReader<PipeReader>,
+    /// Killed at the end: it holds nothing that could be lost.
+    _process: GitProcess,
 }
 
 impl BatchProcess {
     fn start(git_dir: &Path) -> io::Result<Self> {
-        let mut command = git(git_dir);
-        command.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn()?;
-        let input = child.stdin.take().expect("standard input is a pipe");
-        let output = child.stdout.take().expect("standard output is a pipe");
-        Ok(Self { child, input, output: BufReader::with_capacity(64 << 10, output) })
+        let mut command = Git::on(git_dir);
+        command.args(&["cat-file", "--batch"]);
+        let (process, input, output) = command.start_asking()?;
+        let output = BufReader::with_capacity(64 << 10, output);
+        Ok(Self { input, output, _process: process })
     }
 
     /// Asks for an object and returns its size; `None` if git does not have it.
@@ -95,14 +94,6 @@ impl BatchProcess {
         let size = fields.next().and_then(|size| std::str::from_utf8(size).ok());
         let size = size.and_then(|size| size.parse().ok());
         size.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-}
-
-impl Drop for BatchProcess {
-    fn drop(&mut self) {
-        // It holds nothing that could be lost, and both fail only if it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -6,13 +6,13 @@
 //!
 //! The two are joined by a pipe, so nothing but the table is held here.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
 
 use gossip_contracts::connector::ConnectorError;
 
-use super::git;
+use super::process::{Git, GitProcess};
 use super::table::{Table, TableBuilder};
 
 /// The longest line of the listing: an id, a kind, a size and a path. Systems limit a path to
@@ -25,20 +25,20 @@ pub(super) fn list(git_dir: &Path) -> Result<Table, ConnectorError> {
         std::io::ErrorKind::NotFound => ConnectorError::NotFound,
         kind => ConnectorError::Unavailable { kind },
     };
-    let mut walk = git(git_dir);
-    walk.args(["rev-list", "--objects", "--in-commit-order", "--reverse", "--date-order"]);
+    let mut walk = Git::on(git_dir);
+    walk.args(&["rev-list", "--objects", "--in-commit-order", "--reverse", "--date-order"]);
     // Missing objects are listed as `?ID`, and found missing when they are opened.
-    walk.args(["--missing=print", "--all", "--reflog"]);
-    let mut walk = Ended(walk.stdout(Stdio::piped()).spawn().map_err(unavailable)?);
-    let objects = walk.0.stdout.take().expect("standard output is a pipe");
-    let mut describe = git(git_dir);
-    describe.args(["cat-file", "--buffer"]);
+    walk.args(&["--missing=print", "--all", "--reflog"]);
+    let (mut walk, objects) = walk.start().map_err(unavailable)?;
+    let mut describe = Git::on(git_dir);
+    describe.args(&["cat-file", "--buffer"]);
     describe.arg("--batch-check=%(objectname) %(objecttype) %(objectsize) %(rest)");
-    let described = describe.stdin(objects).stdout(Stdio::piped()).spawn();
-    let mut describe = Ended(described.map_err(unavailable)?);
-    let lines = describe.0.stdout.take().expect("standard output is a pipe");
+    let described = describe.start_reading(objects.as_fd());
+    // Otherwise the walk would wait for a reader for ever if the other process dies.
+    drop(objects);
+    let (mut describe, lines) = described.map_err(unavailable)?;
     let (table, position) = read(lines).map_err(unavailable)?;
-    let ended_well = |child: &mut Ended| child.0.wait().is_ok_and(|status| status.success());
+    let ended_well = |process: &mut GitProcess| process.wait().is_ok_and(|status| status.success());
     // Both are waited for, whatever the first says.
     let ended = [ended_well(&mut walk), ended_well(&mut describe)];
     match table {
@@ -49,7 +49,7 @@ pub(super) fn list(git_dir: &Path) -> Result<Table, ConnectorError> {
 
 /// Reads the listing. Returns `None` instead of a table if a line is none of git's, and how many
 /// lines were read.
-fn read(lines: ChildStdout) -> std::io::Result<(Option<Table>, u64)> {
+fn read(lines: PipeReader) -> std::io::Result<(Option<Table>, u64)> {
     let (mut lines, mut builder) = (BufReader::new(lines), TableBuilder::default());
     let (mut line, mut count) = (Vec::new(), 0);
     loop {
@@ -82,15 +82,4 @@ fn take(line: &[u8], builder: &mut TableBuilder) -> Option<()> {
         _ => {}
     }
     Some(())
-}
-
-/// A child that does not outlive its listing.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // Both fail for a child that was waited for.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -17,10 +17,12 @@
 //! come from `git cat-file --batch` processes, one per item that is open at a time.
 //!
 //! The installed `git` does the work (docs/adr/0120-git-by-its-program.md).
-//! It runs without hooks, without lazy fetches and without the caller's `GIT_*` variables.
+//! It runs without hooks, without lazy fetches and without the caller's `GIT_*` variables, in a
+//! session of its own.
 
 mod blob;
 mod listing;
+mod process;
 mod table;
 
 #[cfg(test)]
@@ -29,9 +31,7 @@ mod git_tests;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use gossip_contracts::connector::{
     Capabilities, Connector, ConnectorError, Enumeration, ItemBody, OpenError, Origin, Page,
@@ -40,9 +40,9 @@ use gossip_contracts::connector::{
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
 use self::blob::Readers;
+use self::process::Git;
 use self::table::Table;
 use super::source::SourceError;
-use crate::environment::is_store_secret;
 
 /// The blobs of one repository.
 pub struct GitBlobs {
@@ -154,52 +154,14 @@ impl Enumeration for Blobs {
 ///
 /// There is no `git`, or it finds no repository there that it accepts.
 pub(super) fn repository_of(path: &Path) -> Result<PathBuf, SourceError> {
-    let mut command = isolated();
-    command.arg("-C").arg(path);
-    command.args(["rev-parse", "--path-format=absolute", "--git-common-dir"]);
-    let output = command.stderr(Stdio::null()).output().map_err(|error| match error.kind() {
+    let mut command = Git::isolated();
+    command.arg("-C");
+    command.arg(path);
+    command.args(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+    let output = command.output().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => SourceError::NoGit,
         kind => SourceError::Unavailable { kind },
     })?;
-    let found = output.stdout.strip_suffix(b"\n").filter(|_| output.status.success());
+    let found = output.as_deref().and_then(|output| output.strip_suffix(b"\n"));
     Ok(PathBuf::from(OsStr::from_bytes(found.ok_or(SourceError::NotARepository)?)))
-}
-
-/// Returns a `git` command on a repository.
-fn git(git_dir: &Path) -> Command {
-    let mut command = isolated();
-    command.arg("--git-dir").arg(git_dir);
-    // A blob above this size is streamed and not held in memory by git.
-    command.args(["-c", "core.bigFileThreshold=1m"]);
-    command
-}
-
-fn isolated() -> Command {
-    let mut command = Command::new("git");
-    // Each would make another repository, or another content, of the same command.
-    for name in [
-        "GIT_DIR",
-        "GIT_COMMON_DIR",
-        "GIT_WORK_TREE",
-        "GIT_NAMESPACE",
-        "GIT_INDEX_FILE",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-        "GIT_CONFIG_PARAMETERS",
-        "GIT_CONFIG_COUNT",
-    ] {
-        command.env_remove(name);
-    }
-    // A filter or hook that the repository's configuration names would get them from git.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_store_secret(name)) {
-        command.env_remove(name);
-    }
-    command.env("GIT_NO_REPLACE_OBJECTS", "1").env("GIT_NO_LAZY_FETCH", "1").env("LC_ALL", "C");
-    // An older git fetches what a partial clone left out, and would wait for a password.
-    command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ASKPASS", "true");
-    command.args(["-c", "protocol.allow=never"]);
-    // Ctrl-C is for this process, which finishes its items before it ends the children.
-    command.process_group(0);
-    command.stdin(Stdio::null()).stderr(Stdio::null());
-    command
 }
