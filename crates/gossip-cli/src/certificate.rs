@@ -8,15 +8,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gossip::certificate::{
-    Against, CertificateWriter, LeafRecord, LeafStatus, ParkedFor, Request, SIGNING_KEY_LEN_MAX,
+    Against, CertificateWriter, ReadLeavesError, Request, RunLeaves, SIGNING_KEY_LEN_MAX,
     SigningKey, Trust, Verification, recount, verify,
 };
-use gossip::coordination::{
-    ParkReason, RunManagement as _, RunRecord, RunStatus, ShardDamage, ShardFilter, ShardStatus,
-    ShardSummary,
-};
-use gossip::identity::{FenceEpoch, LogicalTime, RunId, TenantId};
-use gossip::runtime::{Job, RuntimeToken, StreamFormat};
+use gossip::coordination::{RunManagement as _, RunRecord, RunStatus};
+use gossip::identity::{LogicalTime, RunId, TenantId};
+use gossip::runtime::{Clock as _, Job, StreamFormat, SystemClock};
 use gossip::sources::{Source, SourceOptions};
 use gossip::store::Coordinator;
 
@@ -174,7 +171,9 @@ impl FinishedRun<'_> {
         let record = self.coordinator.get_run(self.tenant, self.run);
         let record = record.map_err(|error| runs::not_found(self.run, &error))?;
         let job = runs::job_of(self.coordinator, self.tenant, self.run)?;
-        let rows = runs::rows(self.coordinator, self.tenant, self.run, ShardFilter::all())?;
+        let (now, directory) = (SystemClock::new().now(), std::env::temp_dir());
+        let leaves = RunLeaves::read(self.coordinator, now, (self.tenant, self.run), &directory);
+        let leaves = leaves.map_err(|error| not_listed(self.run, error))?;
         // Does not open the files, which may be on another machine; only a comparison does.
         let source = sources::restore(&job.source, job.options).map_err(|error| {
             Failure::new(Code::Internal, "the source of the run cannot be parsed").why(error)
@@ -182,17 +181,24 @@ impl FinishedRun<'_> {
         let mut request = Request::new(self.run, &source);
         request.command = job.command.iter().map(|word| word.as_bytes().to_vec()).collect();
         request.settings = settings(&job, &record);
-        check_finished(record.status(), &rows)?;
-        let damaged: Vec<_> = rows.iter().filter(|row| row.damage.is_some()).collect();
+        check_finished(record.status(), &leaves)?;
+        let damaged: Vec<_> = leaves.damaged().iter().collect();
         if let Some(text) = shards::damaged_text(self.run, &damaged) {
             self.console.problem(&format!("{text}. Their ranges are uncovered"));
         }
         let mut writer = CertificateWriter::new(spool.writer(), &request).map_err(not_spooled)?;
-        for leaf in leaves(&request, &rows)? {
-            writer.leaf(&leaf).map_err(not_spooled)?;
-        }
+        leaves.write_to(&request, &mut writer).map_err(not_spooled)?;
         writer.finish(key).map_err(not_spooled)?;
         Ok(source)
+    }
+}
+
+/// Describes why the shards of a run cannot be read.
+fn not_listed(run: RunId, error: ReadLeavesError) -> Failure {
+    match error {
+        ReadLeavesError::Run(error) => runs::not_found(run, &error),
+        ReadLeavesError::File(error) => not_spooled(error),
+        error => Failure::new(Code::Internal, "the shards of the run cannot be read").why(error),
     }
 }
 
@@ -224,68 +230,9 @@ const fn stream_name(stream: Option<StreamFormat>) -> &'static str {
     }
 }
 
-/// Returns the leaves of a run in the order of their ranges. Ranges of damaged shards are
-/// uncovered; if such a range is lost, it is the part of the request that no other leaf covers.
-fn leaves(request: &Request, rows: &[ShardSummary]) -> Result<Vec<LeafRecord>, Failure> {
-    let has_range = |row: &&ShardSummary| row.damage.is_none_or(ShardDamage::has_range);
-    let mut leaves = Vec::with_capacity(rows.len());
-    for row in rows.iter().filter(has_range) {
-        leaves.extend(match row.damage {
-            None => leaf(row)?,
-            // A replacing split puts its shards inside the range of the damaged one.
-            Some(_) if rows.iter().any(|other| is_inside(other, row)) => None,
-            Some(_) => Some(damaged_leaf(&row.start, &row.end)),
-        });
-    }
-    if rows.iter().all(|row| has_range(&row)) {
-        return Ok(leaves);
-    }
-    let (mut covered, mut gaps) = (&request.start[..], Vec::new());
-    for leaf in &leaves {
-        if *covered < *leaf.start {
-            gaps.push(damaged_leaf(covered, &leaf.start));
-        }
-        covered = &leaf.end;
-    }
-    if *covered < *request.end {
-        gaps.push(damaged_leaf(covered, &request.end));
-    }
-    leaves.extend(gaps);
-    leaves.sort_by(|one, other| one.start.cmp(&other.start));
-    Ok(leaves)
-}
-
-fn is_inside(child: &ShardSummary, row: &ShardSummary) -> bool {
-    child.parent == Some(row.shard) && (&*row.start..&*row.end).contains(&&*child.start)
-}
-
-fn damaged_leaf(start: &[u8], end: &[u8]) -> LeafRecord {
-    LeafRecord::new(start, end, LeafStatus::Parked(ParkedFor::Damaged), FenceEpoch::INITIAL)
-}
-
-/// Returns the leaf of a shard; `None` for a split shard, whose children have leaves.
-fn leaf(row: &ShardSummary) -> Result<Option<LeafRecord>, Failure> {
-    let status = match (row.status, row.park_reason) {
-        (ShardStatus::Split, _) => return Ok(None),
-        (ShardStatus::Active, _) => return Err(not_finished(row.leased)),
-        (ShardStatus::Done, _) => LeafStatus::Done,
-        (ShardStatus::Parked, reason) => LeafStatus::Parked(parked_for(reason)),
-    };
-    let leaf = LeafRecord::new(&row.start, &row.end, status, row.fence_epoch);
-    let Some(cursor) = &row.last_key else { return Ok(Some(leaf)) };
-    let token = match &row.token {
-        Some(token) => RuntimeToken::decode(token).map_err(|error| {
-            Failure::new(Code::Internal, "a cursor token cannot be decoded").why(error)
-        })?,
-        None => RuntimeToken::START,
-    };
-    Ok(Some(leaf.with_progress(cursor, token.accumulator, token.unread)))
-}
-
 /// A certificate covers every shard, so all of them must be done, parked or damaged.
-fn check_finished(run: RunStatus, rows: &[ShardSummary]) -> Result<(), Failure> {
-    let active = rows.iter().filter(|row| row.status == ShardStatus::Active);
-    let waiting = active.filter(|row| row.damage.is_none()).count() as u64;
+fn check_finished(run: RunStatus, leaves: &RunLeaves) -> Result<(), Failure> {
+    let waiting = leaves.waiting();
     let is_over = matches!(run, RunStatus::Failed | RunStatus::Cancelled);
     match (waiting, is_over) {
         (0, _) => Ok(()),
@@ -295,7 +242,7 @@ fn check_finished(run: RunStatus, rows: &[ShardSummary]) -> Result<(), Failure> 
                 runs::status_word(run),
                 count(waiting, "shard")
             ))),
-        (1.., false) => Err(not_finished(rows.iter().any(|row| row.leased))),
+        (1.., false) => Err(not_finished(leaves.is_leased())),
     }
 }
 
@@ -304,17 +251,6 @@ fn not_finished(is_worked_on: bool) -> Failure {
         true => "wait for its workers, then run the same command again",
         false => "no worker is active: repeat its command, or run gossip worker RUN",
     })
-}
-
-const fn parked_for(reason: Option<ParkReason>) -> ParkedFor {
-    match reason {
-        Some(ParkReason::PermissionDenied) => ParkedFor::PermissionDenied,
-        Some(ParkReason::NotFound) => ParkedFor::NotFound,
-        Some(ParkReason::Poisoned) => ParkedFor::Poisoned,
-        Some(ParkReason::TooManyErrors) => ParkedFor::TooManyErrors,
-        // The coordinator's enum may grow.
-        Some(ParkReason::Other | _) | None => ParkedFor::Other,
-    }
 }
 
 fn check(certificate: impl BufRead, against: Against<'_>) -> Result<Verification, Failure> {

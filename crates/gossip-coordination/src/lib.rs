@@ -123,7 +123,7 @@ pub use self::request::{PendingRequest, ShardAction, SplitKey};
 pub use self::run::{
     RUN_OP_LOG_CAP, Registration, RunConfig, RunConfigError, RunHead, RunOpKind, RunOpLogEntry,
     RunOpResult, RunProgress, RunRecord, RunStatus, RunTerminalEvaluation, ShardDamage,
-    ShardFilter, ShardSummary, Watermark, evaluate_run_terminal,
+    ShardFilter, ShardPage, ShardSummary, Watermark, evaluate_run_terminal,
 };
 pub use self::run_errors::{
     CreateRunError, DeleteRunError, GetRunError, RegisterShardsError, RepairShardError,

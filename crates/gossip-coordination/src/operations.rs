@@ -264,7 +264,8 @@ macro_rules! for_each_run_operation {
                 now: LogicalTime, tenant: TenantId, run: RunId
             ) -> Result<RunProgress, GetRunError> = read();
 
-            /// Appends the run's shards that `filter` admits to `out`, sorted by range and id.
+            /// Appends the run's shards that `filter` admits to `out`, sorted by range and id; a
+            /// page of them by id.
             fn list_shards_into(
                 now: LogicalTime, tenant: TenantId, run: RunId, filter: ShardFilter,
                 out: &mut Vec<ShardSummary>

@@ -590,13 +590,33 @@ pub struct ShardFilter {
     /// Added: only shards whose record is damaged. Without it they are shown besides those that
     /// match: their status and lease are not known, so they may match as well.
     pub damaged_only: bool,
+    /// Added: only a page of the shards that match, in the order of their ids and not of their
+    /// ranges. The memory of a listing page by page does not depend on the size of the run.
+    pub page: Option<ShardPage>,
+}
+
+/// A page of a listing of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a page begins somewhere and has a length")]
+pub struct ShardPage {
+    /// The last shard of the page before; `None` for the first page.
+    pub after: Option<ShardId>,
+    /// Maximum rows. A page with none is the last one; so is one with fewer.
+    pub limit: usize,
 }
 
 impl ShardFilter {
     /// Every shard.
     #[must_use]
     pub const fn all() -> Self {
-        Self { status: None, is_leased: None, root_only: false, only: None, damaged_only: false }
+        Self {
+            status: None,
+            is_leased: None,
+            root_only: false,
+            only: None,
+            damaged_only: false,
+            page: None,
+        }
     }
 
     /// Shards with work left.
@@ -635,6 +655,12 @@ impl ShardFilter {
         Self { root_only: true, ..self }
     }
 
+    /// The same, one page of it.
+    #[must_use]
+    pub const fn page(self, after: Option<ShardId>, limit: usize) -> Self {
+        Self { page: Some(ShardPage { after, limit }), ..self }
+    }
+
     /// Returns whether the rows have the texts of parked shards.
     pub(crate) fn has_contexts(&self) -> bool {
         self.only.is_some() || self.status == Some(ShardStatus::Parked)
@@ -653,7 +679,9 @@ impl ShardFilter {
     /// shard that may match.
     #[must_use]
     pub(crate) fn admits_id(&self, shard: ShardId) -> bool {
-        !(self.root_only && shard.is_derived()) && self.only.is_none_or(|only| only == shard)
+        let is_of_page = self.page.and_then(|page| page.after).is_none_or(|after| shard > after);
+        let is_wanted = self.only.is_none_or(|only| only == shard) && is_of_page;
+        is_wanted && !(self.root_only && shard.is_derived())
     }
 }
 

@@ -81,6 +81,13 @@ pub fn filters_combine<T: ConformanceTarget>(target: &T) {
     assert_eq!(world.ids(14, ShardFilter::one(shard(7))), []);
     let parked = ShardFilter { only: Some(shard(0)), ..ShardFilter::parked() };
     assert_eq!(world.ids(14, parked), []);
+    // Pages come in the order of ids, and that of a split shard is greater than those of roots.
+    let page = |after, limit| ShardFilter::all().page(after, limit);
+    assert_eq!(world.ids(14, page(None, 2)), [shard(0), shard(1)]);
+    assert_eq!(world.ids(14, page(Some(shard(0)), 1)), [shard(1)]);
+    assert_eq!(world.ids(14, page(Some(shard(1)), 2)), [residual]);
+    assert_eq!(world.ids(14, page(Some(residual), 2)), []);
+    assert_eq!(world.ids(14, ShardFilter::active().page(Some(shard(0)), 9)), [residual]);
 }
 
 /// Every field of a summary.

@@ -81,7 +81,7 @@ impl Admin {
         let is_leased = [Some(true), Some(false)].get(odd(6)).copied().flatten();
         let root_only = odd(4) == 0;
         let only = (odd(6) == 0).then(|| self.any_id(run));
-        ShardFilter { status, is_leased, root_only, only, damaged_only: false }
+        ShardFilter { status, is_leased, root_only, only, damaged_only: false, page: None }
     }
 
     /// Returns the id of a shard of a run, or of none.

@@ -332,7 +332,8 @@ fn is_listed(verb: Verb, run: &RunFacts) -> bool {
 
 /// Returns whether a filter matches a shard, by its history: a root has no parent.
 fn is_admitted(op: &Op, filter: ShardFilter, shard: &ShardFacts) -> bool {
-    let ShardFilter { status, is_leased: leased, root_only, only, damaged_only } = filter;
+    let ShardFilter { status, is_leased: leased, root_only, only, damaged_only, page } = filter;
+    assert!(page.is_none(), "no page of shards is requested here");
     !damaged_only
         && status.is_none_or(|status| status == shard.status)
         && leased.is_none_or(|leased| leased == is_leased(shard, op))

@@ -68,8 +68,14 @@ impl InMemoryCoordinator {
             let shard = self.view(*slot);
             (shard.spec().start, shard.record().key().shard())
         };
-        // The id decides between a split parent and its first child, which have the same start.
-        shown.sort_unstable_by(|one, other| position(one).cmp(&position(other)));
+        match filter.page {
+            Some(page) => {
+                shown.sort_unstable_by_key(|slot| self.view(*slot).record().key().shard());
+                shown.truncate(page.limit);
+            }
+            // The id decides between a split parent and its first child, which have the same start.
+            None => shown.sort_unstable_by(|one, other| position(one).cmp(&position(other))),
+        }
         out.extend(shown.into_iter().map(|slot| summary(now, filter, self.view(slot))));
     }
 

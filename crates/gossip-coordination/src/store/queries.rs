@@ -86,8 +86,8 @@ fn is_leased(part: &HotPart<'_>, now: LogicalTime) -> bool {
     part.lease.is_some_and(|holder| now < holder.deadline())
 }
 
-/// Appends the shards that `filter` admits, in range order. Damaged shards are marked; those whose
-/// range is not known come first.
+/// Appends the shards that `filter` admits, in range order, or a page of them in id order. Damaged
+/// shards are marked; those whose range is not known come first in range order.
 pub(super) async fn list(
     core: &Core,
     io: &Io,
@@ -98,7 +98,13 @@ pub(super) async fn list(
 ) -> Result<(), GetRunError> {
     let mut rows = Vec::new();
     let mut scan = ShardScan::new(core, tenant, run, filter.only);
-    while let Some(page) = scan.next(io).await? {
+    let limit = filter.page.map_or(usize::MAX, |page| page.limit);
+    if let Some(after) = filter.page.and_then(|page| page.after) {
+        scan = scan.after(after);
+    }
+    while rows.len() < limit
+        && let Some(page) = scan.next(io).await?
+    {
         for parts in &page {
             let (shard, parts) = (parts.shard, parts.decode(tenant, run)?);
             let admitted = match (&parts.hot, parts.damage()) {
@@ -110,11 +116,16 @@ pub(super) async fn list(
             }
         }
     }
+    rows.truncate(limit);
     if filter.has_contexts() {
         add_contexts(core, io, (tenant, run), &mut rows).await?;
     }
-    // Pages come in id order; a listing is in range order, with ids to break ties.
-    rows.sort_unstable_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
+    // The scan is in id order; a listing is in range order, with ids to break ties.
+    if filter.page.is_none() {
+        rows.sort_unstable_by(|one, other| {
+            (&one.start, one.shard).cmp(&(&other.start, other.shard))
+        });
+    }
     out.extend(rows);
     Ok(())
 }

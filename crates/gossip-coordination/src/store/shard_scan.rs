@@ -39,6 +39,16 @@ impl ShardScan {
         Self { tenant, run, rest: Some(rest), limit: core.limits.page }
     }
 
+    /// The same without the shards up to `after`.
+    pub(super) fn after(mut self, after: ShardId) -> Self {
+        let (tenant, shard) = (self.tenant, ShardKey::new(self.run, after));
+        self.rest = self.rest.map(|(hot, cold)| {
+            let hot = hot.after(&Key::ShardHot { tenant, shard });
+            (hot, cold.after(&Key::ShardCold { tenant, shard }))
+        });
+        self
+    }
+
     /// Reads the next page; `None` after the last one, and if the shards of the run cannot be found
     /// because its registration is incomplete.
     pub(super) async fn next(&mut self, io: &Io) -> Result<Option<Vec<ShardParts>>, GetRunError> {

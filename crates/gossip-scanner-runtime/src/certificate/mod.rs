@@ -48,11 +48,13 @@
 //!
 //! Files of version 1 are verified, too. They have no `command`, and every bound is text.
 
+mod leaves;
 mod read;
 mod record;
 mod recount;
 mod refusal;
 mod seal;
+mod sort;
 mod source_check;
 mod text;
 mod tiling;
@@ -72,6 +74,7 @@ mod text_tests;
 #[cfg(test)]
 mod verify_tests;
 
+pub use self::leaves::{ReadLeavesError, RunLeaves};
 pub use self::record::{LeafRecord, LeafStatus, ParkedFor, Request};
 pub use self::recount::{RECOUNT_BYTES_MAX, recount};
 pub use self::refusal::Refusal;

@@ -146,7 +146,7 @@ impl fmt::Debug for Captured {
 }
 
 /// Creates a file that is removed when it is closed, and that no other user can read.
-fn nameless_file(directory: &Path) -> io::Result<File> {
+pub(crate) fn nameless_file(directory: &Path) -> io::Result<File> {
     let (access, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     #[cfg(target_os = "linux")]
     if let Ok(file) = rustix::fs::open(directory, access | OFlags::TMPFILE, mode) {

@@ -40,6 +40,7 @@ use crate::worker::Drain;
 
 pub use self::batch::BatchProcessor;
 pub use self::capture::Captured;
+pub(crate) use self::capture::nameless_file;
 pub use self::child::{
     end_all_programs, finish_programs, ignores_hangup, prepare_programs, running_programs,
 };

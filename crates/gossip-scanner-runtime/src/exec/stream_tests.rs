@@ -266,6 +266,18 @@ fn a_plain_line_that_is_no_answer_fails_the_item_it_came_for() {
     assert_eq!((&verdicts[0], &verdicts[2]), (&ItemResult::Done, &ItemResult::Done));
 }
 
+/// The handler dies in the middle of a line. The rest of it would fail the item for good, or count
+/// findings that were never reported.
+#[rstest]
+#[case::failure("error no such fi")]
+#[case::findings("found 1")]
+#[case::done("ok")]
+fn a_plain_line_that_the_end_of_the_handler_cut_off_is_no_answer(#[case] cut: &str) {
+    let script = format!("read -r line; printf '{cut}'; kill -KILL $$");
+    let verdicts = process(&mut lines(&script, 1), &[b"a"]).unwrap();
+    assert!(is_failed(&verdicts[0], "killed by signal 9"), "{:?}", verdicts[0]);
+}
+
 /// The lines of a text with a line feed would be answered twice.
 #[test]
 fn a_text_with_a_line_feed_is_not_given_as_a_plain_line() {

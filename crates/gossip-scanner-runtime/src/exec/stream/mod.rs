@@ -201,7 +201,8 @@ impl StreamProcessor {
     }
 
     /// Takes one line that was read, and reports the item that it answers. Ignores an answer to an
-    /// item that was abandoned, and ends the program if the line is no answer.
+    /// item that was abandoned, and a plain line without its line feed; ends the program if the
+    /// line is no answer.
     ///
     /// Returns whether there was a line.
     fn take_line(&mut self) -> Result<bool, Broken> {
@@ -211,6 +212,11 @@ impl StreamProcessor {
         let answer = match (line, self.format) {
             (Line::TooLong, _) => None,
             (Line::Whole(line), StreamFormat::Json) => Answer::parse(line),
+            // Cut off by the end of the program, as `error no such fi` or `found 1` of `found 12`.
+            // The end is handled as one without a reply.
+            (Line::Whole(line), StreamFormat::Lines) if !line.ends_with(b"\n") => {
+                return Ok(false);
+            }
             (Line::Whole(line), StreamFormat::Lines) => {
                 parse_plain(line).map(|result| Answer { id: oldest, result })
             }
