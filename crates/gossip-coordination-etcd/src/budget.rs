@@ -12,6 +12,7 @@
 //! | key, namespace and framing, twice | compare: once to compare, once to read back |
 //! | entry of the log around the request | request |
 
+use gossip_coordination::SIDE_RECORD_BYTES_MAX;
 use gossip_coordination::store::{KEY_LEN_MAX, StoreLimits};
 use thiserror::Error;
 
@@ -27,9 +28,10 @@ const FRAME_LEN_MAX: usize = 48;
 /// a run is complete if nothing is active and nothing is parked.
 const RANGES_MAX: usize = 8;
 
-/// The least that must be left for keys and values: one shard with everything as long as it may
-/// be, and its neighbours in the transaction.
-const TXN_BYTES_MIN: usize = 96 << 10;
+/// The least that must be left for keys and values: the side records of one operation, the hot part
+/// of a shard with everything as long as it may be, and an event. With less there would be
+/// checkpoints that never fit. A new shard needs less.
+const TXN_BYTES_MIN: usize = SIDE_RECORD_BYTES_MAX + (64 << 10);
 
 /// Keys of one page. A page of usual records is well below four mebibytes; the cost of a page grows
 /// with the *range*, so many small pages of a long range cost more than few large ones.
@@ -73,8 +75,9 @@ impl Budget {
 /// The server takes too few bytes for as many operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "a request of {bytes} bytes leaves no room for {ops} operations; max_request_bytes must be \
-     {needed} or more, or max_txn_ops less"
+    "a request of {bytes} bytes leaves no room for a checkpoint beside {ops} operations; start the \
+     servers with --max-request-bytes={needed} or more, or a lower --max-txn-ops, and give both \
+     as max_request_bytes and max_txn_ops"
 )]
 pub struct RequestTooSmall {
     /// Bytes of a request.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gossip_coordination::SIDE_RECORD_BYTES_MAX;
 use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
 use proptest::prelude::*;
 
@@ -107,6 +108,27 @@ fn a_server_that_takes_too_little_is_refused_with_what_it_needs() {
     assert_eq!(enough, Ok(()), "what it says it needs is enough");
     let config = EtcdConfig { max_txn_ops: ops, max_request_bytes: small.needed - 1, ..usual() };
     assert!(config.validate().is_err());
+}
+
+#[test]
+fn a_server_that_some_checkpoint_does_not_fit_is_refused() {
+    let small = |change: fn(&mut EtcdConfig)| {
+        let ConfigError::RequestTooSmall(small) = refusal(change) else { panic!("it is refused") };
+        small
+    };
+    let refused = [
+        small(|config| config.max_request_bytes = 512 << 10),
+        small(|config| config.max_txn_ops = 2_048),
+    ];
+    for small in refused {
+        let text = ConfigError::RequestTooSmall(small).to_string();
+        assert!(text.contains(&format!("--max-request-bytes={}", small.needed)), "{text}");
+        let ops = small.ops;
+        let config = EtcdConfig { max_txn_ops: ops, max_request_bytes: small.needed, ..usual() };
+        // A shard with everything as long as it may be has 40 KiB.
+        let left = Budget::new(&config).expect("it is enough").limits.txn_bytes;
+        assert!(left >= SIDE_RECORD_BYTES_MAX + (40 << 10), "{left} bytes");
+    }
 }
 
 #[test]
