@@ -60,6 +60,8 @@ mod quarantine_tests;
 #[cfg(test)]
 mod renewer_tests;
 #[cfg(test)]
+mod sharing_tests;
+#[cfg(test)]
 mod shuttle_tests;
 #[cfg(test)]
 mod stopped_clock;

@@ -37,11 +37,18 @@ const LOOK_SHARE: u64 = 50;
 const _: () = assert!(LOOK_FIRST < LOOK_LONGEST);
 
 /// What the runners of a worker have learned about splittable shards.
+///
+/// A search holds the lock of the state while it uses the store. The times of moves have a lock of
+/// their own, held for a few instructions: a runner that has just claimed a shard must not wait for
+/// the store before its lease is where it is renewed.
 #[derive(Debug)]
-pub(super) struct Sharing(Mutex<SharingState>);
+pub(super) struct Sharing {
+    state: Mutex<SharingState>,
+    moves: Mutex<Moves>,
+}
 
 #[derive(Debug)]
-struct SharingState {
+pub(super) struct SharingState {
     policy: SplitPolicy,
     /// Sampled when a runner is idle for the first time.
     density: Option<Density>,
@@ -56,7 +63,6 @@ struct SharingState {
     requests: u64,
     /// Ticks and keys of the shards that this worker has finished.
     spent: (u64, u64),
-    moves: Moves,
 }
 
 /// How long it takes from a request to another process until a shard comes.
@@ -87,7 +93,7 @@ impl Moves {
 
 impl Sharing {
     pub(super) fn new(seed: u64, begun: LogicalTime) -> Self {
-        Self(Mutex::new(SharingState {
+        let state = SharingState {
             policy: SplitPolicy::default(),
             density: None,
             begun,
@@ -96,13 +102,13 @@ impl Sharing {
             backoff: Backoff::new(LOOK_FIRST, LOOK_LONGEST, seed),
             requests: 0,
             spent: (0, 0),
-            moves: Moves::default(),
-        }))
+        };
+        Self { state: Mutex::new(state), moves: Mutex::new(Moves::default()) }
     }
 
-    /// Records that a runner has claimed a shard.
+    /// Records that a runner has claimed a shard. Never waits for the store.
     pub(super) fn claimed(&self, now: LogicalTime) {
-        self.lock().moves.claimed(now);
+        self.moves().claimed(now);
     }
 
     /// Records that a runner spent `ticks` on `keys` keys.
@@ -112,8 +118,12 @@ impl Sharing {
         state.spent.1 += keys;
     }
 
-    fn lock(&self) -> MutexGuard<'_, SharingState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, SharingState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn moves(&self) -> MutexGuard<'_, Moves> {
+        self.moves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -171,13 +181,14 @@ impl SharingState {
         coordinator.list_shards_into(now, tenant, run, ShardFilter::all(), &mut shards).ok()?;
         let density = self.density.get_or_insert_with(|| density(shared));
         let (ticks, keys) = self.spent;
+        let move_ticks = shared.sharing.moves().ticks;
         let situation = Situation {
             now,
             begun: self.begun,
             roots,
             shards: &shards,
             ticks_per_key: (keys > 0).then(|| ticks as f64 / keys as f64),
-            move_ticks: self.moves.ticks,
+            move_ticks,
             near: &|shard| shared.slots.iter().find_map(|slot| slot.progress_of(shard)),
         };
         let mut candidates = self.policy.candidates(situation, density);
@@ -207,7 +218,7 @@ impl SharingState {
         let op_id = op_ids::of_request(worker, key, self.requests, now);
         let requested = coordinator.request_action(now, tenant, key, &action, until, op_id);
         if requested.is_ok() {
-            self.moves.asked(now);
+            shared.sharing.moves().asked(now);
         }
         // A pending request of another worker is not ours: any idle worker may claim what it splits
         // off.
