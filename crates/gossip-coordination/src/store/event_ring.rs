@@ -22,7 +22,9 @@ use crate::error::InfraError;
 use crate::events::EventKind;
 use crate::stored_events::{EVENTS_PER_WRITER, EventNumber, EventWriter, Lifecycle, StoredEvent};
 
-/// Runs whose events a process numbers at once. Beyond it all begin anew, as other writers.
+/// Runs whose events a process numbers at once. Beyond it the run whose ring was not used for the
+/// longest time begins anew, as another writer: the ring of a run that has events is kept, and with
+/// it the bound on what this process stores for that run.
 const RUNS_MAX: usize = 1_024;
 
 /// Maximum events in one page. The longest, of a split into the most children, have 2,200 bytes, so
@@ -44,6 +46,8 @@ struct Rings {
     by_run: BTreeMap<(TenantId, RunId), Ring>,
     /// Rings that this process has begun.
     begun: u64,
+    /// Numbers that were taken: the time of `Ring::used_at`.
+    taken: u64,
 }
 
 /// The ring of one run.
@@ -53,21 +57,26 @@ struct Ring {
     next: u64,
     /// Events that are known to be stored.
     stored: u64,
+    /// When the last number was taken.
+    used_at: u64,
 }
 
 impl EventRings {
     /// Returns the next number. `nonce` belongs to a handle that uses these rings, and no others.
     fn take(&self, of: (TenantId, RunId), nonce: u64) -> EventNumber {
         let mut rings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Rings { by_run, begun } = &mut *rings;
+        let Rings { by_run, begun, taken } = &mut *rings;
+        *taken += 1;
         if by_run.len() >= RUNS_MAX && !by_run.contains_key(&of) {
-            by_run.clear();
+            let unused = by_run.iter().min_by_key(|(_, ring)| ring.used_at).map(|(of, _)| *of);
+            unused.and_then(|unused| by_run.remove(&unused));
         }
         let ring = by_run.entry(of).or_insert_with(|| {
             *begun += 1;
             let writer = EventWriter::from_raw(mixed(mixed(nonce ^ WRITER_SALT) ^ *begun));
-            Ring { writer, next: 0, stored: 0 }
+            Ring { writer, next: 0, stored: 0, used_at: 0 }
         });
+        ring.used_at = *taken;
         let (writer, sequence, earlier) = (ring.writer, ring.next, ring.stored);
         ring.next += 1;
         EventNumber { writer, sequence, earlier }
@@ -199,5 +208,28 @@ fn writer_of(key: &Key) -> EventWriter {
     match key {
         Key::Event { writer, .. } => EventWriter::from_raw(*writer),
         other => unreachable!("{:?} lies outside the range", other.kind()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_ring_that_was_not_used_for_the_longest_time_is_dropped() {
+        let rings = EventRings::default();
+        let of = |run| (TenantId::from_bytes([1; 32]), RunId::from_raw(run));
+        let runs_max = RUNS_MAX as u64;
+        let first: Vec<EventNumber> = (0..runs_max).map(|run| rings.take(of(run), 7)).collect();
+        // The first run is in use; the second is the one to go.
+        assert_eq!(rings.take(of(0), 7).sequence, 1);
+        assert_eq!(rings.take(of(runs_max), 7).sequence, 0);
+        for run in (0..runs_max).filter(|run| *run != 1) {
+            let again = rings.take(of(run), 7);
+            assert_eq!(again.writer, first[usize::try_from(run).unwrap()].writer, "run {run}");
+        }
+        let begun_anew = rings.take(of(1), 7);
+        assert_ne!(begun_anew.writer, first[1].writer);
+        assert_eq!((begun_anew.sequence, begun_anew.earlier), (0, 0));
     }
 }
