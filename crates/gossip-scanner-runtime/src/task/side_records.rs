@@ -39,6 +39,9 @@ const _: () = assert!(ITEM_RESULTS_MAX + RECORDS_PASSED_MAX * (8 << 10) < BYTES_
 /// items with the longest results, for each job.
 const AHEAD_BYTES_MAX: usize = 4 << 20;
 
+/// Maximum bytes of the record of an item that could not be read.
+const UNREAD_BYTES: usize = 12 << 10;
+
 /// What an item leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
@@ -54,6 +57,14 @@ impl Left {
             Self::Results(content) => content.len(),
             // Bounded by the number of items of a page.
             Self::Unread(_) => 0,
+        }
+    }
+
+    /// Returns about how many bytes it holds in memory.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        match self {
+            Self::Results(content) => content.len(),
+            Self::Unread(_) => UNREAD_BYTES,
         }
     }
 }
@@ -102,7 +113,7 @@ impl TaskRecords {
                 let entry = results::entry_len(key, content);
                 (entry.div_ceil(results::CHUNK_MAX) + 1, entry + (4 << 10))
             }
-            Left::Unread(_) => (1, 12 << 10),
+            Left::Unread(_) => (1, UNREAD_BYTES),
         };
         self.is_full = self.passed.len() + records > RECORDS_PASSED_MAX
             || self.bytes + bytes > BYTES_PASSED_MAX;
