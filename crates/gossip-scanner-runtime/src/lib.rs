@@ -165,6 +165,8 @@ mod results_tests;
 #[cfg(test)]
 mod run_plan_tests;
 #[cfg(test)]
+mod start_tests;
+#[cfg(test)]
 mod test_support;
 #[cfg(test)]
 mod token_tests;

@@ -172,8 +172,20 @@ impl RunRequest<'_> {
                 .list_active_runs_into(self.tenant, after, ACTIVE_PAGE, &mut runs)
                 .map_err(StartError::Store)?;
             for run in &runs {
-                // A run that cannot be read, or was deleted since, holds no name.
-                let stored = coordinator.get_run(self.tenant, *run).ok();
+                let stored = match coordinator.get_run(self.tenant, *run) {
+                    Ok(stored) => Some(stored),
+                    // Deleted since, or damaged: it holds no name.
+                    Err(GetRunError::RunNotFound | GetRunError::TenantMismatch { .. }) => None,
+                    Err(GetRunError::BackendError(InfraError::Corruption { .. })) => None,
+                    // It may have the name: the store did not say.
+                    Err(GetRunError::BackendError(error)) => {
+                        return Err(StartError::Store(error));
+                    }
+                    Err(error) => {
+                        let error = ReadJobError::Run(error);
+                        return Err(StartError::Stored { run: *run, error });
+                    }
+                };
                 if stored.and_then(|stored| stored.config().name()) == Some(name)
                     && !plan.is_generation(*run)
                 {
