@@ -6,7 +6,9 @@
 //!
 //! It resumes: every finished part is a line of a file in the target directory ([`state`]), and is
 //! not run again for the same commit, after an interruption or a reboot. A part that fails does not
-//! stop the others; the command fails at the end. The output of each part is kept beside the file.
+//! stop the others; the command fails at the end. One that could not run a stage on this machine,
+//! which it prints as `NOT RUN`, is reported as skipped in part. The output of each part is kept
+//! beside the file.
 //! The report is a block of `docs/nightly.md`, or any file with `--report`.
 
 mod state;
@@ -16,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use self::state::{Part, State};
+use self::state::{Ended, Part, State};
 use crate::failure::Failure;
 use crate::figures;
 use crate::saved::{self, Made};
+use crate::tally::NOT_RUN;
 use crate::workspace::Workspace;
 
 pub(crate) const USAGE: &str = "--hours N [--short] [--only CAMPAIGN] [--report FILE]";
@@ -274,13 +277,19 @@ impl Order<'_> {
         let status = start(&all)?.stdout(file).stderr(errors).status();
         let status = status.map_err(|error| unwritten(&log, &error))?;
         let output = fs::read(&log).map_err(|error| unwritten(&log, &error))?;
+        let output = String::from_utf8_lossy(&output);
+        let ended = match status.success() {
+            true if output.lines().any(|line| line.starts_with(NOT_RUN)) => Ended::Skipped,
+            true => Ended::Passed,
+            false => Ended::Failed,
+        };
         let part = Part {
             name: name.to_owned(),
             round,
             words,
-            passed: status.success(),
+            ended,
             seconds: started.elapsed().as_secs(),
-            last: last_line(&String::from_utf8_lossy(&output)),
+            last: last_line(&output),
         };
         eprintln!("   {} after {} s", part.result(), part.seconds);
         Ok(part)
@@ -312,10 +321,11 @@ fn last_line(output: &str) -> String {
 }
 
 fn report(parts: &[&Part]) -> String {
-    let failed = parts.iter().filter(|part| !part.passed).count();
+    let count = |ended| parts.iter().filter(|part| part.ended == ended).count();
+    let (failed, skipped) = (count(Ended::Failed), count(Ended::Skipped));
     let seconds: u64 = parts.iter().map(|part| part.seconds).sum();
     let mut text = format!(
-        "{} parts, {failed} failed, {:.1} hours.\n\n\
+        "{} parts, {failed} failed, {skipped} skipped in part, {:.1} hours.\n\n\
          | campaign | round | arguments | result | time | last line of its output |\n\
          |---|---:|---|---|---:|---|\n",
         parts.len(),
@@ -342,7 +352,7 @@ fn report(parts: &[&Part]) -> String {
 fn verdict(parts: &[&Part]) -> Result<(), Failure> {
     let failed: Vec<String> = parts
         .iter()
-        .filter(|part| !part.passed)
+        .filter(|part| part.ended == Ended::Failed)
         .map(|part| format!("{} (round {})", part.name, part.round + 1))
         .collect();
     if failed.is_empty() {

@@ -1,5 +1,7 @@
 //! Tests of [`super`]: tiny campaigns of a shell instead of xtask.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::*;
 
 const ONCE: Campaign = Campaign { name: "once", words: "true", short: "", repeats: false };
@@ -42,7 +44,7 @@ fn finished_parts_are_not_run_again_after_an_interruption() {
     let directory = directory("resume");
     let state = night(&directory, &[&ONCE, &MANY], 0.0);
     assert_eq!(state.parts().len(), 2);
-    assert!(state.parts().iter().all(|part| part.passed && part.last == "a line"));
+    assert!(state.parts().iter().all(|part| part.ended == Ended::Passed && part.last == "a line"));
     // The machine stopped while the last line was written.
     let file = directory.join("state");
     let text = fs::read_to_string(&file).unwrap();
@@ -65,12 +67,34 @@ fn a_part_that_fails_stops_no_other_and_fails_the_night() {
     let failure = verdict(&parts).unwrap_err().to_string();
     assert!(failure.contains("broken (round 1)") && !failure.contains("once"), "{failure}");
     let report = report(&parts);
-    assert!(report.starts_with("2 parts, 1 failed, "), "{report}");
+    assert!(report.starts_with("2 parts, 1 failed, 0 skipped in part, "), "{report}");
     assert!(report.contains("| broken | 1 | `false` | failed | "), "{report}");
     assert!(verdict(&parts[1..]).is_ok());
     // The failure is not forgotten by running the command once more.
     let state = night(&directory, &[&BROKEN, &ONCE], 0.0);
     assert!(verdict(&state.parts().iter().collect::<Vec<_>>()).is_err());
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_part_with_a_stage_that_was_not_run_is_reported_as_skipped() {
+    let directory = directory("skipped");
+    fs::create_dir_all(&directory).unwrap();
+    let script = directory.join("stage");
+    fs::write(&script, "#!/bin/sh\necho 'NOT RUN: there is no newer etcd'\necho the rest\n")
+        .unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let stage = Campaign { name: "stage", words: "{directory}/stage", short: "", repeats: false };
+    for _ in 0..2 {
+        // The second time from the file of states.
+        let state = night(&directory, &[&stage], 0.0);
+        let parts: Vec<&Part> = state.parts().iter().collect();
+        assert_eq!(parts[0].ended, Ended::Skipped, "{parts:?}");
+        let report = report(&parts);
+        assert!(report.starts_with("1 parts, 0 failed, 1 skipped in part, "), "{report}");
+        assert!(report.contains("| skipped in part | "), "{report}");
+        assert!(verdict(&parts).is_ok());
+    }
     fs::remove_dir_all(&directory).unwrap();
 }
 
@@ -83,7 +107,8 @@ fn rounds_are_repeated_until_the_time_is_used() {
     for (campaign, round) in [(&ONCE, 0), (&MANY, 0), (&MANY, 1)] {
         let words = campaign.words(round, false, &directory);
         let name = campaign.name.to_owned();
-        let part = Part { name, round, words, passed: true, seconds: 1_800, last: String::new() };
+        let part =
+            Part { name, round, words, ended: Ended::Passed, seconds: 1_800, last: String::new() };
         state.add(part).unwrap();
     }
     assert_eq!(night(&directory, &[&ONCE, &MANY], 1.5).parts().len(), 3);

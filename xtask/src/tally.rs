@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Start of the line that a test prints if the machine cannot run it. The test passes by the count
 /// of its program, and counts as skipped here.
-const NOT_RUN: &str = "NOT RUN: ";
+pub(crate) const NOT_RUN: &str = "NOT RUN: ";
 
 /// Tests passed, failed and skipped, over any number of test programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

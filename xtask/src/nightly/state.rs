@@ -1,7 +1,7 @@
 //! The finished parts of a night: a file with one line for each.
 //!
 //! ```text
-//!  commit · campaign · round · passed or failed · seconds · words · last line     (tabs between)
+//!  commit · campaign · round · how it ended · seconds · words · last line     (tabs between)
 //! ```
 //!
 //! Parts of other commits stay in the file and do not count. A line that is not complete was being
@@ -13,8 +13,26 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-const PASSED: &str = "passed";
-const FAILED: &str = "failed";
+/// How a part ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Passed,
+    /// Without a failure, but a stage of it could not run on this machine.
+    Skipped,
+    Failed,
+}
+
+impl Ended {
+    const ALL: [Self; 3] = [Self::Passed, Self::Skipped, Self::Failed];
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Skipped => "skipped in part",
+            Self::Failed => "failed",
+        }
+    }
+}
 
 /// A part that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +41,7 @@ pub(super) struct Part {
     /// Counted from zero.
     pub(super) round: u64,
     pub(super) words: Vec<String>,
-    pub(super) passed: bool,
+    pub(super) ended: Ended,
     pub(super) seconds: u64,
     /// The last line of its output.
     pub(super) last: String,
@@ -31,7 +49,7 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) const fn result(&self) -> &'static str {
-        if self.passed { PASSED } else { FAILED }
+        self.ended.word()
     }
 
     fn line(&self, commit: &str) -> String {
@@ -48,11 +66,7 @@ impl Part {
             name: name.to_owned(),
             round: round.parse().ok()?,
             words: words.split_whitespace().map(str::to_owned).collect(),
-            passed: match result {
-                PASSED => true,
-                FAILED => false,
-                _ => return None,
-            },
+            ended: Ended::ALL.into_iter().find(|ended| ended.word() == result)?,
             seconds: seconds.parse().ok()?,
             last: last.to_owned(),
         };
