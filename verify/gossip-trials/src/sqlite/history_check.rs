@@ -26,6 +26,25 @@ pub(crate) enum Expect {
     AnEarlierState,
 }
 
+/// Counts of comparisons after power cuts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Compared {
+    /// Images that were opened.
+    pub(crate) images: u64,
+    /// Acknowledged calls that they had to have.
+    pub(crate) calls: u64,
+    /// Leases that were granted, with a fence above all earlier ones.
+    pub(crate) leases: u64,
+}
+
+impl Compared {
+    pub(crate) const fn add(&mut self, other: Self) {
+        self.images += other.images;
+        self.calls += other.calls;
+        self.leases += other.leases;
+    }
+}
+
 /// The combined journals of one file.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryCheck {
@@ -103,15 +122,19 @@ impl HistoryCheck {
         mut self,
         database: &SqliteDatabase,
         expect: Expect,
-    ) -> Result<(), Failure> {
+    ) -> Result<Compared, Failure> {
+        let mut compared = Compared { images: 1, ..Compared::default() };
         match expect {
-            Expect::EveryAcknowledged => self.check(database).map(|_| ())?,
+            Expect::EveryAcknowledged => {
+                self.check(database)?;
+                compared.calls = self.acknowledged_count;
+            }
             Expect::AnEarlierState => database.check_integrity()?,
         }
         let (mut backend, mut rows) = (coordinator(database), Vec::new());
         match backend.list_shards_into(now(), TENANT, RUN, ShardFilter::all(), &mut rows) {
             Err(GetRunError::RunNotFound) if expect == Expect::AnEarlierState => {
-                return Ok(());
+                return Ok(compared);
             }
             listed => listed?,
         }
@@ -128,8 +151,9 @@ impl HistoryCheck {
             if account.fences.last().is_some_and(|given| *given >= fence) {
                 return Err(format!("fence {fence} of {key:?}, a later one was given").into());
             }
+            compared.leases += 1;
         }
-        Ok(())
+        Ok(compared)
     }
 
     /// Checks that acknowledged shards exist and that the others were requested.

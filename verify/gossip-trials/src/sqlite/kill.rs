@@ -51,6 +51,9 @@ struct Figures {
     files: u64,
     asked: u64,
     acknowledged: u64,
+    /// Files whose integrity was checked, and their shards that were compared with the journals.
+    checks: u64,
+    shards: u64,
 }
 
 /// Runs `cycles` cycles in `directory`.
@@ -72,11 +75,11 @@ pub(crate) fn run(directory: &Path, cycles: u64, seed: u64) -> Result<String, Fa
         std::fs::remove_dir_all(&house)?;
         done += count;
     }
-    let Figures { killed, recovered, filled, files, asked, acknowledged } = figures;
+    let Figures { killed, recovered, filled, files, asked, acknowledged, checks, shards } = figures;
     Ok(format!(
         "{cycles} cycles on {files} files: {killed} processes killed, {recovered} recoveries, \
          {filled} begun with a full log, {asked} calls asked for, {acknowledged} acknowledged, \
-         all present, nothing invented, every file intact"
+         {checks} checks of the file and of {shards} shards in it"
     ))
 }
 
@@ -111,7 +114,9 @@ fn one_file(
                 open(&file)?
             }
         };
-        history.check(&open).map_err(|failure| format!("cycle {cycle}: {failure}"))?;
+        let compared = history.check(&open);
+        figures.shards += compared.map_err(|failure| format!("cycle {cycle}: {failure}"))? as u64;
+        figures.checks += 1;
         database = (rng.below(CYCLES_OPEN) > 0).then_some(open);
     }
     figures.asked += history.asked_count;

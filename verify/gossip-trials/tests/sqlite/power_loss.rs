@@ -17,24 +17,37 @@ fn campaign(mode: &str) -> Result<String, String> {
     output_of(&mut command).map_err(|failure| failure.to_string())
 }
 
+/// Every image was opened; calls were looked up in them, and leases granted.
+fn assert_all_compared(figures: &str, are_calls_compared: bool) {
+    let before = |words: &str| -> u64 {
+        let text = figures.split(words).next().unwrap();
+        text.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(before(" images of ") > 0, "{figures}");
+    assert_eq!(before(" opened, "), before(" images of "), "{figures}");
+    assert_eq!(before(" acknowledged calls found") > 0, are_calls_compared, "{figures}");
+    assert!(before(" leases granted") > 0, "{figures}");
+}
+
 #[test]
 fn a_power_cut_loses_nothing_acknowledged() {
     let figures = campaign("full").unwrap();
-    assert!(figures.contains("nothing acknowledged lost"), "{figures}");
+    assert_all_compared(&figures, true);
     assert!(figures.contains(" 0 of them failed"), "{figures}");
 }
 
 #[test]
 fn a_commit_whose_sync_failed_is_not_acknowledged() {
     let figures = campaign("failing-syncs").unwrap();
-    assert!(figures.contains("nothing acknowledged lost"), "{figures}");
+    assert_all_compared(&figures, true);
     assert!(!figures.contains(" 0 of them failed"), "{figures}");
 }
 
 #[test]
 fn a_power_cut_with_relaxed_sync_leaves_an_earlier_state() {
     let figures = campaign("relaxed").unwrap();
-    assert!(figures.contains("each an earlier consistent state"), "{figures}");
+    // The last calls may be missing, so none is looked up.
+    assert_all_compared(&figures, false);
 }
 
 /// The campaign detects a loss: without syncs it must find one.
