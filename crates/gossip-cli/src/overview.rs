@@ -13,6 +13,7 @@ use gossip::runtime::{
 };
 use gossip::store::{Backend, Coordinator};
 
+use crate::progress::holder_text;
 use crate::screen::map::{Range, Rest};
 use crate::screen::view::{Stall, Worker};
 
@@ -175,12 +176,11 @@ impl Overview {
             let is_gone = matches!(presence, Presence::Gone | Presence::Ending);
             let is_overdue = is_gone || left < self.lease / OVERDUE_SHARE;
             let is_own = self.numbers.is_own(worker);
-            let pid = process.filter(|_| presence != Presence::Unknown).map(|it| it.process.pid);
             holders.push(Holder {
                 number,
-                name: match pid {
+                name: match process {
                     _ if is_own => "this worker".to_owned(),
-                    Some(pid) => format!("pid {pid}"),
+                    Some(process) => holder_text(worker, Some(&process)),
                     // The second half differs between the workers of a run.
                     None => format!("worker {:08x}", worker.as_raw() & 0xffff_ffff),
                 },

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gossip::coordination::{EventKind, InfraError};
+use gossip::coordination::{EventKind, InfraError, WorkerProcess};
 use gossip::identity::{ShardKey, WorkerId};
 use gossip::runtime::{
     CommandStatus, Event, ItemFailure, Observer, Progress as RunProgress, ProgressKind, TaskOutcome,
@@ -218,8 +218,9 @@ impl Observer for Progress {
             Event::Paused if !self.pause_printed.swap(true, Ordering::Relaxed) => {
                 console.note("the run is paused; waiting until it is resumed");
             }
-            Event::Waiting { worker, left, last_seen, ending } if self.is_wait_due() => {
-                console.note(&wait_text(worker, left, last_seen, ending));
+            Event::Waiting { worker, process, left, last_seen, ending } if self.is_wait_due() => {
+                let holder = holder_text(worker, process.as_ref());
+                console.note(&wait_text(&holder, left, last_seen, ending));
             }
             Event::StoreUnusable { error, patience } => self.store_failed(error, patience),
             Event::StoreUsable { after } => self.store_recovered(after),
@@ -285,13 +286,19 @@ pub(crate) fn left(run: &RunProgress) -> Option<String> {
     Some(format!("{} ± {}", duration::rough(eta.left), duration::rough(eta.error)))
 }
 
+/// Names a worker by host and process id, or by its id if the registry does not have them.
+pub(crate) fn holder_text(worker: WorkerId, process: Option<&WorkerProcess>) -> String {
+    match process {
+        Some(WorkerProcess { label: Some(label), process, .. }) => {
+            format!("{}:{}", escaped(label.host.as_str().as_bytes()), process.pid)
+        }
+        Some(WorkerProcess { label: None, process, .. }) => format!("pid {}", process.pid),
+        None => format!("worker {:016x}", worker.as_raw()),
+    }
+}
+
 /// Describes the wait for a lease that its holder does not renew.
-fn wait_text(
-    worker: WorkerId,
-    left: Duration,
-    last_seen: Option<Duration>,
-    ending: bool,
-) -> String {
+fn wait_text(holder: &str, left: Duration, last_seen: Option<Duration>, ending: bool) -> String {
     // Rounded up, so that the wait is over when it says so.
     let left = left.as_millis().div_ceil(1_000);
     let seen = match last_seen {
@@ -299,7 +306,7 @@ fn wait_text(
         Some(since) => format!("last seen {} s ago", since.as_secs()),
         None => "never seen".to_owned(),
     };
-    format!("waiting {left} s for worker {:016x}, {seen}", worker.as_raw())
+    format!("waiting {left} s for {holder}, {seen}")
 }
 
 /// Describes a shard that is skipped because its record is damaged.

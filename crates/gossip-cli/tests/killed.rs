@@ -20,6 +20,8 @@ const SCRIPT: &str = "test -e go && { echo $1 >> seen; exit; }; echo $$ >> comma
 /// A worker that was killed while its commands sleep.
 struct Killed {
     scratch: Scratch,
+    /// Its process id.
+    worker: u32,
     commands: Vec<String>,
     /// Started by the commands.
     started: Vec<String>,
@@ -45,7 +47,7 @@ impl Killed {
         File::create(scratch.path().join("go")).unwrap();
         let (commands, started) = (scratch.lines("commands"), scratch.lines("started"));
         assert_eq!(commands.len(), 2, "{commands:?}");
-        Self { scratch, commands, started, watcher }
+        Self { scratch, worker: child.id(), commands, started, watcher }
     }
 
     /// Waits for the end of the second worker, which must complete the run.
@@ -84,7 +86,9 @@ fn leases_are_kept_while_commands_of_a_killed_worker_may_run() {
     let second = spawn(&killed.scratch, "second");
     wait_until("the message", || killed.messages().contains("its commands are still being ended"));
     let messages = killed.messages();
-    assert!(messages.contains("waiting ") && messages.contains(" s for worker "), "{messages}");
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let holder = format!(" s for {host}:{}, gone, but its commands", killed.worker);
+    assert!(messages.contains("waiting ") && messages.contains(&holder), "{messages}");
     assert!(killed.started.iter().all(|pid| is_alive(pid)), "{messages}");
     assert_eq!(killed.scratch.lines("seen").len(), 0, "{messages}");
     kill_process(killed.watcher, Signal::CONT).unwrap();

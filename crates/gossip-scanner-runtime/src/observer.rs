@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gossip_contracts::connector::OpenError;
 use gossip_contracts::identity::{ShardKey, WorkerId};
-use gossip_coordination::{InfraError, StateTransitionEvent};
+use gossip_coordination::{InfraError, StateTransitionEvent, WorkerProcess};
 
 use crate::processor::ItemFailure;
 use crate::run_plan::OpenedRun;
@@ -131,6 +131,8 @@ pub enum Event<'a> {
     Waiting {
         /// The lease holder.
         worker: WorkerId,
+        /// Its process; unknown if it was never registered, or not with its process.
+        process: Option<WorkerProcess>,
         /// Until its lease ends, at the latest.
         left: Duration,
         /// Since its last heartbeat; unknown if it was never registered.

@@ -134,6 +134,7 @@ fn report<B>(shared: &WorkerShared<'_, B>, now: LogicalTime, held: &[Held]) {
     };
     shared.parts.observer.observe(Event::Waiting {
         worker,
+        process: held.entry.and_then(|entry| entry.process),
         // A deadline that lies further ahead is void a lease after the last renewal.
         left: Duration::from_millis(ticks(held.deadline, now).min(lease)),
         last_seen: held.entry.map(|entry| Duration::from_millis(ticks(now, entry.last_seen()))),

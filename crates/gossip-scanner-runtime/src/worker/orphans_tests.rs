@@ -52,8 +52,9 @@ struct Waits(Mutex<Vec<(u64, Option<u64>, bool)>>);
 
 impl Observer for Waits {
     fn observe(&self, event: Event<'_>) {
-        if let Event::Waiting { worker, left, last_seen, ending } = event {
+        if let Event::Waiting { worker, process, left, last_seen, ending } = event {
             assert_eq!(worker, HOLDER);
+            assert_eq!(process, last_seen.map(|_| PROCESS));
             let ticks = |duration: Duration| u64::try_from(duration.as_millis()).unwrap();
             self.0.lock().unwrap().push((ticks(left), last_seen.map(ticks), ending));
         }
