@@ -610,7 +610,7 @@ pub(crate) struct WhyArgs {
     /// Run: its id, the first digits of its id, its name, or @last [default: @last]
     #[arg(value_parser = RunRef::parse)]
     pub(crate) run: Option<RunRef>,
-    /// Item of the run: a path, a number, or FILE:LINE
+    /// Item of the run: a path, a number, the text of a line, or FILE:LINE
     #[arg(conflicts_with = "shard")]
     pub(crate) item: Option<OsString>,
     // No environment variable: `GOSSIP_SHARD` is set for handlers.
@@ -642,7 +642,7 @@ pub(crate) struct EventsArgs {
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     pub(crate) run: RunArg,
-    /// Items, as `gossip failed` names them
+    /// Items, as typed or as `gossip failed` names them: a path, FILE:LINE, the text of a line
     #[arg(
         value_name = "ITEM",
         required_unless_present_any = ["all", "status"],

@@ -32,7 +32,9 @@ use crate::screen::text::number;
 use crate::shards::damaged_text;
 use crate::sources;
 use crate::upgrade::FormatWatch;
-use crate::{changes, duration, job_key, listing, runs, signals, spool, store, watch, workers};
+use crate::{
+    changes, duration, items, job_key, listing, runs, signals, spool, store, watch, workers,
+};
 
 /// Runs a command for every item of a source: creates the run or resumes it, and works on it until
 /// it ends or this process is drained.
@@ -74,6 +76,8 @@ pub(crate) fn exec(
         console.note(&resumed(&session, &backend, tenant));
     }
     let rendering = Rendering::as_typed(session.source(), &source);
+    let names = items::names(session.source(), Some(&source));
+    let session = session.with_names(names);
     let worker = Worker {
         global,
         backend: &backend,
@@ -222,6 +226,8 @@ pub(crate) fn worker(
     // Unlike `exec`, without a check whether the run is over: the first claim fails then, and the
     // worker reports how the run ended.
     let session = joined.open(&backend, tenant);
+    let names = items::names(session.source(), None);
+    let session = session.with_names(names);
     let worker = Worker {
         global,
         backend: &backend,
@@ -304,8 +310,8 @@ impl Worker<'_> {
         drain: &Drain,
         processor: &(dyn Fn(usize) -> Box<dyn Processor + 'p> + Sync),
     ) -> Result<Code, Failure> {
-        let key_format = session.source().key_format();
-        let progress = Arc::new(Progress::new(Arc::clone(self.console), key_format));
+        let (console, names) = (Arc::clone(self.console), Arc::clone(session.names()));
+        let progress = Arc::new(Progress::new(console, names));
         let jobs = Jobs::new(jobs(self.work));
         let halting = Halting::new(self.work.halt, drain, self.console, &*progress);
         let painter = Painter {

@@ -4,46 +4,38 @@
 //! parked any more is history and not shown. An unread item was passed by the cursor: it has a
 //! record and no shard of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
 
-use gossip::coordination::{
-    ExitCause, FailureRecord, RunManagement as _, ShardFilter, UnparkError,
-};
-use gossip::identity::{LogicalTime, RunId, ShardKey, TenantId};
+use gossip::coordination::{ExitCause, ParkReason, RunManagement as _, ShardFilter, UnparkError};
+use gossip::identity::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use gossip::runtime::{Clock as _, FailedItem, SystemClock, fresh_op_id, list_failures};
-use gossip::sources::{KeyFormat, LineEnd, Source, parse_row_key};
 use gossip::store::Coordinator;
 
 use crate::args::{Global, RetryArgs, RunArg};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
+use crate::items::RunItems;
 use crate::output::{self, Record};
 use crate::{duration, runs, shards, store};
 
 /// Lines of a command's error output that a table shows; JSON has all that is kept.
 const STDERR_LINES: usize = 10;
 
-/// Lines of a file that are counted to name the line of an item: beyond it the position is shown.
-const COUNTED_BYTES_MAX: u64 = 1 << 30;
-
 /// An item that failed or was not read, as it is shown.
-struct ShownItem {
+pub(crate) struct ShownItem {
     /// The item as the user knows it.
-    name: String,
-    /// The key as the user types it.
+    pub(crate) name: String,
+    /// The text of its key.
     text: Vec<u8>,
-    item: FailedItem,
+    pub(crate) item: FailedItem,
 }
 
 pub(crate) fn list(global: &Global, run: &RunArg, console: &Console) -> Result<Code, Failure> {
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let coordinator = &mut backend.coordinator();
     let run = run.find(coordinator, tenant)?;
-    let items = failed_items(coordinator, tenant, run)?;
+    let (items, _) = failed_items(coordinator, tenant, run)?;
     let now = SystemClock::new().now();
     let records: Vec<_> = items.iter().map(|item| item.describe(run, now)).collect();
     let columns = ["item", "status", "tries", "age", "worker"];
@@ -72,8 +64,8 @@ pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Res
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let mut coordinator = backend.coordinator();
     let run = args.run.find(&mut coordinator, tenant)?;
-    let items = failed_items(&mut coordinator, tenant, run)?;
-    let chosen = choose(&items, args, run)?;
+    let (items, of_run) = failed_items(&mut coordinator, tenant, run)?;
+    let chosen = choose((&items, &of_run), args, run)?;
     let unread = chosen.iter().filter(|item| item.item.shard().is_none()).count() as u64;
     let mut retried = 0;
     for shard in chosen.iter().filter_map(|item| item.item.shard()) {
@@ -102,7 +94,7 @@ const fn unread_text() -> &'static str {
 
 /// Returns the items that the arguments name.
 fn choose<'i>(
-    items: &'i [ShownItem],
+    (items, of_run): (&'i [ShownItem], &RunItems),
     args: &RetryArgs,
     run: RunId,
 ) -> Result<Vec<&'i ShownItem>, Failure> {
@@ -116,19 +108,39 @@ fn choose<'i>(
         };
         return Ok(items.iter().filter(exited).collect());
     }
-    let mut chosen = Vec::new();
-    for name in &args.items {
-        let named = |item: &&ShownItem| {
-            item.text == name.as_bytes() || item.name.as_bytes() == name.as_bytes()
-        };
-        let found = items.iter().find(named).ok_or_else(|| {
-            let shown = output::readable(name.as_bytes());
-            Failure::new(Code::Usage, format!("no failed item of this run is named `{shown}`"))
-                .next(format!("list them: gossip failed {:016x}", run.as_raw()))
-        })?;
-        chosen.push(found);
+    let mut chosen: Vec<&ShownItem> = Vec::new();
+    for typed in &args.items {
+        // Lines with the same text are several items.
+        let named: Vec<&ShownItem> = named(items, of_run, typed);
+        if named.is_empty() {
+            let shown = output::readable(typed.as_bytes());
+            return Err(Failure::new(
+                Code::Usage,
+                format!("no failed item of this run is named `{shown}`"),
+            )
+            .next(format!("list them: gossip failed {:016x}", run.as_raw())));
+        }
+        chosen.extend(named);
     }
     Ok(chosen)
+}
+
+/// Returns the failed items that the typed text means: by their names, or by their keys if the
+/// source is on this machine.
+pub(crate) fn named<'i>(
+    items: &'i [ShownItem],
+    of_run: &RunItems,
+    typed: &OsStr,
+) -> Vec<&'i ShownItem> {
+    let text = output::readable(typed.as_bytes());
+    let is_it = |item: &&ShownItem| of_run.is_named(item.item.record(), &item.name, &text);
+    let found: Vec<_> = items.iter().filter(is_it).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let Some(key) = of_run.key_of(typed) else { return found };
+    let has_key = |item: &&ShownItem| item.item.record().is_some_and(|record| *record.key == *key);
+    items.iter().filter(has_key).collect()
 }
 
 /// Makes a parked shard claimable. Returns `false` if it is not parked any more.
@@ -147,32 +159,40 @@ fn unpark(coordinator: &mut Coordinator, tenant: TenantId, key: ShardKey) -> Res
     }
 }
 
-/// Returns the failed items in the order of their ranges, then the unread ones.
-fn failed_items(
+/// Returns the failed items in the order of their ranges, then the unread ones, and how the run
+/// names its items.
+pub(crate) fn failed_items(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     run: RunId,
-) -> Result<Vec<ShownItem>, Failure> {
+) -> Result<(Vec<ShownItem>, RunItems), Failure> {
     // Roots say how keys are written, also if no shard is parked.
     let roots = runs::rows(coordinator, tenant, run, ShardFilter::all().roots())?;
-    let format = runs::key_format(&roots);
-    let source = runs::source_of(&roots);
+    let of_run = RunItems::of(&roots);
     let items = list_failures(coordinator, SystemClock::new().now(), tenant, run);
     let items = items.map_err(|error| runs::not_found(run, &error))?;
-    let mut places = Places::new(source.as_ref(), format);
-    places.learn(items.iter().filter_map(|item| Some(&*item.record()?.key)));
     let shown = items.into_iter().map(|item| {
+        let text = of_run.text(item.key());
         let name = match item.record() {
-            Some(record) => places.name(record),
-            None => format!("from {}", output::readable(&format.text(item.key()))),
+            Some(record) => of_run.name(record),
+            None => format!("from {}", output::readable(&text)),
         };
-        let text = format.text(item.key()).into_owned();
         ShownItem { name, text, item }
     });
-    Ok(shown.collect())
+    Ok((shown.collect(), of_run))
 }
 
 impl ShownItem {
+    /// Returns whether it failed alone, so that this parked shard holds nothing else.
+    pub(crate) fn is_failed_item_of(&self, shard: ShardId) -> bool {
+        match &self.item {
+            FailedItem::Parked { shard: row, record: Some(_) } => {
+                row.shard == shard && row.park_reason == Some(ParkReason::Poisoned)
+            }
+            FailedItem::Parked { record: None, .. } | FailedItem::Unread(_) => false,
+        }
+    }
+
     /// Returns the text with which the shard of an item without a record was parked.
     fn park_text(&self) -> Option<&str> {
         match &self.item {
@@ -208,7 +228,7 @@ impl ShownItem {
             .with("exit_code", code)
             .with("signal", signal)
             .with("tries", record.map(|record| record.tries))
-            .with("at", at.map(|at| at.as_raw()))
+            .with("at", at.map(|at| duration::rfc3339(at.as_raw())))
             .with("age", at.map(|at| duration::rough(now.as_raw().saturating_sub(at.as_raw()))))
             .with("worker", worker)
             .with("shard", self.item.shard().map(|shard| format!("{:016x}", shard.as_raw())))
@@ -249,102 +269,5 @@ impl ShownItem {
         let shown = &written[written.len().saturating_sub(STDERR_LINES)..];
         lines.extend(shown.iter().filter(|line| !line.is_empty()).map(|it| output::readable(it)));
         lines
-    }
-}
-
-/// Names items as the user knows them: paths as they are, rows as `file:line`.
-struct Places {
-    format: KeyFormat,
-    /// The name of the file that holds the items, if one does.
-    file: Option<String>,
-    /// The file, if its items are named by their offsets.
-    offsets_in: Option<PathBuf>,
-    /// Lines by their offset.
-    lines: BTreeMap<u64, u64>,
-}
-
-impl Places {
-    fn new(source: Option<&Source>, format: KeyFormat) -> Self {
-        let (path, has_offsets) = match source {
-            // Line feeds are counted, which end no item of a list of parts.
-            Some(Source::Lines { path, end: LineEnd::Feed }) => (Some(path), true),
-            Some(Source::Manifest { path, .. }) => (Some(path), false),
-            _ => (None, false),
-        };
-        let name = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or(path.as_os_str());
-            output::readable(name.as_bytes())
-        };
-        let offsets_in = path.filter(|_| has_offsets).cloned();
-        Self { format, file: path.map(name), offsets_in, lines: BTreeMap::new() }
-    }
-
-    /// Counts the lines before the items `keys`, if the file is on this machine and not too long.
-    fn learn<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
-        let Some(path) = &self.offsets_in else { return };
-        let offsets: BTreeSet<u64> = keys.filter_map(parse_row_key).collect();
-        if offsets.last().is_some_and(|last| *last <= COUNTED_BYTES_MAX) {
-            self.lines = count_lines(path, &offsets).unwrap_or_default();
-        }
-    }
-
-    fn name(&self, record: &FailureRecord) -> String {
-        if !record.place.is_empty() {
-            return output::readable(record.place.as_bytes());
-        }
-        let text = output::readable(&self.format.text(&record.key));
-        let (Some(file), Some(row)) = (&self.file, parse_row_key(&record.key)) else {
-            return text;
-        };
-        match (&self.offsets_in, self.lines.get(&row)) {
-            (None, _) => format!("{file}:{row}"),
-            (Some(_), Some(line)) => format!("{file}:{line}"),
-            // The file is on another machine, or has changed.
-            (Some(_), None) => format!("{file} at byte {row}"),
-        }
-    }
-}
-
-/// Returns the numbers of the lines that begin at `offsets`, from 1.
-fn count_lines(path: &Path, offsets: &BTreeSet<u64>) -> std::io::Result<BTreeMap<u64, u64>> {
-    let mut file = BufReader::new(File::open(path)?);
-    let (mut lines, mut at, mut line) = (BTreeMap::new(), 0_u64, 1_u64);
-    let mut wanted = offsets.iter().copied().peekable();
-    loop {
-        let buffer = file.fill_buf()?;
-        let end = at + buffer.len() as u64;
-        let mut counted = 0;
-        while let Some(offset) = wanted.next_if(|offset| *offset < end) {
-            let upto = usize::try_from(offset - at).unwrap_or(buffer.len());
-            line += newlines(&buffer[counted..upto]);
-            counted = upto;
-            lines.insert(offset, line);
-        }
-        if buffer.is_empty() || wanted.peek().is_none() {
-            return Ok(lines);
-        }
-        line += newlines(&buffer[counted..]);
-        let len = buffer.len();
-        at = end;
-        file.consume(len);
-    }
-}
-
-fn newlines(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_counted_up_to_their_offsets() {
-        let directory = std::env::temp_dir().join(format!("gossip-lines-{}", std::process::id()));
-        std::fs::write(&directory, b"a\nbb\n\nccc\nd").unwrap();
-        let offsets = [0, 2, 5, 6, 10].into();
-        let lines = count_lines(&directory, &offsets).unwrap();
-        std::fs::remove_file(&directory).unwrap();
-        assert_eq!(lines.into_values().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     }
 }

@@ -25,6 +25,7 @@ mod handoffs;
 mod help;
 mod history;
 mod html;
+mod items;
 mod job_key;
 mod key_file;
 mod keyspace;

@@ -209,7 +209,7 @@ impl Painter<'_> {
             halted: self.halted(run.as_ref()),
             ranges: latest.map(|latest| latest.ranges.clone()).unwrap_or_default(),
             workers,
-            lanes: self.jobs.lanes(now, progress.keys_shown_as()),
+            lanes: self.jobs.lanes(now, progress.names()),
             jobs: self.jobs.count(),
             failure: progress.newest_failure(),
         }

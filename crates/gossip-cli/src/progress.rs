@@ -9,7 +9,7 @@ use gossip::identity::{ShardKey, WorkerId};
 use gossip::runtime::{
     CommandStatus, Event, ItemFailure, Observer, Progress as RunProgress, ProgressKind, TaskOutcome,
 };
-use gossip::sources::KeyFormat;
+use gossip::sources::ItemNames;
 
 use crate::console::Console;
 use crate::output::{Record, count};
@@ -25,7 +25,7 @@ const WAIT_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Progress {
     console: Arc<Console>,
-    keys_shown_as: KeyFormat,
+    names: Arc<ItemNames>,
     started: Instant,
     /// Keys that this process has passed, unread ones included.
     keys: AtomicU64,
@@ -41,10 +41,10 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(console: Arc<Console>, keys_shown_as: KeyFormat) -> Self {
+    pub(crate) fn new(console: Arc<Console>, names: Arc<ItemNames>) -> Self {
         Self {
             console,
-            keys_shown_as,
+            names,
             started: Instant::now(),
             keys: AtomicU64::new(0),
             unread: AtomicU64::new(0),
@@ -112,17 +112,17 @@ impl Progress {
         self.started
     }
 
-    pub(crate) const fn keys_shown_as(&self) -> KeyFormat {
-        self.keys_shown_as
+    pub(crate) fn names(&self) -> &ItemNames {
+        &self.names
     }
 
     pub(crate) fn is_store_unusable(&self) -> bool {
         self.store_is_unusable.load(Ordering::Relaxed)
     }
 
-    /// Formats a key for one line of a terminal.
+    /// Formats an item for one line of a terminal.
     fn shown(&self, key: &[u8]) -> String {
-        escaped(&self.keys_shown_as.text(key))
+        escaped(&self.names.name(key))
     }
 
     /// Returns the keys that this process has done; unread ones are not.
@@ -176,23 +176,23 @@ impl Observer for Progress {
                 console.problem(&format!("unread: {}: {error}", self.shown(key)));
             }
             Event::Failed { key, failure, again } => {
-                let key = self.shown(key);
+                let item = self.shown(key);
                 match again {
                     // Not a failure yet: the next try may succeed.
                     true => {
                         let message = escaped(failure.message.as_bytes());
-                        console.note(&format!("retrying: {key}: {message}"));
+                        console.note(&format!("retrying: {item}: {message}"));
                     }
-                    false => self.item_failed(&key, failure),
+                    false => self.item_failed(&item, failure),
                 }
             }
             Event::NoReply { key, lasted, is_first } => {
-                let (key, seconds) = (self.shown(key), lasted.as_secs());
+                let (item, seconds) = (self.shown(key), lasted.as_secs());
                 let advice = match is_first {
                     true => ". If it has replied: it must flush its output after each line",
                     false => "",
                 };
-                console.note(&format!("no reply from the command for {seconds} s: {key}{advice}"));
+                console.note(&format!("no reply from the command for {seconds} s: {item}{advice}"));
             }
             Event::ListingFailed { shard, error, at } => {
                 let at = at.map_or_else(String::new, |at| format!(" {}", escaped(at)));

@@ -133,9 +133,10 @@ fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<
     }
     if progress.unread > 0 {
         console.note(&format!(
-            "{} could not be read; the worker that read it printed the name. \
+            "{} could not be read. List: `gossip failed {:016x}`. \
              Fix the source, then add --restart to the command to process all items again",
-            output::count(progress.unread, "item")
+            output::count(progress.unread, "item"),
+            run.as_raw()
         ));
     }
     Ok(())

@@ -97,7 +97,7 @@ fn names_that_are_not_utf8_are_distinguished() {
         scratch.file(std::ffi::OsStr::from_bytes(name), "");
     }
     let ran = scratch.run(&["exec", "tree", "--tries", "1", "--", "false"]);
-    for line in ["failed: a\\xfe: exit status 1", "failed: a\\xff: exit status 1"] {
+    for line in ["failed: tree/a\\xfe: exit status 1", "failed: tree/a\\xff: exit status 1"] {
         assert!(ran.stderr.contains(line), "{}", ran.stderr);
     }
 }

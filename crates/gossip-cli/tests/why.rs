@@ -100,8 +100,9 @@ fn items_that_failed_or_could_not_be_read() {
     let args = ["exec", "range:0..4", "-j", "1", "--shards", "1", "--tries", "1", "--"];
     let ran = scratch.run(&[&args[..], &["sh", "-c", "test $1 != 2", "sh", "{}"]].concat());
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    check(&scratch, &["@last"], "everything-parked", "gossip shard unpark");
-    check(&scratch, &["@last", "2"], "item-failed", "gossip shard unpark");
+    check(&scratch, &["@last"], "everything-parked", "gossip retry");
+    check(&scratch, &["@last", "2"], "item-failed", " 2 and repeat the command");
+    check(&scratch, &["@last", "--shard", "1"], "parked", "gossip retry");
     check(&scratch, &["@last", "1"], "done", "nothing");
 
     let scratch = Scratch::new();
@@ -109,6 +110,10 @@ fn items_that_failed_or_could_not_be_read() {
     let ran = scratch.run(&["exec", "rows.jsonl", "-j", "1", "--", "true"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     check(&scratch, &["@last"], "unread-items", "--restart");
+    check(&scratch, &["@last", "rows.jsonl:2"], "item-unread", "--restart");
+    check(&scratch, &["@last", "rows.jsonl:3"], "done", "nothing");
+    let shown = scratch.run(&["run", "show", "@last"]);
+    assert!(shown.stderr.contains("List: `gossip failed "), "{shown:?}");
 }
 
 #[test]
@@ -146,7 +151,7 @@ fn shard_on_which_a_worker_died_too_often() {
     let more = ["--retries", "1", "--"];
     let ran = scratch.run(&[&args[..], &more, &BUSY].concat());
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    check(&scratch, &["@last"], "attempts-exhausted", "gossip shard unpark");
+    check(&scratch, &["@last"], "attempts-exhausted", "gossip retry");
     // A worker that waits before it tries the shard again.
     let more = ["--retries", "1", "--retry-parked", "5", "--retry-parked-after", "10m", "--"];
     let mut command = scratch.gossip(&[&args[..], &more, &BUSY].concat());

@@ -132,6 +132,7 @@ mod initial;
 mod job;
 mod job_key;
 mod monitored;
+mod named;
 mod observed;
 mod observer;
 mod op_ids;
@@ -184,6 +185,7 @@ pub use self::initial::{
 };
 pub use self::job::{Job, JobError, MAX_JOB_SIZE, StoredJob, StreamFormat};
 pub use self::job_key::JobKey;
+pub use self::named::Named;
 pub use self::observed::Observed;
 pub use self::observer::{Event, Observer};
 pub use self::op_ids::fresh_op_id;

@@ -224,6 +224,12 @@ pub trait Processor {
         None
     }
 
+    /// Returns the item with this key as the user knows it, such as `urls.txt:2`, for its failure
+    /// record; `None` if only the key is known. Called for failed and unread items only.
+    fn place(&self, _key: &[u8]) -> Option<Box<str>> {
+        None
+    }
+
     /// Drops all submitted items, because the lease was lost. No report of them may follow.
     fn abandon(&mut self);
 }

@@ -1,5 +1,7 @@
 //! Results and failures that are stored with the cursor: once, whatever crashes.
 
+use std::sync::Arc;
+
 use gossip_contracts::connector::{Connector, OpenError};
 use gossip_contracts::identity::{OpId, ShardKey};
 use gossip_coordination::store::Fault;
@@ -8,7 +10,9 @@ use gossip_coordination::{
 };
 use gossip_testkit::Rng;
 
-use crate::processor::{Inline, ItemResult, Work};
+use crate::connectors::{ItemNames, Source, TreeOptions};
+use crate::named::Named;
+use crate::processor::{Inline, ItemResult, Processor, Work};
 use crate::results::{CHUNK_MAX, ITEM_RESULTS_MAX, ResultsError, StoredResults, for_each_result};
 use crate::task::{StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 use crate::test_support::{LASTS, RUN, TENANT, World, at, key, numbered};
@@ -125,6 +129,12 @@ fn every_result_is_listed_once_and_in_order_whatever_crashes() {
     }
 }
 
+/// Adds the names of files below a directory.
+fn named<'a>(processor: impl Processor + 'a) -> Named<'a> {
+    let source = Source::Tree { root: "photos".into(), options: TreeOptions::default() };
+    Named::new(Box::new(processor), Arc::new(ItemNames::of(&source)))
+}
+
 #[test]
 fn results_that_are_too_long_fail_their_item() {
     let (mut world, connector) = (World::new(), numbered(3));
@@ -147,13 +157,15 @@ fn a_failed_item_has_a_record_of_the_commit_that_parks_it() {
     let mut handle = world.handle();
     let config = TaskConfig { item_tries: 2, ..TaskConfig::default() };
     let mut task = world.claim(&mut handle, config, 1).unwrap();
-    let mut processor = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| match number(work.key()) {
+    let processor = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| match number(work.key()) {
         4 => ItemResult::Failed("exit status 22".into()),
         _ => ItemResult::Done,
     });
+    let mut processor = named(processor);
     let outcome = world.drive(&mut task, &mut handle, &connector, &mut processor, &());
     assert!(matches!(outcome, TaskOutcome::Parked(_)), "{outcome:?}");
     let [failure] = &failures(&world)[..] else { panic!("one item failed") };
+    assert_eq!(&*failure.place, "photos/k004");
     assert_eq!((&*failure.key, failure.kind), (&*key(4), FailureKind::Failed));
     assert_eq!((&*failure.message, failure.tries), ("exit status 22", 2));
 }
@@ -163,13 +175,15 @@ fn an_unread_item_has_a_record_of_the_checkpoint_that_passes_it() {
     let (mut world, connector) = (World::new(), numbered(10));
     let mut handle = world.handle();
     let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
-    let mut processor = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| match number(work.key()) {
+    let processor = Inline::new(|work: Work<'_>, _: &mut Vec<u8>| match number(work.key()) {
         4 => ItemResult::Unopened(OpenError::Malformed),
         _ => ItemResult::Done,
     });
+    let mut processor = named(processor);
     let outcome = world.drive(&mut task, &mut handle, &connector, &mut processor, &());
     assert_eq!(outcome, TaskOutcome::Completed);
     let [failure] = &failures(&world)[..] else { panic!("one item is unread") };
+    assert_eq!(&*failure.place, "photos/k004");
     assert_eq!((&*failure.key, failure.kind), (&*key(4), FailureKind::Unread));
 }
 

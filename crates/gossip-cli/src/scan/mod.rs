@@ -31,7 +31,7 @@ use crate::opening::{self, Notices};
 use crate::output::{self, Record, count};
 use crate::scan_args::{DetectionArgs, FindingsArgs, ScanArgs};
 use crate::sources;
-use crate::{rules, runs, signals, store};
+use crate::{items, rules, runs, signals, store};
 
 /// Scans sources one after the other, and prints the findings of all of them.
 ///
@@ -49,7 +49,7 @@ pub(crate) fn scan(
         .iter()
         .map(|typed| {
             let judge = Judge::read(&args.report, typed, console)?;
-            Ok((prepare(&args, typed, &secrets)?, judge))
+            Ok((typed, prepare(&args, typed, &secrets)?, judge))
         })
         .collect();
     let (backend, tenant) = (store::open_for_results(global)?, store::tenant(global)?);
@@ -58,8 +58,8 @@ pub(crate) fn scan(
     console.drain_when_closed(&drain);
     let scanning = Scanning { global, backend: &backend, tenant, secrets: &secrets, console };
     let (mut code, mut found, mut keys) = (Code::Complete, Vec::new(), 0);
-    for (prepared, judge) in sources? {
-        let (ended, run) = scanning.source(&args, &prepared, &drain)?;
+    for (typed, prepared, judge) in sources? {
+        let (ended, run) = scanning.source(&args, (typed, &prepared), &drain)?;
         code = worse(code, ended);
         if ended == Code::Interrupted {
             let id = format!("{:016x}", run.as_raw());
@@ -250,12 +250,13 @@ impl Scanning<'_> {
     fn source(
         &self,
         args: &ScanArgs,
-        prepared: &Prepared,
+        (typed, prepared): (&OsStr, &Prepared),
         drain: &Drain,
     ) -> Result<(Code, RunId), Failure> {
         let notices = Notices::for_worker(self.console).asked_for(args.run.shards);
         let session = prepared.open(self.backend, self.tenant, &notices);
         let session = session.map_err(|error| opening::failure(&error))?;
+        let session = session.with_names(items::names(prepared.source(), Some(typed)));
         let run = session.run();
         if let OpenedState::Over(status) = session.state() {
             return self.over(run, status).map(|code| (code, run));

@@ -7,8 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gossip::runtime::{Broken, Processor, Report, Silence, Work};
-use gossip::sources::KeyFormat;
+use gossip::sources::ItemNames;
 
+use super::frame::LANES_MAX;
 use super::text::escaped;
 use super::view::Lane;
 
@@ -37,6 +38,8 @@ struct Kept {
     ticket: usize,
     since: Instant,
     key: Box<[u8]>,
+    /// Its name, once a lane has shown it.
+    name: Option<String>,
 }
 
 impl Jobs {
@@ -60,21 +63,47 @@ impl Jobs {
         }
     }
 
-    /// Returns the jobs that have items, those with the longest-running item first.
-    pub(crate) fn lanes(&self, now: Instant, keys_shown_as: KeyFormat) -> Vec<Lane> {
+    /// Returns the jobs that have items, those with the longest-running item first. Only the items
+    /// that a frame shows have names.
+    pub(crate) fn lanes(&self, now: Instant, names: &ItemNames) -> Vec<Lane> {
         let lane = |(index, slot): (usize, &Mutex<Slot>)| {
             let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            let oldest = slot.kept.iter().min_by_key(|kept| kept.since)?;
+            let oldest = slot.oldest()?;
             Some(Lane {
                 job: index + 1,
-                item: escaped(&keys_shown_as.text(&oldest.key)),
+                item: String::new(),
                 lasted: now.saturating_duration_since(oldest.since),
                 more: slot.kept.len() - 1 + slot.others,
             })
         };
         let mut lanes: Vec<Lane> = self.slots.iter().enumerate().filter_map(lane).collect();
         lanes.sort_by(|one, other| other.lasted.cmp(&one.lasted).then(one.job.cmp(&other.job)));
+        for lane in lanes.iter_mut().take(LANES_MAX) {
+            lane.item = self.name_of_oldest(lane.job - 1, names).unwrap_or_default();
+        }
         lanes
+    }
+
+    /// Names the longest-running item of a job. The name may have to be read from the source, so
+    /// the slot is not locked meanwhile: its job would wait.
+    fn name_of_oldest(&self, job: usize, names: &ItemNames) -> Option<String> {
+        let slot =
+            || self.slots.get(job).map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
+        let (ticket, since, key) = {
+            let slot = slot()?;
+            let oldest = slot.oldest()?;
+            if let Some(name) = &oldest.name {
+                return Some(name.clone());
+            }
+            (oldest.ticket, oldest.since, oldest.key.clone())
+        };
+        let name = escaped(&names.brief(&key));
+        let mut slot = slot()?;
+        let is_it = |kept: &&mut Kept| (kept.ticket, kept.since) == (ticket, since);
+        if let Some(kept) = slot.kept.iter_mut().find(is_it) {
+            kept.name = Some(name.clone());
+        }
+        Some(name)
     }
 }
 
@@ -125,13 +154,17 @@ impl Processor for Noting<'_> {
 }
 
 impl Slot {
+    fn oldest(&self) -> Option<&Kept> {
+        self.kept.iter().min_by_key(|kept| kept.since)
+    }
+
     fn start(&mut self, ticket: usize, key: &[u8], now: Instant) {
         if self.kept.len() >= KEPT_MAX {
             self.others += 1;
             return;
         }
         let key = key.get(..KEY_MAX).unwrap_or(key).into();
-        self.kept.push(Kept { ticket, since: now, key });
+        self.kept.push(Kept { ticket, since: now, key, name: None });
     }
 
     fn end(&mut self, ticket: usize) {

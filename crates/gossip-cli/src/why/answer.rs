@@ -6,6 +6,7 @@ use gossip::{Totals, coordination::store::DEFAULT_MAX_CLOCK_SKEW};
 
 use super::facts::{Facts, SourceState};
 use crate::doctor::{SPACE_MIN, Space};
+use crate::failed::ShownItem;
 use crate::failure::{Code, Failure};
 use crate::output::count;
 use crate::{duration, progress, runs, shards};
@@ -21,6 +22,9 @@ pub(super) struct Answer {
     /// The next command, or that there is nothing to do.
     pub(super) next: String,
 }
+
+/// Failed items that an answer names.
+const NAMES_MAX: usize = 3;
 
 /// Nothing is left to do.
 const NOTHING: &str = "nothing";
@@ -215,7 +219,7 @@ fn unclaimed(facts: &Facts) -> Answer {
         return Answer::new("waiting-for-retry", "a worker waits before it tries a shard again")
             .evidence(format!("{} waits", facts.name_of(worker.worker)))
             .evidence(attempts(facts, row))
-            .next(format!("wait, or try now: gossip shard unpark {} --all", facts.id()));
+            .next(format!("wait, or try now: gossip retry {} --all", facts.id()));
     }
     if waiting.is_empty() {
         return parked(facts);
@@ -273,10 +277,22 @@ fn parked(facts: &Facts) -> Answer {
     let id = facts.id();
     let (items, exhausted) = (with(ParkReason::Poisoned), with(ParkReason::TooManyErrors));
     let source = with(ParkReason::NotFound) + with(ParkReason::PermissionDenied);
-    let retry =
-        format!("fix the cause, then gossip shard unpark {id} --all and repeat the command");
+    let retry = match facts.failures.as_slice() {
+        [item] if item.item.shard().is_some_and(|shard| item.is_failed_item_of(shard)) => {
+            facts.retry(item)
+        }
+        _ => format!("gossip retry {id} --all"),
+    };
+    let retry = format!("fix the cause, then {retry} and repeat the command");
     let answer = if items > 0 {
+        let alone = |item: &&ShownItem| {
+            item.item.shard().is_some_and(|shard| item.is_failed_item_of(shard))
+        };
+        let failed = facts.failures.iter().filter(alone);
+        let names: Vec<&str> = failed.map(|item| &*item.name).take(NAMES_MAX).collect();
+        let more = if items > names.len() as u64 { ", …" } else { "" };
         Answer::new("everything-parked", format!("only {} left", count(items, "failed item")))
+            .evidence(format!("failed: {}{more} (list: gossip failed {id})", names.join(", ")))
             .evidence(attempts(facts, first))
     } else if exhausted > 0 {
         Answer::new(
@@ -393,9 +409,15 @@ pub(super) fn of_shard(facts: &Facts, shard: ShardId) -> Result<Answer, Failure>
                 Some(reason) => shards::reason_word(reason),
                 None => "unknown",
             };
-            Answer::new(incident, format!("the shard is parked: {reason}"))
-                .evidence(attempts(facts, row))
-                .next(format!("fix the cause, then gossip shard unpark {id} {number:016x}"))
+            let answer = Answer::new(incident, format!("the shard is parked: {reason}"))
+                .evidence(attempts(facts, row));
+            match facts.failures.iter().find(|item| item.is_failed_item_of(shard)) {
+                Some(item) => answer
+                    .evidence(format!("the item: {}", item.name))
+                    .next(format!("fix the cause, then {}", facts.retry(item))),
+                None => answer
+                    .next(format!("fix the cause, then gossip shard unpark {id} {number:016x}")),
+            }
         }
         ShardStatus::Active => match facts.record.status() {
             RunStatus::Active => obstacle(facts)

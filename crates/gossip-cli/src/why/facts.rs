@@ -12,7 +12,9 @@ use gossip::runtime::{Clock as _, Host as _, Job, Presence, SystemClock, SystemH
 use gossip::store::{Backend, StoreUrl};
 
 use crate::doctor::Space;
+use crate::failed::{self, ShownItem};
 use crate::failure::Failure;
+use crate::items::RunItems;
 use crate::sources;
 use crate::{listing, progress, runs};
 
@@ -25,6 +27,9 @@ pub(super) struct Facts {
     pub(super) record: RunRecord,
     pub(super) rows: Vec<ShardSummary>,
     pub(super) job: Option<Job>,
+    /// Items that failed or were not read.
+    pub(super) failures: Vec<ShownItem>,
+    pub(super) items: RunItems,
     /// The registry, expired entries included.
     pub(super) entries: Vec<WorkerEntry>,
     pub(super) handoffs: Vec<MoveTerms>,
@@ -65,6 +70,7 @@ impl Facts {
             }
         }
         let job = runs::stored_job(&rows);
+        let (failures, items) = failed::failed_items(coordinator, tenant, run)?;
         let mut entries = Vec::new();
         // The registry is advisory; without it workers have no names.
         drop(coordinator.list_workers_into(LogicalTime::ZERO, tenant, &mut entries));
@@ -77,11 +83,32 @@ impl Facts {
             _ => None,
         };
         let now = SystemClock::new().now();
-        Ok(Self { run, record, rows, job, entries, handoffs, usage, source, space, now })
+        Ok(Self {
+            run,
+            record,
+            rows,
+            job,
+            failures,
+            items,
+            entries,
+            handoffs,
+            usage,
+            source,
+            space,
+            now,
+        })
     }
 
     pub(super) fn id(&self) -> String {
         format!("{:016x}", self.run.as_raw())
+    }
+
+    /// Returns the command that lets a failed item be tried again.
+    pub(super) fn retry(&self, item: &ShownItem) -> String {
+        let name = self.items.short(&item.name);
+        // A name that begins with a hyphen would be taken for an option.
+        let end = if name.starts_with('-') { "-- " } else { "" };
+        format!("gossip retry {} {end}{}", self.id(), listing::typed(&[name.into()]))
     }
 
     pub(super) fn row(&self, shard: ShardId) -> Option<&ShardSummary> {

@@ -1,23 +1,31 @@
 //! Explains an item: finds its key, and the shard whose range contains it.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use gossip::connector::{CheckedEnumeration, Connector, MIN_PAGE_BYTES, Page, PageLimits};
 use gossip::coordination::{ParkReason, ShardStatus, ShardSummary};
 use gossip::model::{CursorUpdate, ShardSpecRef};
 use gossip::runtime::RuntimeToken;
-use gossip::sources::{KeyFormat, Source};
+use gossip::sources::Source;
 
 use super::answer::{Answer, of_run, of_shard};
 use super::facts::{Facts, SourceState};
+use crate::failed::{self, ShownItem};
 use crate::failure::{Code, Failure};
-use crate::progress;
 use crate::sources;
+use crate::{items, listing, output, progress};
 
 /// Explains the item that `typed` names.
 pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
+    // The record of a failed item has its name, also where the source cannot be read.
+    let named = failed::named(&facts.failures, &facts.items, typed);
+    // A whole range that is parked for one of its items is explained below.
+    let alone =
+        |item: &&&ShownItem| item.item.shard().is_none_or(|shard| item.is_failed_item_of(shard));
+    if let Some(item) = named.iter().find(alone) {
+        return Ok(not_done(facts, item));
+    }
     let shown = progress::escaped(typed.as_bytes());
     let Some(job) = &facts.job else {
         return Err(Failure::new(Code::Usage, "the run was not created by gossip exec")
@@ -25,7 +33,7 @@ pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
     };
     let source = sources::restore(&job.source, job.options)
         .map_err(|error| Failure::new(Code::Internal, "the source cannot be parsed").why(error))?;
-    let Some(key) = key_of(&source, typed) else {
+    let Some(key) = items::key_of(&source, typed) else {
         return Ok(not_in_source(facts, &shown));
     };
     let is_in = |row: &&ShardSummary| {
@@ -53,12 +61,14 @@ pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
     }
     if row.status == ShardStatus::Parked && row.park_reason == Some(ParkReason::Poisoned) {
         let text = row.park_context.as_deref().unwrap_or("its command failed");
+        let name = OsString::from_vec(source.key_format().text(&key).into_owned());
         return Ok(Answer::new("item-failed", format!("the command failed for {shown}"))
             .evidence(format!("shard {shard:016x}: {}", progress::escaped(text.as_bytes())))
-            .next(format!(
-                "fix the cause, then gossip shard unpark {} {shard:016x} and repeat the command",
-                facts.id()
-            )));
+            .next(retry_text(&format!(
+                "gossip retry {} {}",
+                facts.id(),
+                listing::typed(&[name])
+            ))));
     }
     let of_shard = of_shard(facts, row.shard)?;
     let at = row.last_key.as_deref().map_or_else(
@@ -73,73 +83,58 @@ pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
     })
 }
 
+/// Explains an item that has a record: it failed, or could not be read.
+fn not_done(facts: &Facts, item: &ShownItem) -> Answer {
+    let record = item.item.record();
+    let message = record.map(|record| output::readable(record.message.as_bytes()));
+    let message = message.filter(|text| !text.is_empty());
+    let why = message.map_or_else(String::new, |text| format!(": {text}"));
+    let name = &item.name;
+    match item.item.shard() {
+        Some(shard) => {
+            let tries = record.map_or(0, |record| u64::from(record.tries));
+            let tries = output::count(tries, "attempt");
+            Answer::new("item-failed", format!("the command failed for {name}{why}"))
+                .evidence(format!("shard {:016x}, {tries}", shard.as_raw()))
+                .evidence(format!("its error output: gossip failed {}", facts.id()))
+                .next(retry_text(&facts.retry(item)))
+        }
+        None => Answer::new("item-unread", format!("{name} could not be read{why}"))
+            .evidence("the run has passed it and cannot return to it")
+            .next("make it readable, then repeat the command with --restart"),
+    }
+}
+
+fn retry_text(retry: &str) -> String {
+    format!("fix the cause, then {retry} and repeat the command")
+}
+
 fn not_in_source(facts: &Facts, shown: &str) -> Answer {
     let source =
         facts.job.as_ref().map_or_else(String::new, |job| progress::escaped(job.source.as_bytes()));
     let answer = Answer::new("not-in-source", format!("{shown} is not an item of the source"))
         .evidence(format!("the source is {source}"));
-    answer.next("check the spelling; an item is a path, a number, or FILE:LINE")
+    answer.next("check the spelling; an item is a path, a number, the text of a line, or FILE:LINE")
 }
 
 fn passed(facts: &Facts, row: &ShardSummary, shown: &str) -> Answer {
-    let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
-    let unread = token.map_or(0, |token| token.unread);
+    let unread_in = |row: &ShardSummary| {
+        let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
+        token.map_or(0, |token| token.unread)
+    };
+    // A run has a bounded number of records. If every unread item has one, this item is none.
+    let recorded = facts.failures.iter().filter(|item| item.item.shard().is_none()).count() as u64;
+    let unread = match facts.rows.iter().map(unread_in).sum::<u64>() <= recorded {
+        true => 0,
+        false => unread_in(row),
+    };
     let shard = format!("shard {:016x}, fence {}", row.shard.as_raw(), row.fence_epoch.as_raw());
     let answer = Answer::new("done", format!("{shown} is done")).evidence(shard);
     match unread {
         0 => answer,
-        // Which of its items they are is not stored with the shard.
         unread => answer
             .evidence(format!("{unread} items of this shard could not be read, maybe this one"))
             .next(format!("gossip failed {}", facts.id())),
-    }
-}
-
-/// Returns the key of an item as it is typed: a path as seen from the directory of the source or
-/// from here, a number, or `FILE:LINE`.
-fn key_of(source: &Source, typed: &OsStr) -> Option<Vec<u8>> {
-    match source {
-        Source::Tree { root, .. } => {
-            let path = Path::new(typed);
-            let absolute = std::path::absolute(path).ok()?;
-            let below = absolute.strip_prefix(root).ok();
-            let below = below.filter(|below| root.join(below).symlink_metadata().is_ok());
-            let key = below.unwrap_or(path).as_os_str().as_bytes();
-            ((!key.is_empty() && path.is_relative()) || below.is_some()).then(|| key.to_vec())
-        }
-        Source::Lines { .. } => line_key(source, number(typed)?),
-        Source::Manifest { .. } => KeyFormat::Row.parse(number(typed)?.to_string().as_bytes()),
-        _ => source.key_format().parse(typed.as_bytes()),
-    }
-}
-
-/// Reads `N` or `FILE:N`.
-fn number(typed: &OsStr) -> Option<u64> {
-    let text = typed.to_str()?;
-    let digits = text.rsplit_once(':').map_or(text, |(_, digits)| digits);
-    digits.parse().ok()
-}
-
-/// Returns the key of a line, by its number from 1 on. Keys of lines are positions, so the lines
-/// before it are listed.
-fn line_key(source: &Source, line: u64) -> Option<Vec<u8>> {
-    let connector = source.open().ok()?;
-    let root = source.root();
-    let mut listing =
-        CheckedEnumeration::open(&*connector, root.as_spec_ref(), CursorUpdate::initial()).ok()?;
-    let mut page = Page::default();
-    let mut before = line.checked_sub(1)?;
-    loop {
-        listing.next_page(&mut page).ok()?;
-        let len = page.len() as u64;
-        if before < len {
-            let index = usize::try_from(before).ok()?;
-            return page.item(index).map(|item| item.key().to_vec());
-        }
-        before -= len;
-        if page.is_exhausted() {
-            return None;
-        }
     }
 }
 

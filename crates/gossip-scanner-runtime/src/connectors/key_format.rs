@@ -46,12 +46,7 @@ impl KeyFormat {
     /// `\xNN`.
     #[must_use]
     pub fn readable(self, key: &[u8]) -> String {
-        let mut readable = String::new();
-        for chunk in self.text(key).utf8_chunks() {
-            readable.push_str(chunk.valid());
-            readable.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-        }
-        readable
+        readable(&self.text(key))
     }
 
     /// Returns the text of a bound; empty if it only means that the source has no key before or
@@ -80,6 +75,16 @@ impl KeyFormat {
             Self::Hex => bytes_of_hex(text).filter(|key| !key.is_empty()),
         }
     }
+}
+
+/// Returns bytes as text, in which a byte that is not UTF-8 is `\xNN`.
+pub(super) fn readable(bytes: &[u8]) -> String {
+    let mut readable = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        readable.push_str(chunk.valid());
+        readable.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    readable
 }
 
 fn bytes_of_hex(text: &[u8]) -> Option<Vec<u8>> {

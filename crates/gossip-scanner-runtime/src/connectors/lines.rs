@@ -52,6 +52,16 @@ pub enum LineEnd {
     Nul,
 }
 
+impl LineEnd {
+    /// Returns the byte.
+    pub(super) const fn byte(self) -> u8 {
+        match self {
+            Self::Feed => b'\n',
+            Self::Nul => 0,
+        }
+    }
+}
+
 impl LineFile {
     /// Opens the file at `path`.
     ///

@@ -24,6 +24,7 @@
 
 mod git;
 mod integers;
+mod item_names;
 mod key_format;
 mod lines;
 mod manifest;
@@ -38,6 +39,8 @@ mod tree;
 
 #[cfg(test)]
 mod integers_tests;
+#[cfg(test)]
+mod item_names_tests;
 #[cfg(test)]
 mod lines_tests;
 #[cfg(test)]
@@ -55,6 +58,7 @@ pub(crate) mod test_support;
 
 pub use self::git::GitBlobs;
 pub use self::integers::IntegerRange;
+pub use self::item_names::ItemNames;
 pub use self::key_format::KeyFormat;
 pub use self::lines::{LineEnd, LineFile};
 pub use self::manifest::{Manifest, ManifestFormat};

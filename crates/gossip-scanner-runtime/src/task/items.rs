@@ -291,7 +291,8 @@ impl ShardTask {
             Reaction::SkipGone => self.settle_item(index, Settled::Gone),
             Reaction::SkipUnread => {
                 context.observer.observe(Event::Unread { key: self.key_at(index), error });
-                let failure = self.failure(now, index, FailureKind::Unread, &error.to_string());
+                let failure =
+                    self.failure(now, index, FailureKind::Unread, &error.to_string(), context);
                 self.records.leave(index, Left::Unread(Box::new(failure)));
                 self.settle_item(index, Settled::Unread);
             }
@@ -302,7 +303,7 @@ impl ShardTask {
                     self.decision = Some(Decision::Park(park_reason(cause)));
                     self.park_text = error.to_string();
                     let text = self.park_text.clone();
-                    let failure = self.failure(now, index, FailureKind::Failed, &text);
+                    let failure = self.failure(now, index, FailureKind::Failed, &text, context);
                     self.failed_item = Some(Box::new(failure));
                 }
                 self.put_off(index);
@@ -450,12 +451,13 @@ impl ShardTask {
     }
 
     /// Returns the failure record of the item at `index`.
-    fn failure(
+    fn failure<B>(
         &self,
         now: LogicalTime,
         index: usize,
         kind: FailureKind,
         message: &str,
+        context: &TaskContext<'_, B>,
     ) -> FailureRecord {
         let item = self.retrying.get(&index);
         let failure = item.and_then(|item| item.failure.as_deref());
@@ -463,9 +465,10 @@ impl ShardTask {
             CommandStatus::Exited(code) => ExitCause::Code(code),
             CommandStatus::Signaled(signal) => ExitCause::Signal(signal),
         });
+        let key = self.key_at(index);
         let record = FailureRecord {
-            key: self.key_at(index).into(),
-            place: "".into(),
+            key: key.into(),
+            place: context.processor.place(key).unwrap_or_default(),
             kind,
             exit,
             tries: item.map_or(1, |item| item.failures.max(1)),
@@ -481,13 +484,18 @@ impl ShardTask {
     /// Parks the item at `index`: splits off everything after it, then parks the rest.
     ///
     /// Everything before the item is checkpointed, so the rest is the item alone.
-    pub(super) fn isolate(&mut self, now: LogicalTime, index: usize) {
+    pub(super) fn isolate<B>(
+        &mut self,
+        now: LogicalTime,
+        index: usize,
+        context: &TaskContext<'_, B>,
+    ) {
         let reason = ParkReason::Poisoned;
         let is_last = self.page.is_exhausted() && index + 1 == self.page.len();
         self.decision = Some(Decision::Park(reason));
         self.park_text =
             self.retrying.get(&index).map(|item| item.error.to_string()).unwrap_or_default();
-        let failure = self.failure(now, index, FailureKind::Failed, &self.park_text);
+        let failure = self.failure(now, index, FailureKind::Failed, &self.park_text, context);
         self.failed_item = Some(Box::new(failure));
         self.begin(match self.point_behind(index).filter(|_| !is_last) {
             Some(point) => Operation::Split(point),

@@ -648,7 +648,7 @@ impl ShardTask {
                 self.begin(Operation::Release(ReleaseMode::Clean));
             }
             Some(Decision::Park(reason)) => self.begin(Operation::Park(reason)),
-            Some(Decision::ParkItem(index)) => self.isolate(now, index),
+            Some(Decision::ParkItem(index)) => self.isolate(now, index, context),
             Some(Decision::Freeze) => {}
         }
         TaskStep::Continue

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gossip_contracts::connector::Connector;
@@ -9,11 +10,11 @@ use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::store::fresh_nonce;
 use gossip_coordination::{GetRunError, InfraError, RunManagement as _, ShardFilter};
 use gossip_handoff::{Repository, StoreRepository};
-use gossip_scanner_runtime::connectors::{Source, SourceRegistry};
+use gossip_scanner_runtime::connectors::{ItemNames, Source, SourceRegistry};
 use gossip_scanner_runtime::exec::Handler;
 use gossip_scanner_runtime::{
-    Clock as _, Drain, EventLog, FailedItem, Finish, JobKey, Limits, LogEntry, Observer, OpenedRun,
-    OpenedState, Parts, Processor, RunWorkerError, SystemClock, SystemHost, TaskConfig,
+    Clock as _, Drain, EventLog, FailedItem, Finish, JobKey, Limits, LogEntry, Named, Observer,
+    OpenedRun, OpenedState, Parts, Processor, RunWorkerError, SystemClock, SystemHost, TaskConfig,
     WorkerConfig, list_failures, stored_job_of, work, worker_of,
 };
 
@@ -46,6 +47,7 @@ pub struct Session<'s> {
     worker: WorkerId,
     source: &'s Source,
     connector: &'s dyn Connector,
+    names: Arc<ItemNames>,
 }
 
 impl<'s> Session<'s> {
@@ -58,7 +60,20 @@ impl<'s> Session<'s> {
     ) -> Self {
         let (run, state) = (opened.run, opened.state);
         let worker = worker_of(run, fresh_nonce());
-        Self { backend, tenant, run, state, worker, source, connector }
+        let names = Arc::new(ItemNames::of(source));
+        Self { backend, tenant, run, state, worker, source, connector, names }
+    }
+
+    /// Names items in another way, such as by the path that the user typed.
+    #[must_use]
+    pub fn with_names(self, names: ItemNames) -> Self {
+        Self { names: Arc::new(names), ..self }
+    }
+
+    /// Returns how items are named in failure records.
+    #[must_use]
+    pub const fn names(&self) -> &Arc<ItemNames> {
+        &self.names
     }
 
     /// Returns the run.
@@ -145,13 +160,16 @@ impl<'s> Session<'s> {
             seed: fresh_nonce(),
         };
         let clock = SystemClock::new();
+        let named = |number| -> Box<dyn Processor + 'p> {
+            Box::new(Named::new(processor(number), Arc::clone(&self.names)))
+        };
         let finish = work(
             &config,
             Parts {
                 coordinator: &|| self.backend.coordinator(),
                 connector: self.connector,
                 // A closure, because the worker asks for a shorter life than `'p`.
-                processor: &|number| processor(number),
+                processor: &|number| named(number),
                 records: Some(&|| self.records()),
                 clock: &clock,
                 host: &SystemHost,
