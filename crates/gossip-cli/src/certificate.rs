@@ -8,13 +8,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gossip::certificate::{
-    Against, CertificateWriter, ReadLeavesError, Request, RunLeaves, SIGNING_KEY_LEN_MAX,
-    SigningKey, Trust, Verification, recount, verify,
+    Against, CertificateWriter, Differences, LeafDifference, ReadLeavesError, Refusal, Request,
+    RunLeaves, SIGNING_KEY_LEN_MAX, SigningKey, Trust, Verification, recount, verify,
+    verify_with_differences,
 };
 use gossip::coordination::{RunManagement as _, RunRecord, RunStatus};
 use gossip::identity::{LogicalTime, RunId, TenantId};
 use gossip::runtime::{Clock as _, Job, StreamFormat, SystemClock};
-use gossip::sources::{Source, SourceOptions};
+use gossip::sources::{KeyFormat, Source, SourceOptions};
 use gossip::store::Coordinator;
 
 use crate::args::{Global, KeyArg, VerifyArgs};
@@ -104,8 +105,9 @@ fn write_page(
 /// Writes the certificate of a run, compares it with the source, and returns what it states.
 pub(crate) fn prove(run: FinishedRun<'_>) -> Result<Verification, Failure> {
     let mut spool = Spool::new(None).map_err(not_spooled)?;
+    let console = run.console;
     let source = run.write_to(&mut spool, None)?;
-    against_source(spool.open().map_err(not_spooled)?, &source, None)
+    against_source(spool.open().map_err(not_spooled)?, &source, None, console)
 }
 
 /// Writes the certificate of a run, verifies it, and returns its text and what it states.
@@ -157,7 +159,7 @@ pub(crate) fn verify_file(
         Some(typed) => {
             let source = source_argument(typed, args)?;
             let stated = &verification.request.options;
-            against_source(certificate.open()?, &source, key.as_ref())
+            against_source(certificate.open()?, &source, key.as_ref(), console)
                 .map_err(|failure| hint_options(failure, stated, &source))?
         }
         None => verification,
@@ -262,6 +264,7 @@ fn against_source(
     certificate: impl BufRead,
     source: &Source,
     key: Option<&SigningKey>,
+    console: &Console,
 ) -> Result<Verification, Failure> {
     let connector = recount(source).map_err(|error| {
         Failure::new(Code::Usage, "the source cannot be opened")
@@ -270,7 +273,47 @@ fn against_source(
     })?;
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
-    check(certificate, key.map_or(against, |key| against.with_key(key)))
+    let against = key.map_or(against, |key| against.with_key(key));
+    let mut differences = Differences::default();
+    verify_with_differences(certificate, against, &mut differences).map_err(|refusal| {
+        let rejected = Failure::new(Code::Internal, "the certificate is rejected");
+        match refusal {
+            Refusal::CountDiffers { .. } | Refusal::KeysDiffer { .. } => {
+                for line in difference_lines(&differences, source.key_format()) {
+                    console.problem(&line);
+                }
+                let leaves = count(differences.count, "leaf");
+                let leaves = leaves.replace("leafs", "leaves");
+                rejected.why(format!("the source has other keys in {leaves}"))
+            }
+            // The runtime's enum may grow.
+            refusal => rejected.why(refusal),
+        }
+    })
+}
+
+/// Describes each listed leaf that differs, and counts the others.
+fn difference_lines(differences: &Differences, format: KeyFormat) -> Vec<String> {
+    let line = |leaf: &LeafDifference| {
+        let range = output::range_text(&leaf.start, &leaf.end, format);
+        let LeafDifference { leaf: number, stated, found, .. } = leaf;
+        match stated == found {
+            true => {
+                format!("leaf {number}, {range}: {} as stated, but others", count(*found, "key"))
+            }
+            false => format!(
+                "leaf {number}, {range}: {} stated, {} in the source",
+                count(*stated, "key"),
+                output::number(*found)
+            ),
+        }
+    };
+    let mut lines: Vec<String> = differences.listed.iter().map(line).collect();
+    let more = differences.count - differences.listed.len() as u64;
+    if more > 0 {
+        lines.push(format!("and {} more", output::number(more)));
+    }
+    lines
 }
 
 /// Parses the source argument. Its options are arguments, too: with the certificate's own options a

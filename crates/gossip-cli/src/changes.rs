@@ -1,7 +1,8 @@
 //! What has changed in the source of a finished run, by listing it again.
 //!
 //! The keys of each final range are compared with those that the run counted there. A file of rows
-//! needs no listing: it is compared by size and time before.
+//! needs no listing: it is compared by size and time before. A source that cannot be listed is
+//! reported as not compared.
 
 use std::fmt;
 
@@ -13,13 +14,27 @@ use gossip::runtime::{Accumulator, RuntimeToken};
 use gossip::sources::Source;
 use gossip::store::Coordinator;
 
-use crate::failure::{Code, Failure};
-use crate::output::count;
+use crate::failure::Failure;
+use crate::output::{self, count};
 use crate::runs;
 use crate::sources;
 
+/// Ranges that are printed; of a source that has nothing in common with the run every one differs.
+const RANGES_MAX: usize = 20;
+
+/// What a look at the source of a finished run showed.
+#[derive(Debug)]
+pub(crate) enum Looked {
+    /// It has the same keys as then.
+    Same,
+    /// It has others.
+    Changed(Changes),
+    /// It was not compared, for this reason.
+    Not(String),
+}
+
 /// How a source differs from what a run has covered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     more: u64,
     fewer: u64,
@@ -27,6 +42,8 @@ pub(crate) struct Changes {
     other: u64,
     /// Ranges that differ.
     ranges: u64,
+    /// The first of them, each in a line.
+    lines: Vec<String>,
 }
 
 impl fmt::Display for Changes {
@@ -43,24 +60,33 @@ impl fmt::Display for Changes {
     }
 }
 
-/// Lists the source of a finished run; `None` if it has the same keys as then.
+/// Lists the source of a finished run, if it can have other keys than then.
 pub(crate) fn since(
     coordinator: &mut Coordinator,
     tenant: TenantId,
     run: RunId,
-) -> Result<Option<Changes>, Failure> {
+) -> Result<Looked, Failure> {
     let job = runs::job_of(coordinator, tenant, run)?;
-    let source = sources::parse(&job.source, job.options)
-        .map_err(|error| Failure::new(Code::Usage, "the source cannot be opened").why(error))?;
-    if !matches!(source, Source::Tree { .. }) {
-        return Ok(None);
+    let source = match sources::parse(&job.source, job.options) {
+        Ok(source) => source,
+        Err(error) => return Ok(Looked::Not(error.to_string())),
+    };
+    match source {
+        // A file is compared by size and time when the run is opened, and integers stay.
+        Source::Lines { .. } | Source::Manifest { .. } | Source::Integers(_) => {
+            return Ok(Looked::Same);
+        }
+        // The runtime's enum may grow.
+        _ => {}
     }
     let mut rows = runs::rows(coordinator, tenant, run, ShardFilter::all())?;
     rows.retain(|row| row.status != ShardStatus::Split);
-    let changes = compare(&source, &rows).map_err(|error| {
-        Failure::new(Code::Usage, "the source cannot be listed again").why(error)
-    })?;
-    Ok((changes != Changes::default()).then_some(changes))
+    Ok(match compare(&source, &rows) {
+        Ok(changes) if changes.ranges == 0 => Looked::Same,
+        Ok(changes) => Looked::Changed(changes),
+        // The run is finished, whatever became of its source since.
+        Err(error) => Looked::Not(error.to_string()),
+    })
 }
 
 /// Compares the keys of each row with the source. The rows are final ranges in ascending order.
@@ -89,13 +115,14 @@ fn compare(source: &Source, rows: &[ShardSummary]) -> Result<Changes, PageError>
         }
         let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
         let stated = token.map_or(Accumulator::EMPTY, |token| token.accumulator);
-        changes.add(&stated, &found);
+        let range = || output::range_text(&row.start, &row.end, source.key_format());
+        changes.add(&stated, &found, range);
     }
     Ok(changes)
 }
 
 impl Changes {
-    fn add(&mut self, stated: &Accumulator, found: &Accumulator) {
+    fn add(&mut self, stated: &Accumulator, found: &Accumulator, range: impl Fn() -> String) {
         if stated == found {
             return;
         }
@@ -104,6 +131,26 @@ impl Changes {
         self.more += now.saturating_sub(before);
         self.fewer += before.saturating_sub(now);
         self.other += u64::from(before == now);
+        if self.lines.len() < RANGES_MAX {
+            let (range, before) = (range(), count(before, "item"));
+            self.lines.push(match stated.count() == now {
+                true => format!("{range}: {before} as before, but others"),
+                false => format!("{range}: {before} then, {} now", output::number(now)),
+            });
+        }
+    }
+
+    /// Returns a line for each of the first ranges that differ, and one that counts the others.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let more = self.ranges - self.lines.len() as u64;
+        let more = (more > 0).then(|| {
+            format!(
+                "and {} more {}",
+                output::number(more),
+                if more == 1 { "range" } else { "ranges" }
+            )
+        });
+        self.lines.iter().cloned().chain(more)
     }
 }
 
@@ -112,22 +159,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_counted_by_range() {
+    fn changes_are_counted_and_listed_by_range() {
         let keys = |keys: &[&str]| {
             let mut found = Accumulator::EMPTY;
             keys.iter().for_each(|key| found.add(key.as_bytes()));
             found
         };
+        let range = || "up to m".to_owned();
         let mut changes = Changes::default();
-        changes.add(&keys(&["a"]), &keys(&["a"]));
+        changes.add(&keys(&["a"]), &keys(&["a"]), range);
         assert_eq!(changes, Changes::default());
-        changes.add(&keys(&["a"]), &keys(&["a", "b", "c"]));
-        changes.add(&keys(&["x", "y"]), &keys(&["x"]));
+        changes.add(&keys(&["a"]), &keys(&["a", "b", "c"]), range);
+        changes.add(&keys(&["x", "y"]), &keys(&["x"]), || "from m to the last key".to_owned());
         assert_eq!(
             changes.to_string(),
             "the source now has 2 items more and 1 item fewer, in 2 ranges"
         );
-        changes.add(&keys(&["p"]), &keys(&["q"]));
+        assert_eq!(
+            changes.lines().collect::<Vec<_>>(),
+            ["up to m: 1 item then, 3 now", "from m to the last key: 2 items then, 1 now"]
+        );
+        changes.add(&keys(&["p"]), &keys(&["q"]), range);
         assert!(changes.to_string().contains("other items in 1 range"));
+        for _ in 0..RANGES_MAX {
+            changes.add(&keys(&["p"]), &keys(&[]), range);
+        }
+        assert_eq!(changes.lines().count(), RANGES_MAX + 1);
+        assert_eq!(changes.lines().last().unwrap(), "and 3 more ranges");
     }
 }

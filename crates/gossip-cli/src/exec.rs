@@ -18,6 +18,7 @@ use gossip::store::Backend;
 use gossip::{Joined, Prepared, RunCommand, ScanError, Session, Totals, WorkOptions};
 
 use crate::args::{ExecArgs, FailOn, Format, Global, JobArgs, WorkArgs, WorkerArgs, WorkerCommand};
+use crate::changes::{self, Looked};
 use crate::command_output::CommandPrinter;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
@@ -32,9 +33,7 @@ use crate::screen::text::number;
 use crate::shards::damaged_text;
 use crate::sources;
 use crate::upgrade::FormatWatch;
-use crate::{
-    changes, duration, items, job_key, listing, runs, signals, spool, store, watch, workers,
-};
+use crate::{duration, items, job_key, listing, runs, signals, spool, store, watch, workers};
 
 /// Runs a command for every item of a source: creates the run or resumes it, and works on it until
 /// it ends or this process is drained.
@@ -75,9 +74,9 @@ pub(crate) fn exec(
     if session.state() == OpenedState::Resumed {
         console.note(&resumed(&session, &backend, tenant));
     }
-    let rendering = Rendering::as_typed(session.source(), &source);
     let names = items::names(session.source(), Some(&source));
     let session = session.with_names(names);
+    let rendering = Rendering::as_typed(session.source(), &source);
     let worker = Worker {
         global,
         backend: &backend,
@@ -642,11 +641,11 @@ impl AlreadyOver<'_> {
             | RunStatus::Failed
             | RunStatus::Cancelled => Code::RunOver,
         };
-        let changes = match (code, status) {
+        let looked = match (code, status) {
             (Code::Complete | Code::Findings, RunStatus::Done) => {
                 changes::since(coordinator, tenant, run)?
             }
-            _ => None,
+            _ => Looked::Same,
         };
         let text = match runs::outcome_word(status, &totals) {
             "incomplete" if totals.damaged > 0 => {
@@ -661,19 +660,27 @@ impl AlreadyOver<'_> {
             }
             word => {
                 let totals = all_done(&totals);
-                match &changes {
-                    Some(changes) => format!(
+                match &looked {
+                    Looked::Changed(changes) => format!(
                         "already {word} ({totals}), but {changes}. \
                          Add --restart to process all items"
                     ),
-                    None => {
+                    Looked::Not(why) => format!(
+                        "already {word} ({totals}); its source was not compared: {why}. \
+                         Add --restart to start a new run"
+                    ),
+                    Looked::Same => {
                         format!("already {word} ({totals}). Add --restart to start a new run")
                     }
                 }
             }
         };
-        let code = if changes.is_some() { Code::Incomplete } else { code };
+        // Nor is a run called complete whose source cannot be compared.
+        let code = if matches!(looked, Looked::Same) { code } else { Code::Incomplete };
         print_outcome(self.console, code, (&format!("run {id}: "), &text));
+        if let Looked::Changed(changes) = &looked {
+            changes.lines().for_each(|line| self.console.problem(&format!("  {line}")));
+        }
         summary((self.global.output, self.console), run, code, &totals, 0)?;
         Ok(code)
     }

@@ -11,6 +11,7 @@ use gossip::sources::{KeyFormat, Source};
 use serde_json::Value;
 
 use crate::duration;
+use crate::output::{self, Bound};
 use crate::screen::text::{counted, escaped, number};
 
 /// Leaves listed at most; the certificate has all of them.
@@ -70,14 +71,8 @@ impl Leaf {
         let word = |name: &str| line.get(name).and_then(Value::as_str);
         let status = word("status")?;
         let count = |name: &str| line.get(name).and_then(Value::as_u64).unwrap_or(0);
-        let bound = |name: &str| {
-            let bytes = decoded(word(name).unwrap_or_default());
-            let text = format.bound_text(&bytes);
-            match text.strip_suffix(b"\0") {
-                // The first key after a path: the range ends with the path.
-                Some(last) if !last.is_empty() => format!("{} (included)", escaped(last)),
-                _ => escaped(&text),
-            }
+        let bound = |name: &str, bound: Bound| {
+            output::bound_text(&decoded(word(name).unwrap_or_default()), bound, format)
         };
         let is_done = status == "done";
         let shown = match word("reason") {
@@ -90,8 +85,8 @@ impl Leaf {
             None => status,
         };
         Some(Self {
-            from: bound("start"),
-            to: bound("end"),
+            from: bound("start", Bound::Start),
+            to: bound("end", Bound::End),
             status: shown.to_owned(),
             is_done,
             keys: count("keys"),

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 
 use gossip::identity::LogicalTime;
 use gossip::runtime::{Clock as _, SystemClock};
+use gossip::sources::KeyFormat;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use crate::args::Format;
 use crate::duration;
 use crate::failure::{Code, Failure};
 
-pub(crate) use crate::screen::text::counted as count;
+pub(crate) use crate::screen::text::{counted as count, number};
 
 /// Columns between two fields of a table.
 const GAP: usize = 2;
@@ -80,20 +81,67 @@ impl Record {
         }
     }
 
-    /// Adds a bound of a range like [`with_bytes`](Self::with_bytes); null if it is empty, which
-    /// means that there is none.
-    pub(crate) fn with_bound(self, names: [&'static str; 2], bound: &[u8]) -> Self {
-        if bound.is_empty() {
-            self.with(names[0], Value::Null)
-        } else {
-            self.with_bytes(names, bound)
+    /// Adds a bound of a range: the key like [`with_bytes`](Self::with_bytes) in JSON, and
+    /// [`bound_text`] in tables; null if there is none.
+    pub(crate) fn with_bound(
+        self,
+        names: [&'static str; 2],
+        (key, bound): (&[u8], Bound),
+        format: KeyFormat,
+    ) -> Self {
+        let text = format.bound_text(key);
+        if text.is_empty() {
+            return self.with(names[0], Value::Null);
         }
+        let mut record = self.with_bytes(names, &text);
+        if let Some(field) = record.0.last_mut() {
+            field.shown = Some(bound_text(key, bound, format));
+        }
+        record
     }
 
     pub(crate) fn to_json(&self) -> Value {
         let fields = self.0.iter().map(|field| (field.name.to_owned(), field.value.clone()));
         Value::from(fields.collect::<Map<_, _>>())
     }
+}
+
+/// Which bound of a range a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Start,
+    End,
+}
+
+/// Returns the text of a bound; empty if there is none. The first key behind another one is named
+/// by that: `k007 (included)` as an end, `after k007` as a start.
+pub(crate) fn bound_text(key: &[u8], bound: Bound, format: KeyFormat) -> String {
+    let text = format.bound_text(key);
+    match (text.strip_suffix(b"\0"), bound) {
+        (Some(last), Bound::Start) if !last.is_empty() => {
+            format!("after {}", readable(&format.text(last)))
+        }
+        (Some(last), Bound::End) if !last.is_empty() => {
+            format!("{} (included)", readable(&format.text(last)))
+        }
+        (Some(_) | None, Bound::Start | Bound::End) => readable(&text),
+    }
+}
+
+/// Returns the text of a range: `from a to m`.
+pub(crate) fn range_text(start: &[u8], end: &[u8], format: KeyFormat) -> String {
+    let (from, to) = (bound_text(start, Bound::Start, format), bound_text(end, Bound::End, format));
+    match (&*from, &*to) {
+        ("", "") => "all keys".to_owned(),
+        ("", to) => format!("up to {to}"),
+        (from, "") => format!("{} to the last key", began(from)),
+        (from, to) => format!("{} to {to}", began(from)),
+    }
+}
+
+/// A start that is named by the key before it has its own preposition.
+fn began(from: &str) -> String {
+    if from.starts_with("after ") { from.to_owned() } else { format!("from {from}") }
 }
 
 impl Field {
@@ -336,5 +384,22 @@ mod tests {
         let json = record.to_json();
         assert!(json["created_at"].as_str().unwrap().ends_with('Z'));
         assert_eq!(json["ended"], Value::Null);
+    }
+
+    #[test]
+    fn bounds_are_named_by_keys_that_exist() {
+        use gossip::sources::row_key;
+        let text = |key: &[u8], bound| bound_text(key, bound, KeyFormat::Bytes);
+        assert_eq!(text(b"k007\0", Bound::End), "k007 (included)");
+        assert_eq!(text(b"k007\0", Bound::Start), "after k007");
+        assert_eq!(text(b"m", Bound::End), "m");
+        assert_eq!(text(&[0], Bound::Start), "");
+        assert_eq!(text(&[0xFF; 256], Bound::End), "");
+        let behind = [&row_key(5)[..], b"\0"].concat();
+        assert_eq!(bound_text(&behind, Bound::End, KeyFormat::Row), "5 (included)");
+        let range = |start: &[u8], end: &[u8]| range_text(start, end, KeyFormat::Bytes);
+        assert_eq!(range(b"a", b"m\0"), "from a to m (included)");
+        assert_eq!(range(b"a\0", &[0xFF; 256]), "after a to the last key");
+        assert_eq!(range(&[0], b"m"), "up to m");
     }
 }

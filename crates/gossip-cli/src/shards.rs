@@ -16,7 +16,7 @@ use gossip::store::Coordinator;
 use crate::args::{Global, ShardCommand};
 use crate::console::Console;
 use crate::failure::{Code, Failure};
-use crate::output::{self, Record};
+use crate::output::{self, Bound, Record};
 use crate::reference::find_shard;
 use crate::sources;
 use crate::{runs, store};
@@ -309,9 +309,11 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
         Some(key) => record.with_bytes(["cursor", "cursor_hex"], &format.text(key)),
         None => record,
     };
-    record
-        .with_bound(["start", "start_hex"], &format.bound_text(&row.start))
-        .with_bound(["end", "end_hex"], &format.bound_text(&row.end))
+    record.with_bound(["start", "start_hex"], (&row.start, Bound::Start), format).with_bound(
+        ["end", "end_hex"],
+        (&row.end, Bound::End),
+        format,
+    )
 }
 
 /// Returns the damaged part of a record, as docs/storage-format.md names it.

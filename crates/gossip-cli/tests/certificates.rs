@@ -134,3 +134,27 @@ fn failed_write_of_a_certificate_leaves_no_file() {
     let left: Vec<_> = std::fs::read_dir(scratch.path()).unwrap().flatten().collect();
     assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().contains(".tmp")));
 }
+
+/// Every range that differs is printed, with both counts.
+#[test]
+fn ranges_that_differ_from_the_source_are_printed() {
+    let scratch = Scratch::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        scratch.file(format!("{name}/1"), "");
+        scratch.file(format!("{name}/2"), "");
+    }
+    export(&scratch, &["tree", "--shards", "3", "-j", "1", "--no-split"]);
+    std::fs::remove_file(scratch.tree().join("a/1")).unwrap();
+    std::fs::rename(scratch.tree().join("f/2"), scratch.tree().join("f/3")).unwrap();
+    let run = scratch.run(&["run", "verify", "@last", "--source"]);
+    let file = scratch.run(&["verify", "cert", "--source", "tree"]);
+    for verified in [run, file] {
+        assert_eq!(verified.code, Some(1), "{verified:?}");
+        let lines: Vec<&str> = verified.stderr.lines().collect();
+        let [first, second, rest @ ..] = &lines[..] else { panic!("{verified:?}") };
+        assert_eq!(*first, "leaf 1, up to c/1: 4 keys stated, 3 in the source");
+        assert_eq!(*second, "leaf 3, from e/1 to the last key: 4 keys as stated, but others");
+        let expected = "why:  the source has other keys in 2 leaves";
+        assert!(rest.concat().contains(expected), "{verified:?}");
+    }
+}

@@ -108,3 +108,21 @@ fn a_run_is_not_resumed_after_its_key_changed() {
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("changed since the run was created"), "{}", ran.stderr);
 }
+
+/// Rows that were added after the end of a run are counted by range.
+#[test]
+fn rows_that_were_added_to_a_finished_run_are_counted() {
+    let scratch = Scratch::new();
+    sqlite(&scratch, &rows("t"));
+    let args = ["exec", "sqlite:data.db?table=t", "-j", "1", "--shards", "1", "--batch", "100"];
+    let args = [&args[..], &["--", "true"]].concat();
+    assert_eq!(scratch.run(&args).code, Some(0));
+    let same = scratch.run(&args);
+    assert_eq!(same.code, Some(0), "{same:?}");
+    assert!(!same.stderr.contains("not compared"), "{same:?}");
+    sqlite(&scratch, "INSERT INTO t VALUES (10001, 'new'), (10002, 'new')");
+    let more = scratch.run(&args);
+    assert_eq!(more.code, Some(3), "{more:?}");
+    assert!(more.stderr.contains("the source now has 2 items more, in 1 range"), "{more:?}");
+    assert!(more.stderr.contains("  all keys: 600 items then, 602 now\n"), "{more:?}");
+}

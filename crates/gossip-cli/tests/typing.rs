@@ -252,3 +252,29 @@ fn workers_are_listed_with_host_and_pid() {
     fs::write(scratch.path().join("go"), "").unwrap();
     assert_eq!(finish(child).code, Some(0));
 }
+
+#[test]
+fn finished_run_over_a_repository_says_what_changed_since() {
+    let scratch = Scratch::new();
+    let git = |words: &[&str]| {
+        let mut command = scratch.command("git");
+        let user = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        command.args(["-C", "tree"]).args(user).args(words).env("HOME", scratch.path());
+        let ran = finish(command.spawn().unwrap());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
+    scratch.file("a", "one\n");
+    git(&["init", "-q"]);
+    git(&["add", "a"]);
+    git(&["commit", "-q", "-m", "one"]);
+    let exec = ["exec", "git:tree", "-j", "1", "--", "true"];
+    let ran = scratch.run(&exec);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(scratch.run(&exec).code, Some(0), "nothing has changed");
+    scratch.file("b", "two\n");
+    git(&["add", "b"]);
+    git(&["commit", "-q", "-m", "two"]);
+    let ran = scratch.run(&exec);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("the source now has 1 item more"), "{ran:?}");
+}

@@ -48,6 +48,7 @@
 //!
 //! Files of version 1 are verified, too. They have no `command`, and every bound is text.
 
+mod differences;
 mod leaves;
 mod read;
 mod record;
@@ -74,10 +75,13 @@ mod text_tests;
 #[cfg(test)]
 mod verify_tests;
 
+pub use self::differences::{DIFFERENCES_MAX, Differences, LeafDifference};
 pub use self::leaves::{ReadLeavesError, RunLeaves};
 pub use self::record::{LeafRecord, LeafStatus, ParkedFor, Request};
 pub use self::recount::{RECOUNT_BYTES_MAX, recount};
 pub use self::refusal::Refusal;
 pub use self::seal::{SIGNING_KEY_LEN_MAX, SigningKey, SigningKeyError};
-pub use self::verify::{Against, Trust, Verification, verify, verify_seal};
+pub use self::verify::{
+    Against, Trust, Verification, verify, verify_seal, verify_with_differences,
+};
 pub use self::write::CertificateWriter;

@@ -9,6 +9,7 @@
 use gossip_contracts::connector::{CheckedEnumeration, Connector, Page, PageError};
 use gossip_contracts::coordination::{CursorUpdate, ShardSpecRef};
 
+use super::differences::Differences;
 use super::record::{LeafRecord, LeafStatus, Request};
 use super::refusal::Refusal;
 use crate::accumulator::Accumulator;
@@ -44,19 +45,21 @@ impl<'a> SourceCheck<'a> {
         }
     }
 
-    /// Lists the keys of a leaf, as far as it claims them, and compares.
-    pub(super) fn compare(&mut self, number: u64, leaf: &LeafRecord) -> Result<(), Refusal> {
+    /// Lists the keys of a leaf, as far as it claims them, and adds the leaf to `differences` if
+    /// the source has others.
+    pub(super) fn compare(
+        &mut self,
+        number: u64,
+        leaf: &LeafRecord,
+        differences: &mut Differences,
+    ) -> Result<(), Refusal> {
         let listed = match leaf.status {
             LeafStatus::Done => self.list_done(leaf),
             LeafStatus::Parked(_) => self.list_parked(leaf),
         };
         let found = listed.map_err(|error| Refusal::SourceFailed { leaf: number, error })?;
-        let (stated, count) = (leaf.accumulator.count(), found.count());
-        if stated != count {
-            return Err(Refusal::CountDiffers { leaf: number, stated, found: count });
-        }
         if leaf.accumulator != found {
-            return Err(Refusal::KeysDiffer { leaf: number, count });
+            differences.add(number, leaf, found.count());
         }
         Ok(())
     }

@@ -47,6 +47,43 @@ fn a_source_that_has_changed_is_refused() {
     assert!(against(&behind, &leaves()).is_ok());
 }
 
+/// Every leaf that differs is named, and not only the first.
+#[test]
+fn every_leaf_that_differs_is_listed() {
+    let kept = (0..40).filter(|number| ![5, 18, 19].contains(number)).map(key);
+    let other = kept.chain([b"k18x".to_vec(), b"k19x".to_vec()]);
+    let source = MemoryConnector::try_new(other.map(|key| (key, vec![]))).unwrap();
+    let (request, mut found) = (request(), Differences::default());
+    let certificate = written(&request, &leaves(), None);
+    let against = Against::ITSELF.with_source(&request, &source);
+    let refused = verify_with_differences(&certificate[..], against, &mut found).unwrap_err();
+    assert_eq!(refused, Refusal::CountDiffers { leaf: 1, stated: 8, found: 7 });
+    let numbers: Vec<_> = found.listed.iter().map(|it| (it.leaf, it.stated, it.found)).collect();
+    assert_eq!((found.count, numbers), (2, vec![(1, 8, 7), (3, 8, 8)]));
+    assert_eq!((*found.listed[1].start).to_vec(), leaves()[2].start);
+}
+
+#[test]
+fn of_many_leaves_that_differ_the_first_are_listed() {
+    let range = |number: usize| (key(number), key(number + 1));
+    let leaves: Vec<_> = (0..40)
+        .map(|number| {
+            let (start, end) = range(number);
+            let leaf = LeafRecord::new(&start, &end, LeafStatus::Done, FenceEpoch::INITIAL);
+            let mut keys = Accumulator::EMPTY;
+            keys.add(&start);
+            leaf.with_progress(&start, keys, 0)
+        })
+        .collect();
+    let request = Request { start: key(0), end: key(40), ..request() };
+    let certificate = written(&request, &leaves, None);
+    let empty = MemoryConnector::try_new(std::iter::empty::<(Vec<u8>, Vec<u8>)>()).unwrap();
+    let (against, mut found) =
+        (Against::ITSELF.with_source(&request, &empty), Differences::default());
+    verify_with_differences(&certificate[..], against, &mut found).unwrap_err();
+    assert_eq!((found.count, found.listed.len()), (40, DIFFERENCES_MAX));
+}
+
 /// A source that cannot be listed between two keys, as a directory that may not be read.
 struct Walled {
     inner: MemoryConnector,

@@ -4,6 +4,7 @@ use std::io::BufRead;
 
 use gossip_contracts::connector::Connector;
 
+use super::differences::Differences;
 use super::read::{
     LeafLine, Lines, Seal, StatedTotals, is_leaf, read_request, read_seal, read_totals,
 };
@@ -85,8 +86,22 @@ pub enum Trust {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong with it.
+/// The first thing that is wrong with the certificate itself; without one, the first leaf that
+/// differs from the source.
 pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verification, Refusal> {
+    verify_with_differences(certificate, against, &mut Differences::default())
+}
+
+/// As [`verify`]. Adds every leaf that differs from the source to `differences`.
+///
+/// # Errors
+///
+/// As [`verify`].
+pub fn verify_with_differences(
+    certificate: impl BufRead,
+    against: Against<'_>,
+    differences: &mut Differences,
+) -> Result<Verification, Refusal> {
     let (mut lines, mut hash) = (Lines::new(certificate), SealHash::new());
     hash.add(lines.next()?);
     let (request, version) = read_request(lines.current()).map_err(|_| lines.malformed())?;
@@ -99,7 +114,7 @@ pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verific
         line.read(lines.current()).map_err(|_| lines.malformed())?;
         let number = tiling.add(&line)?;
         if let Some(source) = &mut source {
-            source.compare(number, &line.leaf)?;
+            source.compare(number, &line.leaf, differences)?;
         }
         sums.count(&line.leaf);
     }
@@ -110,6 +125,9 @@ pub fn verify(certificate: impl BufRead, against: Against<'_>) -> Result<Verific
     let seal = read_seal(lines.next()?).map_err(|_| lines.malformed())?;
     let trust = check_seal(&hash, seal, against.key)?;
     lines.end()?;
+    if let Some(refusal) = differences.refusal() {
+        return Err(refusal);
+    }
     Ok(Verification {
         request,
         trust,
