@@ -14,7 +14,7 @@ use gossip::handoff::lease_handoff::{
     Driver, HandoffConfig, HandoffSource, MoveOutcome, MoveTerms, SourceNext,
 };
 use gossip::handoff::{
-    IN_PROGRESS_PAGE, Record as MoveRecord, RecordId, Repository as _, RepositoryError,
+    IN_PROGRESS_PAGE, Phase, Record as MoveRecord, RecordId, Repository as _, RepositoryError,
     StoreRepository, Stored,
 };
 use gossip::identity::{ShardKey, TenantId};
@@ -148,7 +148,7 @@ impl Handoffs {
         if stored.record.state.is_terminal() {
             return Err(Failure::new(
                 Code::Usage,
-                format!("the handoff is already {}", stored.record.state),
+                format!("the handoff is already {}", phase_word(stored.record.state)),
             ));
         }
         match terms.outcome(self.shard(terms.key)?.as_ref()) {
@@ -224,8 +224,9 @@ impl Handoffs {
     }
 
     fn describe(&mut self, record: &MoveRecord) -> Result<Record, Failure> {
-        let described =
-            Record::new().with("handoff", record.id.as_str()).with("phase", record.state.label());
+        let described = Record::new()
+            .with("handoff", record.id.as_str())
+            .with("phase", phase_word(record.state));
         let Ok(terms) = MoveTerms::of(record) else {
             return Ok(described
                 .with("subject", record.subject.as_str())
@@ -268,6 +269,17 @@ fn repository_failure(error: &RepositoryError) -> Failure {
         RepositoryError::RecordNotFound => Failure::new(Code::Usage, "no such handoff")
             .next("list the handoffs: gossip handoff list; check --store and --tenant"),
         error => Failure::new(Code::Store, "the handoff records cannot be read").why(error),
+    }
+}
+
+/// Returns the phase in words.
+const fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Ack => "acknowledged",
+        Phase::RolledBack => "rolled back",
+        Phase::Lock | Phase::Serialize | Phase::Transfer | Phase::Unlock | Phase::Complete => {
+            phase.label()
+        }
     }
 }
 

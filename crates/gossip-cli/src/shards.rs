@@ -341,7 +341,8 @@ pub(crate) const fn reason_word(reason: ParkReason) -> &'static str {
     match reason {
         ParkReason::PermissionDenied => "permission denied",
         ParkReason::NotFound => "not found",
-        ParkReason::Poisoned => "poisoned",
+        // An item, or a source that cannot be listed.
+        ParkReason::Poisoned => "failed",
         ParkReason::TooManyErrors => "too many errors",
         // The coordinator's enum may grow.
         ParkReason::Other | _ => "other",

@@ -151,7 +151,7 @@ fn failed_item_is_parked_and_can_be_unparked() {
     let run = run_id(&scratch);
     let parked = scratch.run(&["shard", "list", &run, "--parked", "-o", "jsonl"]);
     assert_eq!(parked.stdout.lines().count(), 1);
-    assert!(parked.stdout.contains("\"reason\":\"poisoned\""), "{}", parked.stdout);
+    assert!(parked.stdout.contains("\"reason\":\"failed\""), "{}", parked.stdout);
     // The same command reports the same.
     assert_eq!(scratch.run(&args).code, Some(3));
     std::fs::write(scratch.path().join("fixed"), "").unwrap();

@@ -157,7 +157,7 @@ fn withdrawn_handoff_leaves_the_shard_with_its_owner() {
     signal(pair.other(), Signal::STOP);
     pair.request();
     let id = pair.roll_back();
-    wait_until("the end of the handoff", || pair.show(&id)["phase"] == "rolled_back");
+    wait_until("the end of the handoff", || pair.show(&id)["phase"] == "rolled back");
     let shown = pair.show(&id);
     assert_eq!(shown["error"], "the offer was withdrawn", "{shown}");
     // RFC 3339 in UTC sorts by time.
@@ -182,7 +182,7 @@ fn expired_handoff_leaves_the_shard_with_its_owner() {
     signal(pair.other(), Signal::STOP);
     pair.request();
     wait_until("the end of the handoff", || {
-        pair.handoffs().first().is_some_and(|found| found["phase"] == "rolled_back")
+        pair.handoffs().first().is_some_and(|found| found["phase"] == "rolled back")
     });
     pair.wait_for_key_of(pair.owner());
     let shard = jsonl(&pair.scratch, &["shard", "show", &pair.run, SHARD]).remove(0);
@@ -228,7 +228,7 @@ fn rollback_closes_the_handoff_of_a_dead_owner() {
     let closed = pair.scratch.run(&["handoff", "rollback", &id]);
     assert_eq!(closed.code, Some(0), "{}", closed.stderr);
     assert!(closed.stderr.contains("has another owner"), "{}", closed.stderr);
-    assert_eq!(pair.show(&id)["phase"], "rolled_back");
+    assert_eq!(pair.show(&id)["phase"], "rolled back");
     signal(pair.other(), Signal::CONT);
     pair.remove_delay();
     for child in pair.children {

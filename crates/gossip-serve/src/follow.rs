@@ -385,7 +385,7 @@ pub(crate) const fn reason_word(reason: gossip::coordination::ParkReason) -> &'s
     match reason {
         ParkReason::PermissionDenied => "permission denied",
         ParkReason::NotFound => "not found",
-        ParkReason::Poisoned => "poisoned",
+        ParkReason::Poisoned => "failed",
         ParkReason::TooManyErrors => "too many errors",
         // The coordinator's enum may grow.
         ParkReason::Other | _ => "other",
