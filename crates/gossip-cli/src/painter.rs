@@ -229,20 +229,16 @@ impl Painter<'_> {
 
     /// Prints lines until the worker has ended.
     fn print(&self, every: Duration) {
-        let mut rate = Rate::default();
-        rate.at(self.progress.started(), 0);
-        let mut next = self.progress.started() + every;
-        while !self.wait_until(next) {
+        let mut lines = Lines::new(self.progress.started(), every);
+        while !self.wait_until(lines.next) {
             let (now, here) = (Instant::now(), self.progress.keys_done());
-            let rate = rate.at(now, here).unwrap_or(0.0);
             let run = self.shared.latest.get().map(|latest| latest.progress);
+            let Some(rate) = lines.rate_if_due(now, here) else { continue };
             if self.console.is_json() {
                 self.console.event(&self.event(run.as_ref(), rate));
             } else {
-                let rate = format!("{} here", text::rate(rate));
-                self.console.note(&progress::line(run.as_ref(), here, &rate));
+                self.console.note(&line(run.as_ref(), here, rate));
             }
-            next = now + every;
         }
     }
 
@@ -265,5 +261,65 @@ impl Painter<'_> {
             }
             None => event,
         }
+    }
+}
+
+/// Formats a line of plain progress.
+fn line(run: Option<&RunProgress>, here: u64, rate: f64) -> String {
+    progress::line(run, here, &format!("{} here", text::rate(rate)))
+}
+
+/// When lines are printed, and the rate between them.
+struct Lines {
+    every: Duration,
+    /// When the next line is due.
+    next: Instant,
+    rate: Rate,
+}
+
+impl Lines {
+    fn new(started: Instant, every: Duration) -> Self {
+        let mut rate = Rate::default();
+        rate.at(started, 0);
+        Self { every, next: started + every, rate }
+    }
+
+    /// Returns the rate of the line that is due at `now`, with `here` finished items; `None` if
+    /// none is due.
+    fn rate_if_due(&mut self, now: Instant, here: u64) -> Option<f64> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + self.every;
+        Some(self.rate.at(now, here).unwrap_or(0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_come_every_ten_seconds() {
+        let started = Instant::now();
+        let at = |millis: u64| started + Duration::from_millis(millis);
+        let mut lines = Lines::new(started, LINE_EVERY);
+        let mut printed = Vec::new();
+        // Looked at every quarter of a second for a minute; ten items finish in a second.
+        for millis in (0..=60_000).step_by(250) {
+            let here = millis / 100;
+            if let Some(rate) = lines.rate_if_due(at(millis), here) {
+                printed.push((millis, line(None, here, rate)));
+            }
+        }
+        let times: Vec<u64> = printed.iter().map(|(millis, _)| *millis).collect();
+        assert_eq!(times, [10_000, 20_000, 30_000, 40_000, 50_000, 60_000]);
+        assert_eq!(printed[0].1, "100 keys, 10/s here");
+        assert_eq!(printed[5].1, "600 keys, 10/s here");
+        // A late look moves the following lines, and none is printed twice.
+        assert!(lines.rate_if_due(at(83_000), 830).is_some());
+        assert!(lines.rate_if_due(at(83_001), 830).is_none());
+        assert!(lines.rate_if_due(at(92_999), 929).is_none());
+        assert!(lines.rate_if_due(at(93_000), 930).is_some());
     }
 }

@@ -10,10 +10,14 @@ mod terminal;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
 
 use emulator::Emulator;
 use support::{Ran, Scratch, finish, is_alive, signal, wait_until};
 use terminal::{CTRL_C, Terminal};
+
+/// The longest demo.
+const DEMO_MAX: Duration = Duration::from_secs(40);
 
 const GOSSIP: &str = env!("CARGO_BIN_EXE_gossip");
 
@@ -144,10 +148,13 @@ fn demo(scratch: &Scratch) -> Terminal {
 #[test]
 fn demo_kills_a_worker_and_proves_that_nothing_is_missing() {
     let scratch = Scratch::new();
+    let started = Instant::now();
     let terminal = demo(&scratch);
     wait_until("its directory", || !left_behind(&scratch).is_empty());
     let (code, bytes) = terminal.finish();
     assert_eq!(code, Some(0), "{bytes}");
+    // A promise to its spectators, kept on any machine: its items sleep.
+    assert!(started.elapsed() < DEMO_MAX, "{} s", started.elapsed().as_secs());
     for text in ["kill -9 ", "was split", "continues shard", "complete: 20,000 of 20,000 keys", "░"]
     {
         assert!(bytes.contains(text), "{text}: {bytes}");

@@ -207,3 +207,27 @@ fn mistyped_store_is_reported_and_not_created(#[case] args: &[&str]) {
     assert!(ran.stderr.contains("typo.db: no such file"), "{}", ran.stderr);
     assert!(!scratch.path().join("typo.db").exists(), "no file was created");
 }
+
+#[test]
+fn man_pages_are_printed_and_written() {
+    let scratch = Scratch::new();
+    let whole = scratch.run(&["man"]);
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    assert!(whole.stdout.contains(".TH gossip 1"), "{whole:?}");
+    let one = scratch.run(&["man", "retry"]);
+    assert_eq!(one.code, Some(0), "{one:?}");
+    assert!(one.stdout.contains(".TH ") && one.stdout.contains("\\-\\-status"), "{one:?}");
+    let none = scratch.run(&["man", "run", "nothing"]);
+    assert_eq!(none.code, Some(2), "{none:?}");
+    assert!(none.stderr.contains("no such command: run nothing"), "{none:?}");
+    assert_eq!(scratch.run(&["man", "--to", "pages"]).code, Some(0));
+    let pages = std::fs::read_dir(scratch.path().join("pages")).unwrap();
+    let pages: Vec<_> = pages.map(|page| page.unwrap().path()).collect();
+    assert!(pages.len() >= 20, "{pages:?}");
+    for name in ["gossip.1", "gossip-exec.1", "gossip-run-list.1"] {
+        assert!(pages.iter().any(|page| page.ends_with(name)), "{name}: {pages:?}");
+    }
+    for page in &pages {
+        assert!(std::fs::read_to_string(page).unwrap().contains(".TH "), "{page:?}");
+    }
+}

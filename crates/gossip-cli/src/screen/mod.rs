@@ -162,7 +162,7 @@ impl Screen {
                 return;
             }
             drop(state);
-            thread::sleep(FRAME_SHORTEST.saturating_sub(written.elapsed()));
+            thread::sleep(pause_before_frame(written.elapsed()));
             let views = views(Instant::now());
             if continued.swap(false, Ordering::Relaxed) {
                 self.lock().canvas.forget();
@@ -246,6 +246,12 @@ impl Screen {
     }
 }
 
+/// Returns how long the painter pauses before a frame, by the time since the last one was written:
+/// text that comes in between waits for that frame.
+fn pause_before_frame(since_written: Duration) -> Duration {
+    FRAME_SHORTEST.saturating_sub(since_written)
+}
+
 /// How long a panic waits for a frame that is being written: it must be printed in any case, and
 /// may have happened in the painter itself.
 const PANIC_PATIENCE: Duration = Duration::from_millis(100);
@@ -326,5 +332,28 @@ pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match stream {
         Stream::Stdout => write_to(&io::stdout(), bytes),
         Stream::Stderr => write_to(&io::stderr(), bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However often the painter is woken, as by a command that floods its output.
+    #[test]
+    fn frames_are_written_at_most_twenty_times_a_second() {
+        for woken_every in [1, 7, 49, 50, 51, 130] {
+            let (mut now, mut written) = (0_u64, vec![0_u64]);
+            while now < 10_000 {
+                now += woken_every;
+                let since = Duration::from_millis(now - written.last().unwrap());
+                now += u64::try_from(pause_before_frame(since).as_millis()).unwrap();
+                written.push(now);
+            }
+            for second in written.windows(21) {
+                let lasted = second[20] - second[0];
+                assert!(lasted >= 1_000, "21 frames in {lasted} ms, woken every {woken_every} ms");
+            }
+        }
     }
 }
