@@ -534,6 +534,9 @@ pub(crate) enum RunCommand {
         /// Write one page for people: verdict, map, gaps, counts, command, times, hashes
         #[arg(long, env = "GOSSIP_HTML", value_name = "FILE")]
         html: Option<PathBuf>,
+        /// Leave the command out: its arguments may hold secrets
+        #[arg(long, env = "GOSSIP_NO_COMMAND_IN_PROOF", value_parser = flag())]
+        no_command_in_proof: bool,
     },
     /// Verify that a finished run covers its whole source
     Verify {

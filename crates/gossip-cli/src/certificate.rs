@@ -39,6 +39,8 @@ pub(crate) struct FinishedRun<'c> {
     pub(crate) tenant: TenantId,
     pub(crate) run: RunId,
     pub(crate) console: &'c Console,
+    /// Whether the certificate states the command.
+    pub(crate) states_command: bool,
 }
 
 /// Files that an export writes.
@@ -181,7 +183,9 @@ impl FinishedRun<'_> {
             Failure::new(Code::Internal, "the source of the run cannot be parsed").why(error)
         })?;
         let mut request = Request::new(self.run, &source);
-        request.command = job.command.iter().map(|word| word.as_bytes().to_vec()).collect();
+        if self.states_command {
+            request.command = job.command.iter().map(|word| word.as_bytes().to_vec()).collect();
+        }
         request.settings = settings(&job, &record);
         check_finished(record.status(), &leaves)?;
         let damaged: Vec<_> = leaves.damaged().iter().collect();

@@ -305,6 +305,7 @@ impl Demo<'_> {
             tenant: self.tenant,
             run: self.run,
             console: self.console,
+            states_command: true,
         };
         let found = certificate::prove(finished)?;
         let leaves = counted(found.done + found.parked, "leaf").replace("leafs", "leaves");

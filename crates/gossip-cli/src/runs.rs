@@ -67,15 +67,17 @@ pub(crate) fn run(
         RunCommand::Fail(arg) => {
             Control::of(coordinator, tenant, &arg)?.fail(global, console)?;
         }
-        RunCommand::Export { run, key, to, html } => {
+        RunCommand::Export { run, key, to, html, no_command_in_proof } => {
             let run = run.find(coordinator, tenant)?;
-            let run = FinishedRun { coordinator, tenant, run, console };
+            let states_command = !no_command_in_proof;
+            let run = FinishedRun { coordinator, tenant, run, console, states_command };
             let to = Written { certificate: to.as_deref(), page: html.as_deref() };
             return certificate::export(run, &key, to, console);
         }
         RunCommand::Verify { run, source } => {
             let run = run.find(coordinator, tenant)?;
-            let run = FinishedRun { coordinator, tenant, run, console };
+            let states_command = true;
+            let run = FinishedRun { coordinator, tenant, run, console, states_command };
             return certificate::verify_run(global, run, source, console);
         }
         RunCommand::Rm { run, damaged } => {

@@ -145,7 +145,13 @@ impl Access for StoreAccess {
     fn certificate(&self, run: RunId) -> Result<Certificate, String> {
         let backend = store::open_existing(&self.global).map_err(text)?;
         let coordinator = &mut backend.coordinator();
-        let run = FinishedRun { coordinator, tenant: self.tenant, run, console: &self.console };
+        let run = FinishedRun {
+            coordinator,
+            tenant: self.tenant,
+            run,
+            console: &self.console,
+            states_command: true,
+        };
         let (text, found) = certificate::in_memory(run).map_err(text)?;
         let (summary, is_complete) = (certificate::summary(&found), found.is_complete());
         Ok(Certificate { text, summary, is_complete })

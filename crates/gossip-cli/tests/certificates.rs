@@ -71,6 +71,26 @@ fn certificate_states_command_times_version_and_host() {
     assert!(verified.stdout.contains(r#"["sh","-c","true","an argument","{}"]"#), "{verified:?}");
 }
 
+/// The arguments of a command may hold secrets; the rest of the certificate stays.
+#[test]
+fn certificate_without_the_command_is_verified() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&["exec", "range:0..3", "--", "sh", "-c", "true", "a-secret", "{}"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let words = ["run", "export", "@last", "--no-command-in-proof"];
+    let files = ["--to", "cert", "--html", "page.html"];
+    assert_eq!(scratch.run(&[&words[..], &files].concat()).code, Some(0));
+    for file in ["cert", "page.html"] {
+        let text = std::fs::read_to_string(scratch.path().join(file)).unwrap();
+        assert!(!text.contains("a-secret"), "{file}: {text}");
+    }
+    let verified = scratch.run(&["verify", "cert", "--source", "range:0..3"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert!(verified.stdout.contains("3"), "{verified:?}");
+    // Without the option it is stated.
+    assert!(scratch.run(&["run", "export", "@last"]).stdout.contains("a-secret"));
+}
+
 /// The terminal receives no raw control characters.
 #[test]
 fn control_characters_are_not_printed() {
