@@ -13,7 +13,7 @@ use gossip_contracts::identity::{LogicalTime, OpId};
 use gossip_coordination::protocol::ReleaseMode;
 use gossip_coordination::{
     CoordinationFacade, InfraError, ParkContext, ParkReason, SessionError, SideRecord,
-    StoreRefusal, WorkerSession,
+    WorkerSession,
 };
 
 use super::refusal::Refusal;
@@ -21,11 +21,6 @@ use super::side_records::checked;
 use super::{Decision, Operation, ShardTask, StoreAccess, TaskContext, TaskOutcome, TaskStep};
 use crate::observer::Event;
 use crate::split_specs;
-
-/// Returns whether the store refuses the transaction for its size, now and ever.
-fn is_too_large(error: &InfraError) -> bool {
-    matches!(error, InfraError::Refused { why: StoreRefusal::TooLarge, .. })
-}
 
 /// The effect of an answered operation.
 enum Answered {
@@ -240,42 +235,17 @@ impl ShardTask {
                 self.cuts.clear();
                 TaskStep::Continue
             }
-            Refusal::Store(error) if is_too_large(&error) => {
-                self.refused_as_too_large(&operation.0, &error, context)
-            }
             Refusal::Store(error) => self.store_failed(now, operation, error),
             Refusal::Invalid(error) => {
                 context.observer.observe(Event::Refused { shard: self.shard, error: &error });
                 self.park_text = error;
-                self.park_instead(ParkReason::Poisoned, context)
+                self.park_after_bug(context)
             }
         }
     }
 
-    /// Handles an operation that the store never takes, because its transaction is too large. That
-    /// concerns this shard only, so it is parked, and the worker continues with the others.
-    fn refused_as_too_large<B>(
-        &mut self,
-        operation: &Operation,
-        error: &InfraError,
-        context: &mut TaskContext<'_, B>,
-    ) -> TaskStep {
-        if matches!(operation, Operation::Split(_) | Operation::Replace(_)) {
-            self.cuts.clear();
-            return TaskStep::Continue;
-        }
-        let error = error.to_string();
-        context.observer.observe(Event::Refused { shard: self.shard, error: &error });
-        self.park_text = format!("the store takes no transaction of this size: {error}");
-        self.park_instead(ParkReason::Other, context)
-    }
-
-    /// Parks the shard because an operation was refused, unless parking itself was refused.
-    fn park_instead<B>(
-        &mut self,
-        reason: ParkReason,
-        context: &mut TaskContext<'_, B>,
-    ) -> TaskStep {
+    /// Parks the shard after a bug of the runtime, unless parking itself was refused.
+    fn park_after_bug<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
         if matches!(self.decision, Some(Decision::Park(_))) {
             return self.drop_lease(context);
         }
@@ -283,7 +253,7 @@ impl ShardTask {
         // The store refuses this progress; a checkpoint before parking would be refused again.
         self.covered.unsaved = 0;
         self.records.stored();
-        self.decision = Some(Decision::Park(reason));
+        self.decision = Some(Decision::Park(ParkReason::Poisoned));
         TaskStep::Continue
     }
 

@@ -10,7 +10,7 @@ use gossip_contracts::identity::LogicalTime;
 use gossip_coordination::store::{
     Answer, CommitOutcome, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
 };
-use gossip_coordination::{InfraError, ParkReason, StoreRefusal};
+use gossip_coordination::{InfraError, StoreRefusal};
 use gossip_handoff::{Repository, StoreRepository};
 use rstest::rstest;
 
@@ -32,10 +32,6 @@ const OUTAGE: u64 = 4_000;
 const KEYS: usize = 16;
 /// A key that fails for good, so that its shard is split and parked.
 const BAD: usize = 5;
-/// A key with results that a small store does not take; alone with those after it in its shard.
-const LARGE: usize = 9;
-/// What a small store takes in one transaction.
-const SMALL: usize = 64 << 10;
 /// Ticks between two steps of every part.
 const TICK: u64 = 10;
 /// Far beyond the end of every test.
@@ -53,8 +49,6 @@ enum Kind {
     RepliesLost,
     /// Writes are refused for good.
     ReadOnly,
-    /// Writes of more than [`SMALL`] bytes are refused for good.
-    Small,
 }
 
 /// An outage of the store, the time, and counts of calls.
@@ -125,14 +119,10 @@ impl Store for FaultyStore<'_> {
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
         let refused = |why| InfraError::Refused { operation: "commit", why, message: "no".into() };
         let count = txns.len();
-        if self.1.kind == Kind::Small && txns.iter().any(|txn| txn.byte_count() > SMALL) {
-            return vec![Err(refused(StoreRefusal::TooLarge)); count];
-        }
         match self.1.kind {
             _ if !self.1.strikes(true) => self.0.commit(txns),
             Kind::Full => vec![Err(refused(StoreRefusal::NoSpace)); count],
             Kind::ReadOnly => vec![Err(refused(StoreRefusal::ReadOnly)); count],
-            Kind::Small => vec![Err(refused(StoreRefusal::TooLarge)); count],
             Kind::Unreachable => vec![Err(no_answer()); count],
             Kind::RepliesLost => {
                 self.0.commit(txns);
@@ -240,9 +230,6 @@ impl<'w> Scene<'w> {
             return ItemResult::Failed("bad".into());
         }
         *self.done.lock().unwrap().entry(work.key().to_vec()).or_default() += 1;
-        if self.weather.kind == Kind::Small && work.key() == key(LARGE) {
-            return ItemResult::Results { findings: 1, content: vec![7; 2 * SMALL].into() };
-        }
         ItemResult::Done
     }
 
@@ -459,31 +446,6 @@ fn a_refusal_that_does_not_pass_is_not_waited_for() {
     let Err(RunWorkerError::Store(error)) = &ran.end else { panic!("{ran:?}") };
     assert!(!error.is_retryable());
     assert!(ran.at < 2_000 && ran.reported.is_empty(), "{ran:?}");
-}
-
-/// Only the shard with such a checkpoint is parked: with a reason, and with the cursor that was
-/// stored before.
-#[test]
-fn a_checkpoint_that_the_store_never_takes_parks_its_shard_and_ends_no_worker() {
-    let (world, weather) = (roots(LEASE), Weather::new(Kind::Small, u64::MAX, None));
-    let mut scene = Scene::new(&world, &weather);
-    scene.config.max_parked = 5;
-    let ran = scene.run(&numbered(KEYS));
-    assert_eq!(ran.end, Ok(Finish::Incomplete { parked: 2, damaged: 0 }), "{ran:?}");
-    assert!(ran.reported.is_empty(), "it is no outage: {ran:?}");
-    let mut world = world;
-    let other: Vec<_> =
-        world.rows().into_iter().filter(|row| row.park_reason == Some(ParkReason::Other)).collect();
-    let [parked] = &other[..] else { panic!("{other:?}") };
-    assert!(*parked.start <= *key(LARGE) && *key(LARGE) < *parked.end, "{parked:?}");
-    assert!(parked.last_key.as_deref().is_none_or(|cursor| *cursor < *key(LARGE)), "{parked:?}");
-    let texts = world.park_texts();
-    let has_reason = |text: &Option<Box<str>>| {
-        text.as_deref().is_some_and(|text| text.contains("takes no transaction of this size"))
-    };
-    assert!(texts.iter().any(has_reason), "{texts:?}");
-    // The other shard is finished but for its bad key.
-    assert!((0..8).filter(|number| *number != BAD).all(|it| ran.done.contains_key(&key(it))));
 }
 
 #[test]
