@@ -63,7 +63,7 @@ fn unreadable_and_deleted_files_are_not_failures_of_the_command() {
     let args = exec(&["tree", "-b4", "-j1"], &["sh", "-c", script, "sh", "{}"]);
     let ran = run_unprivileged(&scratch, &args);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    assert!(ran.stderr.contains("unread: closed: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("unread: tree/closed: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("incomplete: 1 item unread, 2 done"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("failed: "), "{}", ran.stderr);
 }
@@ -83,7 +83,7 @@ fn a_file_that_a_scan_cannot_read_makes_it_incomplete() {
     let args = ["scan", "tree", "--secret-key-file", "tree/key", "--fail-on", "findings"];
     let ran = run_unprivileged(&scratch, &args);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    assert!(ran.stderr.contains("unread: closed: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("unread: tree/closed: "), "{}", ran.stderr);
     assert!(ran.stderr.contains("1 item unread, 3 done"), "{}", ran.stderr);
 }
 
@@ -153,11 +153,11 @@ fn any_name_reaches_a_stream_and_a_listing() {
     {
         assert!(input.contains(part), "{part} in {input}");
     }
-    assert!(ran.stderr.contains("failed: new\\nline: "), "on one line: {}", ran.stderr);
+    assert!(ran.stderr.contains("failed: tree/new\\nline: "), "on one line: {}", ran.stderr);
     let run = run_id(&ran);
     let listed = scratch.run(&["shard", "list", &run, "--parked"]);
     assert_eq!(listed.stdout.lines().count(), 4, "a heading and three lines: {}", listed.stdout);
-    assert!(listed.stdout.contains("6e6f74ff74657874"), "as in JSON: {}", listed.stdout);
+    assert!(listed.stdout.contains("not\\xfftext"), "escaped: {}", listed.stdout);
     let json = scratch.run(&["shard", "list", &run, "--parked", "-o", "jsonl"]);
     assert!(json.stdout.contains("_hex\":"), "{}", json.stdout);
 }
@@ -203,7 +203,7 @@ fn malformed_row_is_unread_and_the_other_rows_are_done() {
     let args = exec(&["tree/list.jsonl"], &NOTE);
     let ran = scratch.run(&args);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    assert!(ran.stderr.contains("unread: 2: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("unread: tree/list.jsonl:2: "), "{}", ran.stderr);
     assert_eq!(scratch.lines("seen").len(), 2);
     // The same command processes nothing and reports the same.
     assert_eq!((scratch.run(&args).code, scratch.lines("seen").len()), (Some(3), 2));

@@ -50,7 +50,7 @@ fn worker_names_the_damaged_shard_and_finishes_the_others() {
     let (run, shard) = create(&scratch);
     flip(&scratch, "hot", &run, &shard);
 
-    let worked = scratch.run(&["worker", &run, "-j", "2"]);
+    let worked = scratch.run(&["worker", &run, "-j", "2", "--no-split"]);
     assert_eq!(worked.code, Some(3), "{worked:?}");
     let repair = format!("gossip shard repair {run} {shard}");
     assert!(worked.stderr.contains(&format!("shard {shard}: its record is damaged")), "{worked:?}");

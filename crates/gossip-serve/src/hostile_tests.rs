@@ -18,9 +18,13 @@ fn served(change: impl FnOnce(&mut ServeLimits)) -> Served {
 
 /// Waits until a counter of the server has this value.
 fn wait_for(counter: &AtomicU64, value: u64) {
+    wait_until(counter, |found| found == value);
+}
+
+fn wait_until(counter: &AtomicU64, is_reached: impl Fn(u64) -> bool) {
     let started = Instant::now();
-    while counter.load(Ordering::SeqCst) != value {
-        assert!(started.elapsed() < Duration::from_secs(30), "{counter:?} is not {value}");
+    while !is_reached(counter.load(Ordering::SeqCst)) {
+        assert!(started.elapsed() < Duration::from_secs(30), "it stays at {counter:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -77,8 +81,9 @@ fn connection_whose_answers_are_not_read_is_closed() {
     // It fails when the server has closed.
     drop(unread.write_all(many.as_bytes()));
     let counters = &served.server.shared.counters;
+    // Before it is accepted, the connection is not counted either.
+    wait_until(&counters.requests, |requests| requests > 0);
     wait_for(&counters.connections, 0);
-    assert!(counters.requests.load(Ordering::SeqCst) > 0);
     assert_eq!(served.get("/api/v1/runs").status, 200);
 }
 
