@@ -25,9 +25,8 @@ const SLOWEST_SHOWN: usize = 8;
 
 /// Programs that take longest. They start first, so that the run does not end with one of them
 /// alone on one core.
-const SLOW: [&str; 5] = [
+const SLOW: [&str; 4] = [
     "gossip-cli upgrade",
-    "gossip-cli serve",
     "gossip-coordination-sqlite gossip_coordination_sqlite",
     "gossip-sim gossip_sim",
     "gossip-trials workers",
