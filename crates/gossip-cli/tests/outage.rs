@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -183,7 +183,12 @@ fn workers_wait_for_an_etcd_without_space() {
     let pair = Pair::start(url(&etcd), &[]);
     let filler = "x".repeat(FILLER_BYTES);
     let most = QUOTA_BYTES / FILLER_BYTES * 2;
-    let is_full = (0..most).any(|_| etcdctl(&etcd, &["put", "/filler", &filler]).is_none());
+    // A server that is slow for a moment fails the command as well, and is not full.
+    let is_refused = |_| {
+        let output = run_etcdctl(&etcd, &["put", "/filler", &filler]);
+        String::from_utf8_lossy(&output.stderr).contains("space exceeded")
+    };
+    let is_full = (0..most).any(is_refused);
     assert!(is_full, "{most} writes fit");
     pair.wait_for_standstill();
     for advised in ["etcdctl compact", "etcdctl defrag", "etcdctl alarm disarm"] {
@@ -200,10 +205,14 @@ fn workers_wait_for_an_etcd_without_space() {
 
 /// Runs a command of the operator. Returns its output if it succeeds.
 fn etcdctl(etcd: &EtcdServer, args: &[&str]) -> Option<String> {
+    let output = run_etcdctl(etcd, args);
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+fn run_etcdctl(etcd: &EtcdServer, args: &[&str]) -> Output {
     let mut command = Command::new("etcdctl");
     command.env("ETCDCTL_API", "3").args(["--endpoints", &etcd.endpoint()]).args(args);
-    let output = command.output().unwrap();
-    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    command.output().unwrap()
 }
 
 /// After its patience a worker stops with advice; saved progress is resumed.

@@ -135,7 +135,7 @@ fn form_of(line: &str) -> String {
         let next = words.get(index + 1).copied().unwrap_or_default();
         let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         let is_unit =
-            ["s", "ms", "min", "h", "d", "m"].contains(&next.trim_end_matches([',', ';']));
+            ["s", "ms", "min", "h", "d", "m", "KiB"].contains(&next.trim_end_matches([',', ';']));
         let is_date = word.len() > 18 && word.contains('T') && word.contains(':');
         let is_rate = word.contains("/s") && word.starts_with(|it: char| it.is_ascii_digit());
         out.push(match () {
