@@ -122,8 +122,8 @@ fn program(message: &str) -> Option<Program> {
     Some(Program { name, executable, directory })
 }
 
-/// Runs the programs on as many threads as there are cores, and those of [`WAITING`] on threads
-/// besides, which help with the rest when they have finished; the results are in no certain order.
+/// Runs the programs on as many threads as there are cores, and those of [`WAITING`] besides; the
+/// results are in no certain order.
 fn run_all(programs: Vec<Program>) -> Vec<Ended> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (waiting, busy): (Vec<_>, Vec<_>) =
@@ -143,11 +143,7 @@ fn run_all(programs: Vec<Program>) -> Vec<Ended> {
     };
     thread::scope(|scope| {
         for _ in 0..WAITING.len() {
-            // Most of those that are left wait for processes and browsers half of their time.
-            scope.spawn(|| {
-                run_queue(&waiting);
-                run_queue(&busy);
-            });
+            scope.spawn(|| run_queue(&waiting));
         }
         for _ in 0..cores {
             scope.spawn(|| run_queue(&busy));
