@@ -48,30 +48,21 @@ pub(crate) const fn base64_value(byte: u8) -> Option<u8> {
 
 /// Decodes base64 characters up to the first other byte. The first character begins a group.
 pub(crate) fn base64_span(source: &[u8]) -> Decoded {
-    let mut decoded = Decoded::default();
-    let (mut bits, mut bit_count) = (0_u32, 0_u32);
-    for (index, &character) in source.iter().enumerate() {
-        let Some(value) = base64_value(character) else { break };
-        bits = (bits << 6) | u32::from(value);
-        bit_count += 6;
-        if bit_count >= 8 {
-            bit_count -= 8;
-            let [.., byte] = (bits >> bit_count).to_be_bytes();
-            bits &= (1 << bit_count) - 1;
-            // A byte spans two characters: this one and the one before it.
-            decoded.push(byte, index - 1, index + 1);
-        }
-    }
-    decoded
+    base64_between(source, |_| false)
 }
 
 /// Decodes base64 whose lines are wrapped, up to the first byte that is neither body nor blank. The
 /// first character begins a group.
 pub(crate) fn wrapped_base64_span(source: &[u8]) -> Decoded {
+    base64_between(source, is_line_break)
+}
+
+/// Decodes base64 characters between bytes that are skipped.
+fn base64_between(source: &[u8], is_skipped: impl Fn(u8) -> bool) -> Decoded {
     let mut decoded = Decoded::default();
     let (mut bits, mut bit_count, mut previous) = (0_u32, 0_u32, 0);
     for (index, &character) in source.iter().enumerate() {
-        if is_line_break(character) {
+        if is_skipped(character) {
             continue;
         }
         let Some(value) = base64_value(character) else { break };
