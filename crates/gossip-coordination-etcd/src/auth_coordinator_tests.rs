@@ -193,7 +193,7 @@ async fn a_whole_run_goes_through_a_server_whose_tokens_run_out() {
 #[tokio::test]
 async fn a_refused_user_gets_an_error_and_changes_nothing() {
     let guarded = Guarded::start().await;
-    for login in ["worker:wrong-secret", "nobody:wrong-secret"] {
+    for login in ["worker:wrong-secret", "absent:wrong-secret"] {
         let text = guarded.refusal(login).await;
         assert!(!text.contains("secret") && !text.contains("nobody"), "{text}");
     }
