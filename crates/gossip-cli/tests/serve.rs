@@ -153,6 +153,10 @@ fn run_is_watched_to_its_end_with_a_killed_worker_and_a_retried_item() {
         scratch.run(&args);
     }
     let run = create(&scratch, "range:0..2400", "thumbnails");
+    // The page shows what one look at the store and the next have in common, so a shard that is
+    // taken over must not be done before the next look.
+    std::fs::write(scratch.path().join("delay"), "0.1").unwrap();
+    std::fs::write(scratch.path().join("slow"), "0.8").unwrap();
     let mut fleet = Fleet((0..4).map(|_| worker(&scratch, &run)).collect());
     // One worker is slow.
     let slow = fleet.0[3].id();

@@ -190,17 +190,25 @@ impl Events {
 
     /// Returns the leases that changed hands, the oldest first.
     pub(crate) fn moved(&self) -> Vec<Moved> {
-        // A grant that follows an offer accepts it; otherwise the lease had run out.
-        let mut offered: BTreeMap<ShardId, bool> = BTreeMap::new();
+        let mut before: BTreeMap<ShardId, &StoredEvent> = BTreeMap::new();
         let mut moved = Vec::new();
         for event in &self.events {
             let Some(shard) = shard_of(&event.kind) else { continue };
-            let is_offer = matches!(event.kind, EventKind::ShardOffered { .. });
-            let was_offered = offered.insert(shard, is_offer).unwrap_or(false);
-            let is_grant = matches!(event.kind, EventKind::ShardAcquired { .. });
-            if let (true, Some(from), Some(to)) = (is_grant, taken_over(event), event.worker) {
+            let last = before.insert(shard, event);
+            if !matches!(event.kind, EventKind::ShardAcquired { .. }) {
+                continue;
+            }
+            // A grant that follows an offer accepts it; otherwise the lease had run out, or was
+            // revoked, and then the grant found no holder.
+            let is_handoff =
+                last.is_some_and(|last| matches!(last.kind, EventKind::ShardOffered { .. }));
+            let from =
+                taken_over(event).or_else(|| revoked(last?).filter(|_| event.previous.is_none()));
+            if let (Some(from), Some(to)) = (from, event.worker)
+                && from != to
+            {
                 let (at, from, to) = (event.at.as_raw(), from.into_inner(), to.into_inner());
-                moved.push(Moved { at, is_handoff: was_offered, shard, from, to });
+                moved.push(Moved { at, is_handoff, shard, from, to });
             }
         }
         moved
@@ -210,6 +218,11 @@ impl Events {
 /// Returns the worker from which a grant took the shard over.
 fn taken_over(event: &StoredEvent) -> Option<Redacted<WorkerId>> {
     event.previous.filter(|previous| Some(*previous) != event.worker)
+}
+
+/// Returns the worker whose lease was revoked.
+fn revoked(event: &StoredEvent) -> Option<Redacted<WorkerId>> {
+    event.worker.filter(|_| matches!(event.kind, EventKind::ShardLeaseRevoked { .. }))
 }
 
 /// Returns the shard of an event.
@@ -340,6 +353,17 @@ mod tests {
         events.add(&[grant(3, 0, 40, 2)]);
         let moved: Vec<_> = events.moved().iter().map(|it| (it.at, it.is_handoff)).collect();
         assert_eq!(moved, [(30, true), (40, false)]);
+    }
+
+    #[test]
+    fn grant_behind_a_revocation_is_a_takeover_from_the_former_holder() {
+        let (shard, new_fence_epoch) = (ShardId::from_raw(1), FenceEpoch::from_raw(20));
+        let revocation = event(1, 1, 20, EventKind::ShardLeaseRevoked { shard, new_fence_epoch });
+        let mut events = Events::default();
+        events.add(&[grant(1, 0, 10, 0), revocation]);
+        events.add(&[grant(2, 0, 30, 0)]);
+        let (from, to) = (WorkerId::from_raw(1), WorkerId::from_raw(2));
+        assert_eq!(events.moved(), [Moved { at: 30, is_handoff: false, shard, from, to }]);
     }
 
     #[test]
