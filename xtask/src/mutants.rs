@@ -2,7 +2,7 @@
 //!
 //! It writes the copy with the edits of `verify/gossip-mutants`, builds it, builds the unit tests
 //! that the hunt runs as a layer, and runs `gossip-mutants-hunt` in the copy. `--save` writes the
-//! table into `docs/reliability.md`. `--short` is the stage of `cargo xtask test`: an unoptimized
+//! table into `docs/reliability.md`. `--short` is part of `cargo xtask test`: an unoptimized
 //! build, and for each mutant its cheapest layer.
 //!
 //! The copy uses the target directory of the workspace, so that other crates are built once. Its
@@ -62,11 +62,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode, Failure> {
         saved::MUTANTS.save(&grouped_in(&table), &made)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The stage of `cargo xtask test`.
-pub(crate) fn check_short() -> Result<(), Failure> {
-    hunt(true, None).map(|_| ())
 }
 
 /// Makes the copy and hunts in it; the table.

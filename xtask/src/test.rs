@@ -10,10 +10,11 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::process::{self, Pipe};
+use crate::process;
 use crate::tally::Tally;
+use crate::test_programs::{self, Beside};
 use crate::workspace::Workspace;
-use crate::{deny, mutants, setup, test_programs, tidy, tla};
+use crate::{deny, setup, tidy, tla};
 
 /// The one crate whose debug builds behave differently: they overwrite freed bytes, which hides
 /// what release builds leave behind. Its tests hold in both.
@@ -46,17 +47,12 @@ struct Stage {
     run: fn(&mut Tally) -> Result<(), Failure>,
 }
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 6] = [
     Stage { name: "setup", run: |_| setup::packages_for("test", &Workspace::load()?) },
     Stage { name: "format", run: |_| format() },
     Stage { name: "tidy", run: |_| tidy::check() },
     Stage { name: "licences and sources", run: deny::stage },
-    Stage { name: "clippy", run: |_| clippy() },
     Stage { name: "tests", run: tests },
-    Stage { name: "tests in release", run: release_tests },
-    Stage { name: "mutants", run: |_| mutants::check_short() },
-    Stage { name: "documentation tests", run: documentation_tests },
-    Stage { name: "documentation", run: |_| documentation() },
     Stage { name: "specification", run: tla::check_short },
 ];
 
@@ -111,44 +107,62 @@ fn format() -> Result<(), Failure> {
     Ok(())
 }
 
-fn clippy() -> Result<(), Failure> {
-    let mut command = process::cargo();
-    command.args(["clippy", "--workspace", "--all-targets", "--all-features"]);
-    command.args(["--", "-D", "warnings"]);
-    process::run(&mut command, "fix the warnings that clippy reported above")
-}
-
-/// Unit and integration tests. The tests of `gossip-trials` run the `gossip` binary. Cargo builds
-/// it for the integration tests of `gossip-cli`, and builds everything before the first test runs.
+/// Unit and integration tests, and beside them everything else that compiles the workspace. The
+/// tests of `gossip-trials` run the `gossip` binary. Cargo builds it for the integration tests of
+/// `gossip-cli`, and builds everything before the first test runs.
 fn tests(tally: &mut Tally) -> Result<(), Failure> {
     // Without a list of targets cargo builds the examples too, which a test runs as programs. A
     // build of them alone would compile every dependency with another set of features.
-    test_programs::run(&["--workspace", "--all-features"], tally)
+    test_programs::run(&["--workspace", "--all-features"], beside(), tally)
+}
+
+/// What runs beside the tests: they wait for servers, clocks and disks half of their time.
+fn beside() -> Vec<Beside> {
+    let cargo = |name, words: &[&str]| {
+        let mut command = process::cargo();
+        command.args(words);
+        Beside { name, command }
+    };
+    let clippy =
+        ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    let mut documentation =
+        cargo("documentation", &["doc", "--workspace", "--no-deps", "--all-features"]);
+    documentation.command.env("RUSTDOCFLAGS", "-D warnings");
+    let of_documentation = ["test", "--all-features", "--no-fail-fast", "--workspace", "--doc"];
+    let [stdx, determinism] = release_tests();
+    vec![
+        cargo("clippy", &clippy),
+        Beside { name: "tests in release: gossip-stdx", command: stdx },
+        Beside { name: "tests in release: determinism", command: determinism },
+        cargo("mutants", &["xtask", "mutants", "--short"]),
+        documentation,
+        cargo("documentation tests", &of_documentation),
+    ]
 }
 
 /// Unit tests of the crates in [`QUICK`].
 fn quick_tests(tally: &mut Tally) -> Result<(), Failure> {
     let mut arguments = vec!["--lib", "--bins"];
     arguments.extend(QUICK.iter().flat_map(|package| ["--package", package]));
-    test_programs::run(&arguments, tally)
+    test_programs::run(&arguments, Vec::new(), tally)
 }
 
 /// The tests of [`RELEASE_TESTED`] once more, as it is used, and [`DETERMINISM`]. Only the crates
 /// in question are built without debug assertions. The others are those of the tests above: a
 /// profile of its own would compile all dependencies again, which took half of this stage.
-fn release_tests(tally: &mut Tally) -> Result<(), Failure> {
-    let mut command = cargo_test();
-    command.args(["--package", RELEASE_TESTED, "--lib", "--tests"]);
-    counted(command.args(profile(RELEASE_TESTED, "debug-assertions=false")), tally)?;
-    let mut command = cargo_test();
-    command.args(DETERMINISM);
+fn release_tests() -> [Command; 2] {
+    let mut stdx = cargo_test();
+    stdx.args(["--package", RELEASE_TESTED, "--lib", "--tests"]);
+    stdx.args(profile(RELEASE_TESTED, "debug-assertions=false"));
+    let mut determinism = cargo_test();
+    determinism.args(DETERMINISM);
     for package in SIMULATED {
-        command.args(profile(package, "debug-assertions=false"));
+        determinism.args(profile(package, "debug-assertions=false"));
         // Another level than in the tests above, so that two builds are compared; and the fastest
         // to compile, because the worlds take less than a second.
-        command.args(profile(package, "opt-level=0"));
+        determinism.args(profile(package, "opt-level=0"));
     }
-    counted(&mut command, tally)
+    [stdx, determinism]
 }
 
 /// Returns the arguments of cargo that change one setting of a package in the profile of the tests.
@@ -156,24 +170,8 @@ fn profile(package: &str, setting: &str) -> [String; 2] {
     ["--config".to_owned(), format!("profile.dev.package.{package}.{setting}")]
 }
 
-fn documentation_tests(tally: &mut Tally) -> Result<(), Failure> {
-    counted(cargo_test().args(["--workspace", "--doc"]), tally)
-}
-
 fn cargo_test() -> Command {
     let mut command = process::cargo();
     command.args(["test", "--all-features", "--no-fail-fast"]);
     command
-}
-
-fn counted(command: &mut Command, tally: &mut Tally) -> Result<(), Failure> {
-    let status = process::stream(command, Pipe::Stdout, &mut |line| tally.add_line(line))?;
-    process::expect_success(command, status, "cargo test -p CRATE NAME, for a test named above")
-}
-
-fn documentation() -> Result<(), Failure> {
-    let mut command = process::cargo();
-    command.args(["doc", "--workspace", "--no-deps", "--all-features"]);
-    command.env("RUSTDOCFLAGS", "-D warnings");
-    process::run(&mut command, "fix the warnings that rustdoc reported above")
 }

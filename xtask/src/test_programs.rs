@@ -2,7 +2,8 @@
 //!
 //! `cargo test` runs one test program after the other, and many of ours wait for servers and child
 //! processes most of their time. Running as many programs as there are cores overlaps that waiting.
-//! Each program's output is printed in one piece when it has ended.
+//! What else must hold and is mostly compiling ([`Beside`]) runs beside them with the lowest
+//! priority. The output of each is printed in one piece when it has ended.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,8 +26,7 @@ const SLOWEST_SHOWN: usize = 8;
 
 /// Programs that take longest. They start first, so that the run does not end with one of them
 /// alone on one core.
-const SLOW: [&str; 4] = [
-    "gossip-cli upgrade",
+const SLOW: [&str; 3] = [
     "gossip-coordination-sqlite gossip_coordination_sqlite",
     "gossip-sim gossip_sim",
     "gossip-trials workers",
@@ -37,6 +37,11 @@ const SLOW: [&str; 4] = [
 /// the rest, which has all cores.
 const WAITING: [(&str, &str); 2] =
     [("gossip-coordination-etcd it", "5"), ("gossip-coordination-postgres it", "4")];
+
+/// The program whose tests compile the product a second time. It runs before the commands of
+/// [`Beside`], in their thread: cargo lets one command build at a time, and this one would wait for
+/// one of the lowest priority.
+const COMPILING: &str = "gossip-cli upgrade";
 
 /// A file system in memory. The programs of [`WAITING`] kill and stop processes but never cut the
 /// power, so a sync of their servers to a disk shows nothing, and it takes most of their time.
@@ -63,6 +68,19 @@ struct Program {
     directory: PathBuf,
 }
 
+/// A command that is mostly compiling.
+pub(crate) struct Beside {
+    pub(crate) name: &'static str,
+    /// Cargo and its arguments.
+    pub(crate) command: Command,
+}
+
+/// A command whose output is printed when it has ended.
+struct Job {
+    name: String,
+    command: Command,
+}
+
 /// How a program ended.
 struct Ended {
     name: String,
@@ -71,16 +89,20 @@ struct Ended {
     took: Duration,
 }
 
-/// Builds the test programs that `cargo test` with these arguments would run, and runs them. Counts
-/// their tests in `tally`.
-pub(crate) fn run(arguments: &[&str], tally: &mut Tally) -> Result<(), Failure> {
+/// Builds the test programs that `cargo test` with these arguments would run, and runs them and
+/// `beside`. Counts their tests in `tally`.
+pub(crate) fn run(
+    arguments: &[&str],
+    beside: Vec<Beside>,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
     let mut programs = build(arguments)?;
     if programs.is_empty() {
         let why = "none of cargo's messages names a test program";
         return Err(Failure::new("no test was run", why, "compare xtask/src/test_programs.rs"));
     }
     programs.sort_by_key(|program| !SLOW.contains(&program.name.as_str()));
-    let mut ended = run_all(programs);
+    let mut ended = run_all(programs, beside);
     for line in ended.iter().flat_map(|program| program.output.lines()) {
         tally.add_line(line);
     }
@@ -122,19 +144,27 @@ fn program(message: &str) -> Option<Program> {
     Some(Program { name, executable, directory })
 }
 
-/// Runs the programs on as many threads as there are cores, and those of [`WAITING`] besides; the
-/// results are in no certain order.
-fn run_all(programs: Vec<Program>) -> Vec<Ended> {
+/// Runs the programs on as many threads as there are cores, those of [`WAITING`] besides, and
+/// `beside` on one thread more; the results are in no certain order.
+fn run_all(programs: Vec<Program>, beside: Vec<Beside>) -> Vec<Ended> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let (waiting, busy): (Vec<_>, Vec<_>) =
-        programs.into_iter().partition(|program| threads_of(program).is_some());
-    let (waiting, busy) = (Mutex::new(VecDeque::from(waiting)), Mutex::new(VecDeque::from(busy)));
+    let (mut waiting, mut busy, mut last) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+    for program in programs {
+        let queue = match program.name.as_str() {
+            COMPILING => &mut last,
+            name if threads_of(name).is_some() => &mut waiting,
+            _ => &mut busy,
+        };
+        queue.push_back(job(program));
+    }
+    last.extend(beside.into_iter().map(in_background));
+    let (waiting, busy, last) = (Mutex::new(waiting), Mutex::new(busy), Mutex::new(last));
     let ended = Mutex::new(Vec::new());
-    let run_queue = |queue: &Mutex<VecDeque<Program>>| {
+    let run_queue = |queue: &Mutex<VecDeque<Job>>| {
         // A function, because a guard in the condition of a loop is held while its body runs.
         let next = || locked(queue).pop_front();
-        while let Some(program) = next() {
-            let result = run_one(program);
+        while let Some(job) = next() {
+            let result = run_one(job);
             // Printed under the lock, so that outputs do not mix.
             let mut ended = locked(&ended);
             println!("== {}\n{}", result.name, result.output);
@@ -142,6 +172,7 @@ fn run_all(programs: Vec<Program>) -> Vec<Ended> {
         }
     };
     thread::scope(|scope| {
+        scope.spawn(|| run_queue(&last));
         for _ in 0..WAITING.len() {
             scope.spawn(|| run_queue(&waiting));
         }
@@ -152,9 +183,34 @@ fn run_all(programs: Vec<Program>) -> Vec<Ended> {
     ended.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn job(program: Program) -> Job {
+    let mut command = Command::new(&program.executable);
+    command.current_dir(&program.directory);
+    // Cargo sets it for test programs, and a few of them read it.
+    command.env("CARGO_MANIFEST_DIR", &program.directory);
+    if let Some(threads) = threads_of(&program.name) {
+        command.env("RUST_TEST_THREADS", threads);
+        command.envs(has_memory().then_some(("TMPDIR", MEMORY)));
+    }
+    Job { name: program.name, command }
+}
+
+/// Gives a command the lowest priority: tests measure time, and a compiler does not.
+fn in_background(beside: Beside) -> Job {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(beside.command.get_program()).args(beside.command.get_args());
+    for (name, value) in beside.command.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Job { name: beside.name.to_owned(), command }
+}
+
 /// Returns the number of test threads of a program that waits most of the time.
-fn threads_of(program: &Program) -> Option<&'static str> {
-    WAITING.iter().find(|(name, _)| *name == program.name).map(|(_, threads)| *threads)
+fn threads_of(name: &str) -> Option<&'static str> {
+    WAITING.iter().find(|(waiting, _)| *waiting == name).map(|(_, threads)| *threads)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -169,30 +225,21 @@ fn has_memory() -> bool {
     free.is_some_and(|kib| kib >= MEMORY_KIB_MIN)
 }
 
-/// Runs one program to its end, or until [`PROGRAM_PATIENCE`] is over.
-fn run_one(program: Program) -> Ended {
-    let started = Instant::now();
-    let mut command = Command::new(&program.executable);
-    command.current_dir(&program.directory).stdin(Stdio::null());
-    // Cargo sets it for test programs, and a few of them read it.
-    command.env("CARGO_MANIFEST_DIR", &program.directory);
-    if let Some(threads) = threads_of(&program) {
-        command.env("RUST_TEST_THREADS", threads);
-        command.envs(has_memory().then_some(("TMPDIR", MEMORY)));
-    }
-    let (output, succeeded) = match run_to_file(&mut command, PROGRAM_PATIENCE) {
+/// Runs one command to its end, or until [`PROGRAM_PATIENCE`] is over.
+fn run_one(mut job: Job) -> Ended {
+    let (started, name) = (Instant::now(), job.name);
+    let command = job.command.stdin(Stdio::null());
+    let (output, succeeded) = match run_to_file(command, PROGRAM_PATIENCE) {
         Ok((text, Some(status))) if status.success() => (text, true),
-        Ok((text, Some(status))) => {
-            (format!("{text}\n{} ended with {status}\n", program.name), false)
-        }
+        Ok((text, Some(status))) => (format!("{text}\n{name} ended with {status}\n"), false),
         Ok((text, None)) => {
             let minutes = PROGRAM_PATIENCE.as_secs() / 60;
-            let why = format!("{} was killed after {minutes} minutes", program.name);
+            let why = format!("{name} was killed after {minutes} minutes");
             (format!("{text}\n{why}; a test above has no result\n"), false)
         }
-        Err(error) => (format!("{} did not start: {error}", program.name), false),
+        Err(error) => (format!("{name} did not start: {error}"), false),
     };
-    Ended { name: program.name, output, succeeded, took: started.elapsed() }
+    Ended { name, output, succeeded, took: started.elapsed() }
 }
 
 /// Runs a command with both outputs in one file and returns them, with its status, or `None` if it
@@ -275,7 +322,7 @@ mod tests {
             std::fs::set_permissions(&path, mode).unwrap();
             Program { name: own.to_owned(), executable: path, directory: directory.clone() }
         };
-        let ended = run_all(vec![script("a", "b"), script("b", "a")]);
+        let ended = run_all(vec![script("a", "b"), script("b", "a")], Vec::new());
         assert!(ended.iter().all(|program| program.succeeded));
         std::fs::remove_dir_all(&directory).unwrap();
     }
@@ -292,13 +339,23 @@ mod tests {
     }
 
     #[test]
+    fn command_beside_the_tests_has_the_lowest_priority_and_its_environment() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "nice; echo $FLAGS; exit 3"]).env("FLAGS", "a b");
+        let ended = run_all(Vec::new(), vec![Beside { name: "lint", command }]);
+        let [lint] = ended.as_slice() else { panic!("one command was run") };
+        assert!(lint.output.starts_with("19\na b\n"), "{}", lint.output);
+        assert!(!lint.succeeded);
+    }
+
+    #[test]
     fn a_program_that_does_not_start_has_failed() {
         let missing = Program {
             name: "a b".to_owned(),
             executable: "/no/such".into(),
             directory: ".".into(),
         };
-        let ended = run_one(missing);
+        let ended = run_one(job(missing));
         assert!(!ended.succeeded);
         assert!(ended.output.contains("did not start"), "{}", ended.output);
     }
