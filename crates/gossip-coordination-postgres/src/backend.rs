@@ -72,6 +72,8 @@ impl PostgresConfig {
         StoreConfig {
             max_children_per_op: self.max_children_per_op,
             claim_cooldown_interval: ticks(self.claim_cooldown),
+            // Grant tokens derive from the nonce, and a handle recognizes its lost commits by
+            // them: two handles with one nonce would take each other's grants for their own.
             ..StoreConfig::new(fresh_nonce())
         }
     }

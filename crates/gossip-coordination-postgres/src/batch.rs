@@ -83,6 +83,8 @@ impl<N> Batch<N> {
         self,
         outcomes: impl IntoIterator<Item = Outcome>,
     ) -> impl Iterator<Item = (N, Outcome)> {
+        // A transaction without an answer may be applied all the same, so it is reported as
+        // unknown and not as an error.
         let missing = std::iter::repeat_with(|| Ok(CommitOutcome::Unknown));
         self.txns.into_iter().map(|(_, note)| note).zip(outcomes.into_iter().chain(missing))
     }
@@ -158,6 +160,8 @@ impl<'t> CommitCall<'t> {
                 Compare::Value { key, value } => (key, None, Some(value.as_slice())),
                 Compare::Absent(key) => (key, None, None),
                 Compare::Empty(range) => {
+                    // Ranges have arrays of their own, so a range has no place among the compared
+                    // keys.
                     self.range_txn.push(number);
                     self.range_start.0.push(range.start().as_bytes());
                     self.range_end.0.push(range.end().as_bytes());
@@ -168,6 +172,8 @@ impl<'t> CommitCall<'t> {
             self.compare_key.0.push(bytes_of(key));
             self.compare_revision.push(revision);
             self.compare_value.0.push(value);
+            // The value of a lost compare is sent back only to callers that use it: a record may
+            // be large.
             self.compare_reads.push(!txn.is_without_read_back());
         }
         for write in txn.writes() {
@@ -230,6 +236,7 @@ impl CommitAnswer {
             let at: Option<i64> = row.try_get(3).ok()?;
             match part {
                 0 => revision = Some(unsigned(at?)?),
+                // The function writes nothing before it returns this row.
                 3 => return Some(Self::OtherIncarnation),
                 1 | 2 => {
                     let place: i32 = row.try_get(1).ok()?;
@@ -246,6 +253,7 @@ impl CommitAnswer {
                         _ => filled.push((place, row.try_get::<_, Vec<u8>>(2).ok()?, found)),
                     }
                 }
+                // Unknown to this version: the commit may have been applied.
                 _ => return None,
             }
         }

@@ -89,11 +89,15 @@ impl PostgresConfig {
     ///
     /// The first setting that cannot work.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        // Letters, digits and what addresses and zones of IPv6 need. A slash would name the
+        // directory of a Unix socket.
         let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
         if self.host.is_empty() || !self.host.bytes().all(is_host) || self.port == 0 {
             return Err(ConfigError::Host);
         }
         for (name, value) in [("user", &self.user), ("database", &self.database)] {
+            // The server cuts a longer name, and the protocol ends a name at a NUL: either would
+            // be another name.
             if value.is_empty() || value.len() > NAME_LEN_MAX || value.contains('\0') {
                 return Err(ConfigError::Name { name });
             }
@@ -109,6 +113,8 @@ impl PostgresConfig {
         }
         let times = [("connect_timeout", self.connect_timeout)];
         for (name, time) in times.into_iter().chain([("request_timeout", self.request_timeout)]) {
+            // Both bounds: a shorter timeout makes healthy commits unknown, a longer one outlives
+            // the lease of the caller.
             if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&time) {
                 return Err(ConfigError::Timeout { name });
             }

@@ -83,6 +83,8 @@ impl Failure {
     pub(crate) fn is_certain(&self) -> bool {
         match self {
             Self::NotConnected { .. } => true,
+            // `FATAL` ends the session, perhaps after the commit, so the code alone does not make
+            // it certain.
             Self::Server { code, is_error, .. } => *is_error && is_before_commit(code),
             Self::Lost | Self::Timeout { .. } => false,
         }

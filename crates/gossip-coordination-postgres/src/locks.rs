@@ -45,6 +45,8 @@ impl LockPlan {
     pub(crate) fn add(&mut self, seed: u64, txn: &Txn) {
         let mut locked = BTreeSet::new();
         for compare in txn.compares() {
+            // If the revision is compared, the row exists or the transaction fails, so its lock
+            // suffices. An absent key has no row to lock.
             if let Compare::At { key, .. } = compare
                 && protection(key).is_row_of(key)
             {
@@ -77,6 +79,8 @@ impl LockPlan {
     }
 
     fn lock(&mut self, seed: u64, group: KeyBytes, is_exclusive: bool) {
+        // The stronger mode wins. An upgrade from shared to exclusive would be a deadlock of two
+        // such transactions.
         *self.groups.entry(number(seed, group.as_bytes())).or_default() |= is_exclusive;
     }
 }

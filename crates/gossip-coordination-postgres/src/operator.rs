@@ -69,6 +69,8 @@ impl BlockingStore {
     pub fn stats(&self) -> Result<PostgresStats, InfraError> {
         let rows = self.query(STATS, |schema| {
             format!(
+                // The cast to `bigint` matters: the library decodes by the exact type, and ages
+                // are `integer`.
                 "SELECT pg_total_relation_size('{schema}.entry')::bigint, \
                  (SELECT count(*) FROM {schema}.entry), \
                  coalesce(pg_stat_get_dead_tuples('{schema}.entry'::regclass), 0)::bigint, \

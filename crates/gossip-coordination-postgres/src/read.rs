@@ -44,6 +44,8 @@ impl ReadCall {
                 Read::Scan { range, limit } => call.add_range(query, range, limited(limit)),
                 Read::Count(range) => call.add_range(query, range, None),
                 Read::ScanFirst { ranges, limit } => {
+                    // They share the number of their query, by which the function knows that the
+                    // first that is not empty answers it.
                     for range in ranges {
                         call.add_range(query, range, limited(limit));
                     }
@@ -92,6 +94,8 @@ impl ReadAnswers {
         let mut answers: Vec<Answer> = reads
             .iter()
             .map(|read| match read {
+                // The function returns rows for found keys only, so every answer begins as that of
+                // an absent key.
                 Read::Get(_) => Answer::Value(None),
                 Read::Scan { .. } | Read::ScanFirst { .. } => Answer::Page(Page::new()),
                 Read::Count(_) => Answer::Count(0),
@@ -101,6 +105,8 @@ impl ReadAnswers {
             let query: i32 = row.try_get(0).map_err(|_| malformed())?;
             let number: i64 = row.try_get(2).map_err(|_| malformed())?;
             if query == 0 {
+                // An incarnation is a random number and may be negative, so it is taken before
+                // revisions are checked.
                 incarnation = Some(number);
                 continue;
             }

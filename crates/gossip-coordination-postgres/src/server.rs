@@ -81,6 +81,8 @@ impl Server {
             entering: tokio::sync::Mutex::default(),
             seed,
         };
+        // Floors that cannot be raised keep the store closed: fences of lost grants could be
+        // issued again.
         server.enter(0).await.map_err(ConnectError::Store)?;
         Ok(server)
     }
@@ -102,6 +104,8 @@ impl Server {
         let call = ReadCall::new(reads, LIMITS.page);
         let mut failure = Failure::Lost;
         for _ in 0..ATTEMPTS_MAX {
+            // Read before the call: `enter` compares it, and asks the server only if no other task
+            // of this process has done so since.
             let known = self.incarnation();
             let session = self.session().await.map_err(|it| it.into_infra("postgres.read"))?;
             let read = session.read(&call).await;
@@ -131,6 +135,8 @@ impl Server {
         incarnation: i64,
         batch: Batch<N>,
     ) -> Vec<(N, Outcome)> {
+        // An error of the whole batch is certain, because an unknown end is an outcome of each
+        // transaction.
         let failure = match self.commit_together(incarnation, &batch).await {
             Ok(outcomes) => return batch.answer(outcomes).collect(),
             Err(failure) => failure,
@@ -194,6 +200,7 @@ impl Server {
     /// Returns the present incarnation if this process still knows `known`, and begins a new one if
     /// the server lost it.
     async fn enter(&self, known: i64) -> Result<i64, InfraError> {
+        // One task looks, and those that waited for it adopt what it found instead of a call each.
         let _entering = self.entering.lock().await;
         let present = self.incarnation();
         if present != known {
@@ -209,6 +216,8 @@ impl Server {
 
     async fn enter_on(&self, session: &Session) -> Result<i64, InfraError> {
         let fail = |failure: Failure| failure.into_infra("postgres.enter");
+        // The row and the raised floors commit together: a row without its floors would let lost
+        // fences be issued again.
         session.execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(fail)?;
         let sql = format!("SELECT id, raises, unix_seconds FROM {}.enter()", self.config.schema);
         let rows = session.query(&sql).await.map_err(fail)?;
@@ -219,6 +228,8 @@ impl Server {
         let unix_seconds: i64 = row.try_get(2).map_err(lost)?;
         if raises {
             let unix_seconds = u64::try_from(unix_seconds).unwrap_or(0);
+            // By the server's clock: those of the clients differ, and a floor of a slow one could
+            // lie below a lost fence.
             raise_floors(Locked { session, incarnation }, unix_seconds).await?;
         }
         session.execute("COMMIT").await.map_err(fail)?;
@@ -243,6 +254,8 @@ impl Server {
                 None => break,
             }
         }
+        // A refusal by the server, as of a wrong password, is not retried: it would only be
+        // repeated.
         for _ in 1..CONNECTS_MAX {
             match self.open().await {
                 Err(Failure::Lost | Failure::NotConnected { .. }) => {}

@@ -74,6 +74,8 @@ impl Session {
         let (sql, request_timeout) = (Sql::new(&config.schema), config.request_timeout);
         let session = Self { client, prepared: None, sql, warning_count, request_timeout };
         if !config.is_pooled {
+            // Behind a pooler a setting of the session would stay with a server session that
+            // another client uses next.
             session.set_timeouts().await?;
         }
         Ok(session)
@@ -94,6 +96,8 @@ impl Session {
 
     /// Calls `commit`. `Ok(None)` if the server acknowledged it with a warning.
     pub(crate) async fn commit(&self, call: &CommitCall<'_>) -> Result<Option<Vec<Row>>, Failure> {
+        // A session executes one call at a time, so a warning between the two loads belongs to
+        // this commit.
         let before = self.warning_count.load(Ordering::SeqCst);
         let statement = self.prepared.as_ref().map(|it| &it.commit);
         let rows =
@@ -150,6 +154,8 @@ impl Session {
         let limit = self.request_timeout;
         match tokio::time::timeout(limit, request).await {
             Ok(answer) => answer.map_err(|error| Failure::of(&error)),
+            // The statement is not cancelled: a cancelled wait for a standby would report success
+            // for a commit that a failover loses.
             Err(_) => Err(Failure::Timeout { millis: millis(limit) }),
         }
     }
@@ -178,6 +184,7 @@ pub(crate) async fn connect(
     let mut settings = Config::new();
     settings.host(&config.host).port(config.port).user(&config.user).dbname(&config.database);
     settings.connect_timeout(config.connect_timeout).keepalives_idle(KEEPALIVE_IDLE);
+    // The operator finds our sessions by this name in `pg_stat_activity`.
     settings.application_name("gossip");
     if let Some(password) = password(config).map_err(|error| fail("password file", &error))? {
         settings.password(password);

@@ -74,6 +74,8 @@ impl AsyncStore for PostgresStore {
 
     async fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
         let incarnation = self.incarnation.unwrap_or_else(|| self.server.incarnation());
+        // The server has no such limits: without this check a large transaction could exhaust its
+        // memory or its table of locks.
         let (fit, too_large): (Vec<_>, Vec<_>) =
             txns.into_iter().enumerate().partition(|(_, txn)| LIMITS.admit(txn));
         let mut outcomes: Vec<_> =

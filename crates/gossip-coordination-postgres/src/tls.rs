@@ -37,6 +37,8 @@ impl Verified {
         for certificate in certificates(&files.ca_file)? {
             roots.add(certificate).map_err(invalid)?;
         }
+        // Named here, because the default of the process belongs to the program and may be
+        // missing.
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(invalid)?;
@@ -55,6 +57,8 @@ impl Verified {
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let found = CertificateDer::pem_file_iter(path).map_err(invalid)?;
     let found: Vec<_> = found.collect::<Result<_, _>>().map_err(invalid)?;
+    // Reading an empty file is no error, and without authorities every server would look
+    // untrusted.
     match found.is_empty() {
         true => Err(invalid("it has no certificate")),
         false => Ok(found),
@@ -74,6 +78,8 @@ where
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
+        // The name of the certificate differs from the host behind a tunnel or a proxy, where the
+        // host is an address.
         let name = self.server_name.clone().unwrap_or_else(|| host.to_owned());
         let name = ServerName::try_from(name).map_err(invalid)?;
         Ok(Handshake { connector: TlsConnector::from(Arc::clone(&self.config)), name })
