@@ -139,6 +139,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         cursor: CursorUpdate<'a>,
     ) -> Result<ShardId, PreallocShardBuilderError> {
         self.check_budget(1)?;
+        // Built in the scratch space first: an invalid shard must not take space in the arena.
         let spec = range_shard_ref(start, end, connector_extra, &mut self.scratch)
             .map_err(PreallocShardBuilderError::RangeInvalid)?;
         let handle = self.arena.alloc_spec(spec)?;
@@ -234,6 +235,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
     ) -> Result<ShardId, PreallocShardBuilderError> {
         self.check_budget(1)?;
         let spec = validated(spec).map_err(PreallocShardBuilderError::SpecInvalid)?;
+        // Pushed after the allocation, because a full arena must not consume an id.
         let handle = self.arena.alloc_spec(spec)?;
         Ok(self.push(handle, cursor))
     }
@@ -260,6 +262,8 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         cursor: CursorUpdate<'a>,
     ) -> Result<ShardId, PreallocShardBuilderError> {
         self.check_budget(1)?;
+        // A handle may outlive its spec. A stale one fails here, at the call that passed it, and
+        // not in `build_inputs`.
         self.live_spec(handle)?;
         Ok(self.push(handle, cursor))
     }
@@ -349,6 +353,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         connector_extra: &[u8],
     ) -> Result<usize, PreallocShardBuilderError> {
         let children = split.child_count()?;
+        // Before the budget, because the number of children is wrong for every builder.
         if children > MAX_SPLIT_CHILDREN {
             return Err(PreallocShardBuilderError::FanOutExceeded {
                 limit: MAX_SPLIT_CHILDREN,

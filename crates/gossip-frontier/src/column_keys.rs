@@ -82,6 +82,8 @@ impl ColumnValue {
 
     /// Appends the encoding of this column to `key`.
     pub fn encode_into(&self, key: &mut Vec<u8>) {
+        // The tag makes a key readable without its table, and separates columns of different kinds
+        // in the order.
         key.push(self.kind().tag());
         match self {
             Self::Integer(value) => key.extend_from_slice(&flip_sign(*value).to_be_bytes()),
@@ -89,6 +91,8 @@ impl ColumnValue {
             Self::Text(bytes) | Self::Bytes(bytes) => {
                 for byte in bytes {
                     key.push(*byte);
+                    // Only zero needs an escape: it is the byte that can begin the end of a
+                    // column.
                     if *byte == 0 {
                         key.push(ESCAPED_ZERO);
                     }
@@ -132,6 +136,7 @@ pub fn encode_columns(values: &[ColumnValue]) -> Vec<u8> {
 pub fn decode_columns(key: &[u8]) -> Option<Vec<ColumnValue>> {
     let (mut rest, mut values) = (key, Vec::new());
     while let Some((tag, after)) = rest.split_first() {
+        // A part of a column is a bound and never a key, so it is not shown as one.
         let Parsed::Whole(value, behind) = parse(ColumnKind::of_tag(*tag)?, after) else {
             return None;
         };
@@ -272,6 +277,8 @@ fn rounded_up(bytes: &[u8], valid_len_max: usize) -> Option<String> {
     if rest.is_empty() {
         return Some(text);
     }
+    // The bytes behind the valid text are no character, so one that is at or above them takes
+    // their place.
     if let Some(next) = char_at_or_above(rest) {
         text.push(next);
         return Some(text);
@@ -312,6 +319,7 @@ fn char_at_or_above(bytes: &[u8]) -> Option<char> {
 
 fn char_after(character: char) -> Option<char> {
     match character {
+        // Surrogates lie in between and are no characters.
         '\u{D7FF}' => Some('\u{E000}'),
         char::MAX => None,
         other => char::from_u32(u32::from(other) + 1),

@@ -101,6 +101,8 @@ impl<'a> ShardHint<'a> {
             TAG_RANGE => Ok((Self::Range, RANGE_FRAME_LEN)),
             TAG_PREFIX => Self::decode_prefix(body),
             TAG_MANIFEST => Self::decode_manifest(body),
+            // Not read as `Range`: a connector of an older version would list the shard in another
+            // way than its creator.
             unknown => Err(ShardHintDecodeError::UnknownTag(unknown)),
         }
     }
@@ -227,6 +229,7 @@ impl<'a> ShardMetadata<'a> {
     /// # Errors
     /// If non-empty input does not match the wire format.
     pub fn decode(metadata: &'a [u8]) -> Result<Self, ShardMetadataDecodeError> {
+        // Shards of programs that know no hints have empty metadata.
         if metadata.is_empty() {
             return Ok(Self::from_hint(ShardHint::Range));
         }
@@ -254,6 +257,7 @@ impl<'a> ShardMetadata<'a> {
     /// # Errors
     /// As [`Self::encoded_len`].
     pub fn encode_into<'b>(&self, buf: &'b mut MetadataBuf) -> Result<&'b [u8], ShardEncodeError> {
+        // All checks are done here, so a failure leaves the buffer as it was.
         let size = self.encoded_len()?;
         let hint_len = size - LEN_SIZE - self.connector_extra.len();
         let envelope = &mut buf.bytes[..size];

@@ -76,6 +76,8 @@ impl FixedWidthKey for I64Key {
     const WIDTH: usize = size_of::<i64>();
 
     fn write_fixed<'b>(&self, out: &'b mut [u8]) -> Option<&'b mut [u8]> {
+        // In two's complement the negative numbers have the sign bit and would sort above all
+        // others.
         U64Key(self.0.cast_unsigned() ^ Self::SIGN_BIT).write_fixed(out)
     }
 
@@ -110,6 +112,7 @@ impl<A: FixedWidthKey, B: FixedWidthKey> FixedWidthKey for PairKey<A, B> {
     }
 
     fn decode(key: &[u8]) -> Option<Self> {
+        // The parts check their lengths themselves, so a key that is too long fails in the second.
         let (first, second) = key.split_at_checked(A::WIDTH)?;
         Some(Self(A::decode(first)?, B::decode(second)?))
     }
@@ -134,6 +137,8 @@ impl FixedWidthKey for ManifestRowKey {
 }
 
 fn encode_fixed<K: FixedWidthKey>(key: &K, buf: &mut KeyBuf) {
+    // At compile time, since nested pairs can exceed a key and no caller could handle that at run
+    // time.
     const { assert!(K::WIDTH > 0 && K::WIDTH <= MAX_KEY_SIZE) };
     let rest = key.write_fixed(buf.resize(K::WIDTH));
     // A part that is shorter or longer than its declared width would break the order of pairs.

@@ -115,6 +115,8 @@ impl KeyBuf {
         if key.len() > Self::CAPACITY {
             return Err(KeyInputError::TooLarge { size: key.len(), max: Self::CAPACITY });
         }
+        // The bytes behind the key keep their old content, which `len` hides. Clearing them would
+        // cost more than most keys.
         self.resize(key.len()).copy_from_slice(key);
         Ok(())
     }
@@ -139,6 +141,7 @@ impl KeyBuf {
         &mut self,
         write: impl FnOnce(&mut [u8; MAX_KEY_SIZE]) -> Option<usize>,
     ) -> Option<&[u8]> {
+        // First, so that a failed attempt leaves no key that could be taken for a result.
         self.clear();
         let out = self.bytes.first_chunk_mut().expect("a buffer is larger than a key");
         self.len = write(out)?;
@@ -216,6 +219,7 @@ impl<'a> PathKey<'a> {
 
 impl KeyEncoding for PathKey<'_> {
     fn encode_into(&self, buf: &mut KeyBuf) {
+        // No normalisation here: it could change the order in which the source lists its paths.
         buf.copy_from_slice(self.path.as_bytes());
     }
 }
@@ -343,6 +347,8 @@ impl KeyEncoding for ManifestRowKey {
 
 /// Decodes a row key from exactly [`ManifestRowKey::ENCODED_LEN`] bytes.
 pub fn decode_manifest_row_key(key: &[u8]) -> Option<ManifestRowKey> {
+    // Both conversions fail on another length, so longer keys that begin with a row key are no
+    // rows.
     let (manifest_id, row) = key.split_first_chunk()?;
     let row = row.try_into().ok()?;
     Some(ManifestRowKey::new(u64::from_be_bytes(*manifest_id), u64::from_be_bytes(row)))

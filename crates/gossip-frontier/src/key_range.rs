@@ -46,6 +46,7 @@ impl<'a> KeyRange<'a> {
     /// If a bound is missing, too large, or not in ascending order; sizes are checked first.
     pub fn try_new(start: &'a [u8], end: &'a [u8]) -> Result<Self, KeyRangeError> {
         ShardSpec::validate_ref(ShardSpecRef::new(start, end, &[]))?;
+        // An empty bound is valid for a shard, where it means no bound, but a midpoint needs two.
         if start.is_empty() || end.is_empty() {
             return Err(KeyRangeError::Unbounded { start_len: start.len(), end_len: end.len() });
         }

@@ -65,6 +65,7 @@ pub fn split_points<'b>(
     check_parts(parts)?;
     let needed = parts - 1;
     let available = bufs.len();
+    // An error and not fewer points: the caller would register fewer shards than it planned.
     let Some(bufs) = bufs.get_mut(..needed) else {
         return Err(SplitPointsError::TooFewBuffers { needed, available });
     };
@@ -98,6 +99,7 @@ pub fn split_points_by_density<'k>(
     sample: &mut [&'k [u8]],
 ) -> Result<SplitPoints<'k>, SplitPointsError> {
     check_parts(parts)?;
+    // Before the sort, so that a refused sample keeps its order.
     if let Some(key) = sample.iter().find(|key| key.len() > MAX_KEY_SIZE) {
         return Err(SplitPointsError::SampleKeyTooLarge { size: key.len(), max: MAX_KEY_SIZE });
     }

@@ -30,6 +30,8 @@ pub fn propagate_hint_on_split(
     child_end: &[u8],
 ) -> Result<ShardHint<'static>, HintPropagationError> {
     match parent_hint {
+        // No bound contradicts a plain range, and the kernel checks that children tile their
+        // parent.
         ShardHint::Range => Ok(ShardHint::Range),
         ShardHint::Prefix { prefix } => {
             check_within_prefix(prefix, child_start, child_end)?;
@@ -148,6 +150,8 @@ impl Rows {
         let refused = HintPropagationError::InvalidManifestBoundary { boundary };
         let key: ManifestRowKey = decode_manifest_row_key(key).ok_or(refused)?;
         if key.manifest_id() != self.manifest_id {
+            // Reported apart from a wrong row: a bound of another manifest is a mix-up of two
+            // sources.
             return Err(HintPropagationError::ManifestIdMismatch {
                 parent: self.manifest_id,
                 child: key.manifest_id(),

@@ -129,6 +129,8 @@ fn hinted<'a>(
 ) -> Result<ShardSpecRef<'a>, ShardSpecInputError> {
     match metadata.encode_into(buf) {
         Ok(encoded) => validated(ShardSpecRef::new(start, end, encoded)),
+        // The error of the encoder is not passed on, because a shard reports oversized bounds
+        // first.
         Err(error) => Err(first_refusal(start, end, metadata, error)),
     }
 }

@@ -81,6 +81,7 @@ impl Sample<'_, '_> {
 
     /// Returns the minimum size of the largest of `parts` parts, by bisection.
     fn smallest_largest(self, parts: usize) -> usize {
+        // The largest part is never below the mean, so the search begins there.
         let mut low = self.keys.len().div_ceil(parts);
         let mut high = self.keys.len();
         while low < high {
