@@ -43,6 +43,7 @@ impl SourceEnvironment {
 /// Returns the table of every source of this crate.
 #[must_use]
 pub fn registry(environment: &SourceEnvironment) -> SourceRegistry {
+    // Tables and buckets are registered here, because the runtime depends on no client of theirs.
     let mut registry = SourceRegistry::new();
     let postgres = PostgresTables::new(environment.postgres.clone());
     let added = registry

@@ -16,6 +16,7 @@ pub const DEFAULT_TENANT: &str = "default";
 /// The name is empty or longer than [`TENANT_NAME_MAX`] bytes.
 pub fn tenant_id(name: &str) -> Result<TenantId, TenantNameError> {
     let mut id = [0; TENANT_NAME_MAX];
+    // A longer name is refused and not cut: two names with one beginning would share a tenant.
     match id.get_mut(..name.len()) {
         Some(start) if !name.is_empty() => {
             start.copy_from_slice(name.as_bytes());

@@ -99,6 +99,8 @@ impl<'a> Item<'a> {
     /// As [`Self::open`], and [`OpenError::TooLong`].
     pub fn read(&mut self, max: usize) -> Result<Vec<u8>, OpenError> {
         let mut bytes = Vec::new();
+        // One byte more than allowed distinguishes a content of exactly this length from a longer
+        // one.
         let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
         let read = self.open()?.take(limit).read_to_end(&mut bytes);
         read.map_err(|error| OpenError::from_io(&error))?;
@@ -173,6 +175,8 @@ impl ItemError {
 
 impl<E: std::error::Error + 'static> From<E> for ItemError {
     fn from(error: E) -> Self {
+        // A failure to open is the source's and not the handler's: the item is recorded as unread
+        // and not as failed.
         match (&error as &dyn Any).downcast_ref::<OpenError>() {
             Some(error) => Self::unread(*error),
             None => Self::failed(error),

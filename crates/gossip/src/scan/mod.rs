@@ -184,6 +184,8 @@ impl<'a> Scan<'a> {
     #[must_use]
     pub fn connector(mut self, scheme: &str, family: impl SourceFamily + 'static) -> Self {
         if let Err(error) = self.registry.register(scheme, family) {
+            // Kept until the scan starts, so that calls can be chained. The first error is the
+            // cause of later ones.
             self.refused.get_or_insert(ScanError::Register(error));
         }
         self
@@ -422,6 +424,7 @@ impl<'a> Scan<'a> {
     where
         F: Fn(&mut Item<'_>) -> Result<(), ItemError> + Sync,
     {
+        // Before the store, which a wrong source must neither create nor change.
         let prepared = self.prepare()?;
         let rendering = Rendering::of(prepared.source());
         let process = |work: Work<'_>, buffer: &mut Vec<u8>| {
@@ -465,6 +468,8 @@ impl<'a> Scan<'a> {
         let tenant = tenant_id(&self.tenant)?;
         let opened = self.open_store()?;
         let backend = self.backend_of(opened.as_ref())?;
+        // Before the run is created, because findings could fill the memory of such a store for
+        // every tenant.
         if !backend.keeps_results() {
             return Err(ScanError::NoResults);
         }
@@ -472,9 +477,13 @@ impl<'a> Scan<'a> {
             Box::new(secrets.processor(tenant, prepared.source()))
         };
         let mut outcome = self.run(&prepared, backend, &processor)?;
+        // From the store and not from this process: other workers, and this one before a crash,
+        // found some of them.
         let report = FindingReport::read(&mut backend.coordinator(), tenant, outcome.run)?;
         report.findings().for_each(&mut found);
         let has_gaps = report.items().any(|item| !item.gaps.is_empty());
+        // Each part that was not searched may hide a secret, so the scan must not be called
+        // complete.
         if has_gaps && outcome.status == Status::Complete {
             outcome.status = Status::Incomplete;
         }
@@ -497,8 +506,10 @@ impl<'a> Scan<'a> {
         let command: Vec<OsString> = command.into_iter().map(Into::into).collect();
         let prepared = self.prepare_command(&command)?;
         if let Some(program) = command.first() {
+            // Before the run is created: a misspelled program would fail for every item.
             find_program(program).map_err(ScanError::Program)?;
         }
+        // Parsed with the source, because the placeholders of a command depend on it.
         let handler = prepared.handler().expect("it was prepared with a command");
         let rendering = Rendering::of(prepared.source());
         let opened = self.open_store()?;
@@ -560,6 +571,7 @@ impl<'a> Scan<'a> {
         let observer = OnEvent(self.observer.as_deref());
         let session = prepared.open(backend, tenant_id(&self.tenant)?, &observer)?;
         let finish = match session.state() {
+            // A finished run is not repeated. Its counts are read from the store, as after work.
             OpenedState::Over(status) => Finish::of_run(status),
             OpenedState::New | OpenedState::Resumed => {
                 session.work(&self.work, processor, &self.exec.drain, &observer)?
@@ -591,6 +603,7 @@ impl Observer for OnEvent<'_> {
     }
 
     fn wants_kernel_events(&self) -> bool {
+        // A scan without an observer pays nothing for events: the kernel creates none then.
         self.0.is_some()
     }
 }
@@ -598,6 +611,7 @@ impl Observer for OnEvent<'_> {
 impl Default for WorkOptions {
     fn default() -> Self {
         Self {
+            // It respects the CPU limit of a container, which the number of processors does not.
             threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             task: TaskConfig::default(),
             limits: Limits::default(),

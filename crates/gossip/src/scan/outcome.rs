@@ -40,6 +40,7 @@ impl Outcome {
     ) -> Self {
         let totals = Totals::of(rows);
         let parked = rows.iter().filter(|row| row.status == ShardStatus::Parked);
+        // A damaged record has no range that could be trusted, and is counted apart.
         let parked = parked.filter(|row| row.damage.is_none());
         Self {
             run,
@@ -76,6 +77,8 @@ pub enum Status {
 impl Status {
     const fn of(finish: Finish, totals: &Totals) -> Self {
         match finish {
+            // The worker calls a run complete whose shards are done. Unread keys were skipped, and
+            // the caller must not miss that.
             Finish::Complete if totals.unread == 0 => Self::Complete,
             Finish::Complete | Finish::Incomplete { .. } => Self::Incomplete,
             Finish::RunOver(status) => Self::Ended(status),
@@ -113,6 +116,8 @@ impl Totals {
             totals.parked += u64::from(row.status == ShardStatus::Parked);
             let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
             if let Some(token) = token {
+                // The accumulator counts every key that the cursor has passed, unread ones
+                // included.
                 totals.keys += token.accumulator.count().saturating_sub(token.unread);
                 totals.unread += token.unread;
                 totals.findings = totals.findings.saturating_add(token.found);
@@ -161,6 +166,7 @@ fn first_after_cursor(row: &ShardSummary, connector: &dyn Connector) -> Option<B
     // Without the token, which is the runtime's: the key decides.
     let cursor =
         row.last_key.as_deref().map_or_else(CursorUpdate::initial, CursorUpdate::with_last_key);
+    // One item, because only the first can be the one that failed: the cursor stops before it.
     let mut page = Page::with_limits(PageLimits::try_new(1, MIN_PAGE_BYTES).ok()?);
     let mut listing = CheckedEnumeration::open(connector, range, cursor).ok()?;
     listing.next_page(&mut page).ok()?;

@@ -46,6 +46,8 @@ impl Prepared {
         if let Some(ScanError::Register(error)) = scan.refused {
             return Err(error.into());
         }
+        // All errors of what the caller typed come first: opening may take long, as a list of a
+        // bucket does.
         let source = scan.registry.parse(&scan.source, scan.options)?;
         let handler =
             command.map(|command| Handler::parse(command, scan.stream, &source)).transpose()?;
@@ -63,6 +65,7 @@ impl Prepared {
             (None, Some(settings)) => settings,
             (None, None) => scan.name.as_bytes().to_vec(),
         };
+        // More shards than threads, so that a thread whose shard is done early finds another one.
         let usual = scan.work.threads.saturating_mul(SHARDS_PER_THREAD).min(DEFAULT_SHARDS_MAX);
         Ok(Self {
             source,
@@ -112,6 +115,7 @@ impl Prepared {
     ///
     /// The source cannot be listed or sampled.
     pub fn planned_shards(&self) -> Result<usize, ScanError> {
+        // The same computation as that of `open`, so a dry run shows what would be registered.
         let root = self.source.root();
         let shards = initial_shards(&*self.connector, root.as_spec_ref(), self.shards);
         Ok(shards.map_err(|error| StartError::Open(OpenRunError::Source(error)))?.len())

@@ -59,6 +59,8 @@ impl<'s> Session<'s> {
         connector: &'s dyn Connector,
     ) -> Self {
         let (run, state) = (opened.run, opened.state);
+        // A new id for each session: under the id of a dead process its leases would look like our
+        // own.
         let worker = worker_of(run, fresh_nonce());
         let names = Arc::new(ItemNames::of(source));
         Self { backend, tenant, run, state, worker, source, connector, names }
@@ -145,6 +147,7 @@ impl<'s> Session<'s> {
         drain: &Drain,
         observer: &dyn Observer,
     ) -> Result<Finish, ScanError> {
+        // From the store, because the run may have been created by a process with other settings.
         let run = self.backend.coordinator().get_run(self.tenant, self.run)?.config();
         let config = WorkerConfig {
             tenant: self.tenant,
@@ -152,6 +155,8 @@ impl<'s> Session<'s> {
             worker: self.worker,
             lease_ticks: run.lease_duration(),
             threads: options.threads,
+            // All workers of a run count attempts against one limit, so it is the limit of the
+            // run.
             task: TaskConfig { shard_retries: run.max_shard_retries(), ..options.task },
             limits: options.limits,
             max_parked: options.max_parked,
@@ -177,6 +182,8 @@ impl<'s> Session<'s> {
                 observer,
             },
         );
+        // After the last commit of the worker: a handle that is used afterwards writes new owner
+        // keys.
         if may_retire(&finish) {
             self.backend.retire();
         }
@@ -263,8 +270,10 @@ impl Joined {
         {
             return Err(ScanError::UnsignedCommand);
         }
+        // The source of the run and never of this caller: keys mean the same to all workers.
         let source = registry.parse(&job.source, job.options)?;
         let handler = Handler::parse(words, job.stream, &source)?;
+        // Keys of rows are positions, so another state of the file would give them other rows.
         source.check_stamp(job.stamp).map_err(ScanError::Connect)?;
         let connector = source.open().map_err(ScanError::Connect)?;
         Ok(Self { run, source, connector, handler })
@@ -279,6 +288,8 @@ impl Joined {
     /// Returns a session on the run.
     #[must_use]
     pub fn open<'s>(&'s self, backend: &'s Backend, tenant: TenantId) -> Session<'s> {
+        // The worker finds out itself whether the run is over. Its generation matters only to a
+        // process that creates runs.
         let opened = OpenedRun { run: self.run, generation: 0, state: OpenedState::Resumed };
         Session::new(backend, tenant, opened, &self.source, &*self.connector)
     }

@@ -131,6 +131,7 @@ impl<'a> ItemScanner<'a> {
             ItemBody::Reader(reader) => self.read_stream(path, reader),
         };
         for found in read.map_err(|error| OpenError::from_io(&error))?.findings {
+            // Stored names are cut, so the names that are found again are cut in the same way.
             let member = found.member.as_deref().map(bounded);
             let stored = item.findings.iter().find(|it| {
                 (it.offset, &*it.rule, &it.member) == (found.offset, &*found.rule, &member)
@@ -166,6 +167,7 @@ impl<'a> ItemScanner<'a> {
             read.report =
                 self.secrets.scanner.scan_open_file(&mut self.scratch, path, file, sink)?;
             if !read.findings.is_empty() {
+                // The same open file and not the path, which may name another file by now.
                 (&mut &*file).rewind()?;
                 read.version = Some(hash_content(file)?);
             }
@@ -196,10 +198,12 @@ impl<'a> ItemScanner<'a> {
                 }),
             }
         }
+        // Counted and no gap: contents that are not text are passed over by policy (ADR 121).
         self.secrets.binaries.fetch_add(binaries, Ordering::Relaxed);
         if read.is_torn {
             gaps.push(Gap { member: None, reason: "changed".into() });
         }
+        // Without findings there is no hash, and no id that would contain it.
         let version = ObjectVersionId::from_version(&read.version.unwrap_or_default());
         let mut stored = ItemFindings {
             key: key.into(),
@@ -216,6 +220,8 @@ impl<'a> ItemScanner<'a> {
         let mut bytes = stored.byte_count();
         for finding in &read.findings {
             let found = self.found(item, finding);
+            // Counted before it is added: the results of an item that exceed the limit of the
+            // runtime are refused as a whole.
             bytes += found.byte_count();
             if bytes > ITEM_BYTES_MAX {
                 stored.gaps.push(Gap { member: None, reason: "too-many-findings".into() });
@@ -228,6 +234,8 @@ impl<'a> ItemScanner<'a> {
     }
 
     fn found(&self, item: StableItemId, finding: &Finding) -> StoredFinding {
+        // Under the tenant's key: without it, a hash of a short secret could be reversed by trying
+        // all of them.
         let secret = SecretHash::derive(&self.secrets.key, &finding.secret.norm_hash());
         let inputs =
             FindingIdInputs { tenant: self.tenant, item, rule: finding.fingerprint, secret };

@@ -121,6 +121,7 @@ impl SecretScan {
     /// that two processes with different keys never write findings into one run.
     #[must_use]
     pub(crate) fn settings(&self) -> Vec<u8> {
+        // The hash of a constant differs with the key and reveals nothing of it.
         let check = SecretHash::derive(&self.key, &NormHash::from_digest([0; 32]));
         [&[SETTINGS_TAG], &self.policy.as_bytes()[..], check.as_bytes()].concat()
     }

@@ -99,6 +99,8 @@ impl ItemFindings {
     pub fn place(&self, member: Option<&str>) -> Vec<u8> {
         let mut place = Vec::new();
         if !self.revision.is_empty() {
+            // The whole revision where it is shorter: a program may name its versions otherwise
+            // than git.
             let shown = self.revision.get(..REVISION_SHOWN).unwrap_or(&self.revision);
             place.extend_from_slice(shown.as_bytes());
             place.push(b':');

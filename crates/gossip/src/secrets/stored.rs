@@ -126,6 +126,7 @@ impl ItemFindings {
             self.gaps.iter().map(|it| json!({"member": it.member, "reason": it.reason})).collect();
         let item = json!({
             "v": VERSION,
+            // As text where that is possible: an operator can read the record.
             "key": text_of(&self.key),
             "path": text_of(&self.path),
             "revision": self.revision,
@@ -147,6 +148,8 @@ impl ItemFindings {
         if item.v != VERSION {
             return Err(UnreadableFindings);
         }
+        // One unreadable finding makes the item unreadable: a report that omits one would look
+        // complete.
         let findings: Option<Vec<_>> = item.findings.into_iter().map(One::finding).collect();
         let gap = |gap: OneGap| Gap { member: gap.member, reason: gap.reason };
         let decoded = || {
@@ -279,6 +282,7 @@ impl Text {
 fn text_of(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => json!(text),
+        // An object and not a text, so no text can be mistaken for digits.
         Err(_) => json!({"hex": hex(bytes)}),
     }
 }
@@ -294,6 +298,7 @@ fn bytes_of<const LEN: usize>(digits: &str) -> Option<[u8; LEN]> {
 }
 
 fn decode_hex(digits: &str, bytes: &mut [u8]) -> Option<()> {
+    // A hash that is cut short must not be read as one that ends in zeros.
     if digits.len() != 2 * bytes.len() {
         return None;
     }

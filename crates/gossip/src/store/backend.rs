@@ -66,6 +66,8 @@ impl Backend {
                 Open::Postgres(postgres::BlockingStore::connect(config)?, config.clone())
             }
         };
+        // A monotonic clock, because the wall clock may be set back and leave a lease with a
+        // deadline far ahead.
         let process = ProcessState::default().watching(monotonic_ticks());
         let backend = Self { open, process };
         // A store that cannot be read now, or not by this tenant's credentials, reports that itself
@@ -107,6 +109,7 @@ impl Backend {
             Open::Memory(store, claim_cooldown) => {
                 let claim_cooldown_interval = ticks(*claim_cooldown);
                 let usual = StoreConfig::new(fresh_nonce());
+                // Threads share one clock, but it may be set while they hold leases.
                 let max_clock_skew = ticks(DEFAULT_MAX_CLOCK_SKEW);
                 let config = StoreConfig { claim_cooldown_interval, max_clock_skew, ..usual };
                 (AnyStore::Memory(store.another_handle()), config)

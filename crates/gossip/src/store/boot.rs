@@ -11,6 +11,7 @@ const TICKS: u64 = 1_000;
 
 /// Returns the present boot, or `None` if the system has no id for it.
 pub(super) fn present() -> Option<Boot> {
+    // Other systems have no such file; the caller then requires `sync=full`.
     let id = std::fs::read_to_string(BOOT_ID).ok()?;
     Boot::new(&id, SystemClock::new().now().as_raw() / TICKS)
 }

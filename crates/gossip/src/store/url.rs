@@ -219,9 +219,12 @@ fn sqlite(rest: &str) -> Result<StoreUrl, StoreUrlError> {
             return Err(StoreUrlError::SqliteSetting);
         }
     }
+    // SQLite would open a temporary database, which is deleted when it is closed.
     if path.is_empty() {
         return Err(StoreUrlError::NoPath);
     }
+    // Two slashes are a slip of `sqlite:PATH`. Three are accepted as the usual way to write an
+    // absolute path.
     if path.starts_with("//") && !path.starts_with("///") {
         return Err(StoreUrlError::SqliteSlashes);
     }
