@@ -104,6 +104,8 @@ impl Job {
     ) -> Result<Vec<u8>, JobError> {
         let mut job = self.encode()?;
         if let Some(Signer { key, tenant, run }) = signer {
+            // Tenant and run are signed too: otherwise a signed command could be copied into
+            // another run (ADR 160).
             let mac = key.sign(tenant, run, &job);
             job = [&[SIGNED], mac.as_bytes().as_slice(), &job].concat();
         }
@@ -133,6 +135,7 @@ impl Job {
     /// Returns [`JobError::Unreadable`] for all other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, JobError> {
         let unreadable = JobError::Unreadable { size: bytes.len() };
+        // A job that could not be written was written by something else.
         let fits = bytes.len() <= MAX_JOB_SIZE;
         Reader { rest: bytes }.job().filter(|_| fits).ok_or(unreadable)
     }
@@ -269,6 +272,8 @@ impl Reader<'_> {
         };
         let source = self.word()?;
         let words = u32::from_le_bytes(self.chunk()?);
+        // Without a reserved capacity: the count is read from the store, and its words may not
+        // follow.
         let mut command = Vec::new();
         for _ in 0..words {
             command.push(self.word()?);
@@ -282,6 +287,8 @@ impl Reader<'_> {
             (true, false) => Some(StreamFormat::Json),
             (true, true) => Some(StreamFormat::Lines),
             (false, false) => None,
+            // Refused, because it would be encoded without the flag, and a signature is checked
+            // over the encoded job.
             (false, true) => return None,
         };
         let job = Job { source, options, stamp, command, stream };

@@ -31,6 +31,7 @@ impl StoreReport {
         let failure = error.and_then(infra_error).filter(|error| error.is_retryable());
         match (failure, &self) {
             (Some(error), _) => *self = Self::Failed(error.clone()),
+            // A failure is kept until it was reported, although a later operation succeeded.
             (None, Self::Failed(_)) => {}
             (None, Self::Unused | Self::Answered) => *self = Self::Answered,
         }

@@ -135,6 +135,7 @@ where
     for shard in shards_by_key(backend, tenant, run)? {
         let mut reader = ShardReader::default();
         let mut after = SideRecordId { group: shard, number: 0 };
+        // The first block has no predecessor in its shard that a listing could begin after.
         let mut page = vec![first_of(backend, (tenant, run), shard)?];
         loop {
             for StoredSideRecord { id, record } in page.drain(..).flatten() {
@@ -175,6 +176,7 @@ fn shards_by_key<B: RunManagement + ?Sized>(
         };
         let (entry, _) = parse(&block.content)?;
         shards.push((Box::<[u8]>::from(entry.key), id.group));
+        // One record for each shard: the listing skips the other blocks of the shard.
         after = Some(id.last_of_group());
     }
     shards.sort_unstable();
@@ -246,6 +248,7 @@ impl ShardReader {
     const fn finish(&self) -> Result<(), ResultsError> {
         match self.begun {
             None => Ok(()),
+            // All chunks of an item are stored in one commit, so a missing last one is damage.
             Some(_) => Err(ResultsError::Malformed),
         }
     }

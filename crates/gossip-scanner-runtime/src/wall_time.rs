@@ -40,6 +40,8 @@ impl<'c, B> WallTime<'c, B> {
         now: LogicalTime,
         deadline: LogicalTime,
     ) -> LogicalTime {
+        // The earlier one: the deadline may lie far ahead if the wall clock was set back, and
+        // others void it after a lease without renewal.
         offset.to_worker(deadline).min(now.saturating_add(self.lease_ticks))
     }
 
@@ -49,6 +51,8 @@ impl<'c, B> WallTime<'c, B> {
         now: LogicalTime,
         call: impl FnOnce(&mut B, LogicalTime) -> Result<AcquireResultView<'a>, E>,
     ) -> Result<AcquireResultView<'a>, E> {
+        // One offset for the call and its answer: a step of the clock in between would shift the
+        // deadline.
         let offset = self.clock.offset();
         let mut view = call(&mut self.inner, offset.to_wall(now))?;
         let until = self.relied_until(offset, now, view.lease.deadline());
@@ -205,6 +209,8 @@ impl<B: CoordinationBackend> CoordinationBackend for WallTime<'_, B> {
         op_id: OpId,
     ) -> Result<IdempotentOutcome<()>, OfferError> {
         let offset = self.clock.offset();
+        // The deadline of an offer is compared by the other worker, whose only common clock is the
+        // wall clock.
         let terms = OfferTerms { deadline: offset.to_wall(terms.deadline), ..terms };
         self.inner.offer(offset.to_wall(now), tenant, lease, terms, cursor, op_id)
     }
@@ -256,6 +262,8 @@ impl<B: ShardClaiming> ShardClaiming for WallTime<'_, B> {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Result<ClaimReservation, ClaimError> {
+        // Not converted: the cooldown is a wait of this process, and a step of the wall clock must
+        // not extend it.
         self.inner.reserve_claim(now, tenant, worker)
     }
 

@@ -68,6 +68,7 @@ impl RunLeaves {
                 return Ok(());
             }
             waiting += u64::from(row.status == ShardStatus::Active);
+            // An unfinished shard with a lease needs time, and one without needs a worker.
             is_leased |= row.leased;
             match leaf(&row)? {
                 Some(leaf) => Ok(sorter.add(leaf, row.shard)?),

@@ -73,6 +73,7 @@ impl<'d> LeafSorter<'d> {
 
     /// Returns the leaves in order.
     pub(super) fn finish(mut self) -> io::Result<SortedLeaves> {
+        // All parts are read from the file then, so the merge has one kind of input.
         if self.file.is_some() {
             self.spill()?;
         }
@@ -143,6 +144,7 @@ struct Head {
 
 impl Head {
     fn next_of(mut part: BufReader<FilePart>) -> io::Result<Option<Self>> {
+        // The end of the part. A missing byte within an entry is damage and an error.
         if part.fill_buf()?.is_empty() {
             return Ok(None);
         }
@@ -183,6 +185,8 @@ impl Read for FilePart {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
         let len = buffer.len().min(left);
+        // At a position of its own: the parts share one file, whose cursor would be that of
+        // another part.
         let read = self.file.read_at(&mut buffer[..len], self.at)?;
         self.at += read as u64;
         Ok(read)
@@ -242,6 +246,7 @@ fn array<const LEN: usize>(from: &mut impl Read) -> io::Result<[u8; LEN]> {
 
 fn read_key(from: &mut impl Read) -> io::Result<Vec<u8>> {
     let len = u64::from_le_bytes(array(from)?);
+    // Checked before the allocation, so a damaged length does not exhaust the memory.
     if len > KEY_BYTES_MAX {
         return Err(io::ErrorKind::InvalidData.into());
     }

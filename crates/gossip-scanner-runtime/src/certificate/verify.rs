@@ -123,6 +123,8 @@ pub fn verify_with_differences(
     hash.add(lines.current());
     sums.check(read_totals(lines.current()).map_err(|_| lines.malformed())?)?;
     let seal = read_seal(lines.next()?).map_err(|_| lines.malformed())?;
+    // After the lines, so that a malformed one is reported with its number and not as a wrong
+    // hash.
     let trust = check_seal(&hash, seal, against.key)?;
     lines.end()?;
     if let Some(refusal) = differences.refusal() {

@@ -191,6 +191,7 @@ impl LineNames {
         let mut text = vec![0; TEXT_MAX + 1];
         let read = file.read_up_to(&mut text, offset).ok()?;
         text.truncate(read);
+        // After the read: the offset means another line once the file has changed.
         file.check_unchanged().ok()?;
         match memchr::memchr(self.end.byte(), &text) {
             Some(end) => text.truncate(end),
@@ -212,6 +213,7 @@ impl LineNames {
     /// Returns the number of the line that begins at `offset`, from 1.
     fn line_of(&self, offset: u64) -> Option<u64> {
         let file = self.file()?;
+        // Held while lines are counted, so that two threads do not read the same part of the file.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known.range(..=offset).next_back();
         let (mut at, mut line) = before.map_or((0, 1), |(at, line)| (*at, *line));

@@ -140,6 +140,7 @@ fn columns_of_text(text: &[u8]) -> Option<Vec<ColumnValue>> {
 /// Parses the first column of a text; returns it and the text behind it.
 fn first_column(text: &str) -> Option<(ColumnValue, &str)> {
     if text.starts_with('"') {
+        // By a parser that says where it stopped, because a comma may be part of the text.
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
         let value = values.next()?.ok()?;
         let len = values.byte_offset();

@@ -89,6 +89,8 @@ impl Launcher {
     /// variables that are not set, and without the settings of gossip that may contain a password.
     pub(super) fn new(program: &OsStr, defaults: &[(&str, &str)]) -> Result<Self, Broken> {
         let found = find(program).and_then(|path| {
+            // Without the secrets of a store: a program needs no access to the store that its
+            // worker uses.
             let inherited = std::env::vars_os().filter(|(name, _)| is_passed_on(name));
             let unset = defaults.iter().filter(|(name, _)| std::env::var_os(name).is_none());
             let unset = unset.map(|(name, value)| (OsString::from(name), OsString::from(value)));
@@ -97,6 +99,7 @@ impl Launcher {
                 program: program.to_owned(),
                 path: CString::new(path.into_os_string().into_vec())?,
                 environment: environment.collect::<Result<_, _>>()?,
+                // Opened once: a worker starts thousands of programs.
                 null: File::open("/dev/null")?,
             })
         });
@@ -132,6 +135,7 @@ impl Launcher {
             arguments: &arguments,
             environment: &environment,
             stdio: streams,
+            // Only a process of the terminal's session may read from it and receives its signals.
             has_session: !matches!(stdio, Stdio::Terminal(_)),
             is_helper: false,
         };
@@ -212,6 +216,7 @@ impl Running {
             let left = patience.saturating_sub(begun.elapsed());
             let pipes = self.output.as_ref().map_or([None, None], OutputPipes::open_ends);
             let woken = match self.child.wait_or_read(pipes, left) {
+                // The time that is left is computed again, so signals do not extend the wait.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 woken => woken?,
             };
@@ -220,6 +225,8 @@ impl Running {
                     self.child.kill_group();
                 }
                 if woken.ended.is_some() {
+                    // What it wrote last is still in the pipes, which a process that it left
+                    // behind may keep open.
                     output.drain();
                 }
             }
@@ -233,6 +240,8 @@ impl Running {
     /// Kills it and its descendants, and captures what they had written.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         self.child.kill_group();
+        // With a bound: a process that hangs in the kernel, as on a dead network file system,
+        // ignores the signal.
         self.wait(KILL_PATIENCE).map(drop)
     }
 
@@ -312,6 +321,7 @@ pub(super) fn check_output() -> Result<(), Broken> {
 fn is_closed(output: &impl AsFd) -> bool {
     let at_once = Timespec::default();
     let mut asked = [PollFd::new(output, PollFlags::empty())];
+    // A write would show it as well, and would put bytes into the output.
     let looked = poll(&mut asked, Some(&at_once));
     looked.is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }

@@ -80,6 +80,8 @@ impl Rendering {
             return Ok(());
         }
         text.clear();
+        // One byte more than allowed distinguishes a content of exactly this length from a longer
+        // one.
         let limit = MAX_INLINE_BODY_BYTES as u64 + 1;
         let read = body.take(limit).read_to_end(text);
         read.map_err(|error| OpenError::from_io(&error))?;

@@ -115,6 +115,7 @@ impl TaskRecords {
             }
             Left::Unread(_) => (1, UNREAD_BYTES),
         };
+        // Estimated before the entries are made: they hold a copy of the results.
         self.is_full = self.passed.len() + records > RECORDS_PASSED_MAX
             || self.bytes + bytes > BYTES_PASSED_MAX;
         if self.is_full {
@@ -145,6 +146,7 @@ impl TaskRecords {
             {
                 self.bytes += entry.bytes.len();
                 let mut longer = std::mem::take(&mut block.content).into_vec();
+                // Small results share a block, since each block is a key of its own in the commit.
                 longer.extend_from_slice(&entry.bytes);
                 block.content = longer.into();
                 continue;

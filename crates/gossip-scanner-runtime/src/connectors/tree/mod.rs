@@ -197,6 +197,7 @@ impl FileTree {
         }
         let file = File::open(&path).map_err(|error| OpenError::from_io(&error))?;
         let opened = file.metadata().map_err(|error| OpenError::from_io(&error))?;
+        // The name may have been given to another file, or to a link, between the two calls.
         if identity_of(&opened) != identity_of(&metadata) {
             return Err(OpenError::Changed);
         }
@@ -232,6 +233,8 @@ impl FileTree {
     /// Returns the error, unless the item is gone together with the root: then it was not deleted
     /// alone, and the source is unavailable.
     fn unless_root_gone<T>(&self, error: OpenError) -> Result<T, OpenError> {
+        // Only then: an item that vanished is passed over for good, which must not happen to all
+        // files of an unmounted disk.
         if error == OpenError::Vanished {
             self.tree.check_root()?;
         }
@@ -244,6 +247,8 @@ impl FileTree {
             let slot = self.opened_beside.lock().unwrap_or_else(PoisonError::into_inner);
             slot.as_ref().filter(|(known, _)| known == directory).map(|(_, rules)| rules.clone())
         };
+        // Read without the lock: reading rules takes calls to the file system, and other threads
+        // open items meanwhile.
         let rules = match known {
             Some(rules) => rules,
             None => self.rules_of(directory)?,
@@ -307,6 +312,7 @@ impl Connector for FileTree {
             return Err(OpenError::Vanished);
         }
         let known = beside.map_or(&[][..], |beside| beside.key());
+        // The item that was checked right before shares most of its directories with this one.
         let is_new = |directory: &&[u8]| !is_inside(known, directory);
         let checked = self.check_directories(ancestors(item.key()).filter(is_new));
         checked.or_else(|error| self.unless_root_gone(error))

@@ -28,6 +28,8 @@ pub(super) enum Line<'a> {
 pub(super) fn next_line<'a>(bytes: &mut &'a [u8], ended: bool) -> Option<Line<'a>> {
     let whole = match memchr::memchr(b'\n', bytes) {
         Some(at) => at + 1,
+        // Before the end of the line arrives: a program that writes no line feed would fill the
+        // memory.
         None if bytes.len() > MAX_LINE_BYTES => return Some(Line::TooLong),
         None if ended && !bytes.is_empty() => bytes.len(),
         None => return None,
@@ -69,6 +71,7 @@ impl Answer {
                     | None => ItemResult::Failed(failure),
                 }
             }
+            // An unknown type may mean anything, so it is not taken for success.
             _ => return None,
         };
         Some(Self { id, result })
