@@ -77,6 +77,7 @@ fn bare_block() -> f64 {
         nanos(OPS, || {
             for index in 0..OPS {
                 input[0] = index as u8;
+                // Otherwise the compiler drops a hash that nothing reads.
                 black_box(blake3::keyed_hash(black_box(&HASH_KEY), black_box(&input)));
             }
         })
@@ -125,6 +126,8 @@ impl Bench {
             report_limit(what, true, &pairs.collect::<Vec<_>>(), block);
             let pairs = (0..ROUNDS).map(|round| {
                 let start = self.random.index(MANY);
+                // The step has no divisor in common with the number of shards, so none comes
+                // twice.
                 let picked: Vec<_> = (0..OPS).map(|step| (start + step * 611_953) % MANY).collect();
                 self.acquire_round(round, &picked, 1, indexed, scratch)
             });
@@ -157,6 +160,7 @@ impl Bench {
         let now = self.sequence;
         // A buffer that was written before: a fresh one would cost page faults.
         self.leases.clear();
+        // Ahead of the measured part, as on the other side.
         let keys: Vec<_> = picked.iter().map(|index| key_of(*index)).collect();
         nanos(picked.len(), || {
             for key in &keys {
@@ -193,6 +197,7 @@ impl Bench {
 
     /// Both sides hold every shard from now on, at the same fence.
     fn take_all(&mut self, scratch: &mut AcquireScratch) {
+        // The old table is dropped first, so that two large ones never exist at once.
         self.limit = LimitLoop::new(TENANT, 0, true);
         self.ours = support::idle(MANY);
         self.limit = LimitLoop::new(TENANT, MANY, true);
@@ -338,6 +343,8 @@ impl Bench {
             self.sequence += 1;
             Op {
                 lease: self.leases[*index].clone(),
+                // Spread over the bits as hashed ids are: the log sorts out entries by one byte of
+                // them.
                 op_id: OpId::from_raw(self.sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
                 cursor: cursor_key(*index, self.sequence),
             }
@@ -372,6 +379,7 @@ fn claim_round(
 ) -> f64 {
     const CLAIMS: usize = 500;
     let now = at(*sequence);
+    // Reserved, so that no growth of the list is measured.
     let mut leases = Vec::with_capacity(CLAIMS);
     let time = nanos(CLAIMS, || {
         for number in 0..CLAIMS {

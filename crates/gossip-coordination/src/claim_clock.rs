@@ -38,6 +38,7 @@ impl ClaimClock {
         tenant: TenantId,
         worker: WorkerId,
     ) -> Result<ClaimReservation, ClaimError> {
+        // Without a cooldown no entry is kept, so claims take no lock.
         if cooldown.is_disabled() {
             return Ok(ClaimReservation(None));
         }
@@ -82,6 +83,7 @@ impl Claimants {
     ) {
         let times = self.times.entry(claimant).or_default();
         times.settle(reservation, is_claimed);
+        // Otherwise a failed claim would leave an entry for each worker that ever tried.
         if *times == ClaimTimes::default() {
             self.times.remove(&claimant);
         }

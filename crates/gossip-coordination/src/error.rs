@@ -117,6 +117,8 @@ impl InfraError {
     #[must_use]
     pub(crate) fn into_unresolved(self) -> Self {
         match self {
+            // One layer says all: a cause of a cause would hide the failure from callers that
+            // match on it.
             Self::Unresolved { .. } => self,
             Self::Transient { .. } | Self::Corruption { .. } | Self::Refused { .. } => {
                 Self::Unresolved { cause: Box::new(self) }

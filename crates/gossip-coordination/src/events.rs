@@ -273,6 +273,7 @@ impl EventCollector {
     /// would carry one tenant's keys into another's logs.
     pub fn emit(&mut self, event: StateTransitionEvent) -> bool {
         self.assert_serves(event.tenant);
+        // Also for an event that is dropped below: the tenant is that of the operations.
         self.tenant = Some(event.tenant);
         if self.max.is_some_and(|max| self.events.len() >= max) {
             return false;

@@ -132,6 +132,7 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
         worker: WorkerId,
         scratch: &'a mut AcquireScratch,
     ) -> Result<AcquireResultView<'a>, ClaimError> {
+        // Held until the claim ends: dropped on every other path, it gives the claim back.
         let reservation = self.reserve_claim(now, tenant, worker)?;
         let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
         loop {
@@ -158,9 +159,12 @@ pub trait ShardClaiming: CoordinationBackend + RunManagement {
                     match acquired {
                         Ok(acquired) => {
                             let claimed = Claimed::of(&acquired);
+                            // Only now: a claim that found nothing starts no cooldown.
                             reservation.claimed();
                             return Ok(claimed.show(scratch));
                         }
+                        // A shard that another worker took is no failure of the claim, which tries
+                        // the next one.
                         Err(refusal) => claim.refused(refusal)?,
                     }
                 }
@@ -224,6 +228,7 @@ pub trait AsyncShardClaiming: AsyncCoordinationBackend + AsyncRunManagement {
         scratch: &'a mut AcquireScratch,
     ) -> impl Future<Output = Result<AcquireResultView<'a>, ClaimError>> + Send {
         async move {
+            // As in the blocking form. A dropped future drops the reservation, too.
             let reservation = self.reserve_claim(now, tenant, worker)?;
             let mut claim = Claim::new(Self::CANDIDATES_PER_SCAN, now);
             loop {

@@ -162,6 +162,7 @@ impl Lease {
     /// If `deadline` lies before the current one. A session takes the maximum first, so replies
     /// that arrive out of order are harmless.
     pub fn set_deadline(&mut self, deadline: LogicalTime) {
+        // A holder plans by its deadline, so one that falls would be noticed too late.
         assert!(deadline >= self.deadline, "a renewal never shortens a lease");
         self.deadline = deadline;
     }
@@ -417,6 +418,7 @@ impl OpLogEntry {
         payload_hash: u64,
         executed_at: LogicalTime,
     ) -> Option<Self> {
+        // The same rules as in `new`, without a panic: stored bytes are input.
         let is_sound = payload_hash != 0 && executed_at > LogicalTime::ZERO;
         is_sound.then_some(Self {
             op_id,
@@ -538,6 +540,7 @@ impl OpLog {
 
     /// Appends `entry` without checks; tests create invalid logs with it.
     pub(crate) fn push_unchecked(&mut self, entry: OpLogEntry) {
+        // The remainder changes nothing, and spares the check of the index.
         let place = usize::from(self.next) % OP_LOG_CAP;
         self.tags[place] = tag(entry.op_id);
         self.entries[place] = entry;
@@ -576,6 +579,7 @@ impl OpLog {
 
     /// Clears the log, for reuse of the storage.
     pub(crate) const fn clear(&mut self) {
+        // Tags and entries stay: those from `len` on are never read.
         (self.len, self.next, self.last_time) = (0, 0, LogicalTime::ZERO);
         self.restart_sequence();
     }
@@ -593,6 +597,7 @@ impl OpLog {
     ///
     /// Panics if an operation at or above `sequence` was executed: it should have been refused.
     pub(crate) fn advance_sequence(&mut self, sequence: OpSequence) {
+        // An operation without a sequence is recognized by the log alone.
         if sequence == OpSequence::NONE {
             return;
         }
@@ -659,6 +664,7 @@ impl OpLog {
 
     /// The entries, oldest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &OpLogEntry> + ExactSizeIterator {
+        // A full log is a ring: the place of the next entry holds the oldest.
         let oldest = if self.len() < OP_LOG_CAP { 0 } else { usize::from(self.next) };
         (0..self.len()).map(move |age| &self.entries[(oldest + age) % OP_LOG_CAP])
     }
@@ -673,6 +679,8 @@ impl Default for OpLog {
 /// Logs are equal if they contain the same entries, whatever their positions, and one sequence.
 impl PartialEq for OpLog {
     fn eq(&self, other: &Self) -> bool {
+        // By age and not by place: a decoded log begins at the first place, wherever it began
+        // before.
         self.sequence == other.sequence && self.iter().eq(other.iter())
     }
 }

@@ -134,11 +134,15 @@ impl OpLogPool {
             return;
         }
         let (chunk, index) = place(slot);
+        // Cleared when it is given back, so that the next record never sees entries of another
+        // tenant.
         self.chunks[chunk][index].clear();
         self.free.push(slot.0);
     }
 
     fn take(&mut self) -> OpLogSlot {
+        // Slots that were given back first, so the pool follows the largest number of records at
+        // one time.
         if let Some(slot) = self.free.pop() {
             return OpLogSlot(slot);
         }

@@ -218,6 +218,7 @@ impl ShardRecord {
         let cursor = match PooledCursor::from_update(new.cursor, &mut pool.bytes) {
             Ok(cursor) => cursor,
             Err(full) => {
+                // The record does not exist yet, so nothing else would give these bytes back.
                 spec.free(&mut pool.bytes);
                 return Err(full);
             }
@@ -438,6 +439,7 @@ impl ShardRecord {
             park_reason: self.park_reason,
             fence: self.fence_epoch,
             leased: self.lease.is_some(),
+            // These belong to the rare parts, which most records do not have.
             offered: false,
             requested: false,
             derived: self.key.shard().is_derived(),

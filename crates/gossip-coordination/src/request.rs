@@ -47,6 +47,7 @@ impl CanonicalBytes for ShardAction {
         match self {
             Self::Split(key) => {
                 hasher.write_u8(0);
+                // The flag keeps "no key" apart from every key.
                 hasher.write_u8(u8::from(key.is_some()));
                 if let Some(key) = key {
                     hasher.write_bytes_prefixed(key.as_bytes());

@@ -409,6 +409,7 @@ impl RunRecord {
     /// The time at which something done at `now` is remembered: stored times never fall.
     #[must_use]
     pub(crate) fn stored_time(&self, now: LogicalTime) -> LogicalTime {
+        // The clock of another administrator may be ahead of this one.
         let last = self.op_log.back().map_or(self.created_at, RunOpLogEntry::executed_at);
         now.max(last)
     }
@@ -449,6 +450,7 @@ impl RunRecord {
             self.completed_at.is_none_or(|at| at >= self.created_at),
             "a run ends after it began",
         )?;
+        // Numbers of JSON are exact up to this one.
         holds(self.fence_floor <= FENCE_FLOOR_MAX, "a fence floor is bounded")?;
         self.check_log_invariants()
     }
@@ -567,6 +569,7 @@ pub enum RunTerminalEvaluation {
 /// Judges whether a run can end.
 #[must_use]
 pub const fn evaluate_run_terminal(progress: &RunProgress) -> RunTerminalEvaluation {
+    // First: a parked shard may be unparked while others still have work.
     if progress.active > 0 {
         return RunTerminalEvaluation::StillActive;
     }
@@ -671,6 +674,7 @@ impl ShardFilter {
     pub(crate) fn admits(&self, status: ShardStatus, leased: bool, shard: ShardId) -> bool {
         self.status.is_none_or(|wanted| wanted == status)
             && self.is_leased.is_none_or(|wanted| wanted == leased)
+            // Only intact shards are asked about here.
             && !self.damaged_only
             && self.admits_id(shard)
     }

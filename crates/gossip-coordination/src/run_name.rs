@@ -66,6 +66,7 @@ impl RunName {
         if !first.is_ascii_alphanumeric() || !text.iter().all(allowed) {
             return Err(RunNameError::Character);
         }
+        // A user may type the beginning of an id wherever a name is expected.
         if text.len() <= ID_DIGITS && text.iter().all(u8::is_ascii_hexdigit) {
             return Err(RunNameError::LikeAnId);
         }

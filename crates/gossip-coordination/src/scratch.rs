@@ -61,6 +61,7 @@ impl<const N: usize> FixedBuf<N> {
     /// Writes behind the contents.
     #[inline]
     fn append(&mut self, bytes: &[u8], oversized_msg: &str) {
+        // Checked before the copy, so that the message says which field is too long.
         let room = self.bytes[self.len..].get_mut(..bytes.len());
         room.expect(oversized_msg).copy_from_slice(bytes);
         self.len += bytes.len();
@@ -179,6 +180,7 @@ impl AcquireScratch {
     // Inlined into its caller: the view is large, and is then built where it is returned.
     #[inline(always)]
     pub(crate) fn write_shard(&mut self, shard: ShardView<'_>) -> ShardSnapshotView<'_> {
+        // The record holds its fields in the order of this buffer, so each is one copy.
         let (spec, bounds_len) = shard.packed_spec();
         self.spec.write(spec, SPEC_FITS);
         self.bounds_len = bounds_len;
@@ -186,6 +188,7 @@ impl AcquireScratch {
         self.cursor.write(cursor, CURSOR_FITS);
         self.cursor_key_len = key_len;
         let record = shard.record();
+        // Most shards have no children, so the list is usually not touched.
         if record.spawned_count() > 0 || !self.spawned.is_empty() {
             self.write_spawned_iter(shard.spawned());
         }
@@ -211,6 +214,7 @@ impl AcquireScratch {
     #[inline]
     fn cursor_view(&self) -> CursorUpdate<'_> {
         let (last_key, token) = self.cursor.read().split_at(self.cursor_key_len);
+        // A stored key is never empty, so no bytes mean that there is no key.
         let last_key = Some(last_key).filter(|key| !key.is_empty());
         let token = Some(token).filter(|token| !token.is_empty());
         CursorUpdate::try_from_parts(last_key, token)

@@ -179,6 +179,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
 
     /// Extends the lease, and updates the deadline and the capacity hint.
     pub fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
+        // Without a sequence: a renewal may be applied in any order and any number of times.
         let renewed = self.backend.renew(now, self.state.tenant(), self.state.lease())?;
         self.state.renewed(&renewed);
         Ok(renewed)
@@ -191,6 +192,8 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         cursor: CursorUpdate<'_>,
         op_id: OpId,
     ) -> Result<IdempotentOutcome<CheckpointResult>, CheckpointError> {
+        // The lease is copied with the sequence of this operation; a retry under its id gets the
+        // same one.
         let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
         let answer = self.backend.checkpoint(now, tenant, &lease, cursor, op_id);
         self.state.settle(op_id, answer)
@@ -223,6 +226,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         let (tenant, lease) = (self.state.tenant(), self.state.issue(op_id));
         let answer = self.backend.split_residual(now, tenant, &lease, plan, op_id);
         let split = self.state.settle(op_id, answer)?;
+        // Only after the answer: the whole range is still this session's if the split was refused.
         self.state.narrowed(plan, split.as_ref().into_inner().residual);
         Ok(split)
     }

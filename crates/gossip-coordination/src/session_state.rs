@@ -84,6 +84,7 @@ impl SessionState {
     /// Applies a renewal of this lease that was made through another handle. A reply that arrives
     /// after a later one does not shorten the lease.
     pub fn extend_to(&mut self, deadline: LogicalTime) {
+        // The maximum: replies of renewals may arrive in another order than they were sent.
         self.lease.set_deadline(self.lease.deadline().max(deadline));
     }
 
@@ -104,6 +105,8 @@ impl SessionState {
         op_id: OpId,
         answer: Result<T, E>,
     ) -> Result<T, E> {
+        // An operation that may have been executed keeps its sequence for the retry that settles
+        // it.
         if !answer.as_ref().is_err_and(E::is_maybe_executed) {
             self.issued.settle(op_id);
         }
@@ -134,9 +137,11 @@ impl SessionState {
     /// narrowed.
     pub(crate) fn narrowed(&mut self, plan: &SplitResidualPlan<'_>, residual: ShardId) {
         let (old_end, new_end) = (self.restored.spec.end(), plan.new_parent().end);
+        // An empty end is no bound, so every end narrows it.
         if old_end.is_empty() || new_end < old_end {
             self.restored.spec = owned(plan.new_parent());
         }
+        // A replayed split returns a residual that the session knows.
         if !self.spawned.contains(&residual) {
             self.spawned.push(residual);
         }

@@ -117,6 +117,7 @@ impl FailureRecord {
     #[must_use]
     pub fn cut(mut self) -> Self {
         let text = |text: &mut Box<str>, max: usize| {
+            // Half a character would make the text invalid UTF-8, which a decoder refuses.
             let end = text.floor_char_boundary(max);
             if end < text.len() {
                 *text = text[..end].into();
@@ -125,6 +126,7 @@ impl FailureRecord {
         text(&mut self.place, FAILURE_TEXT_MAX);
         text(&mut self.message, FAILURE_TEXT_MAX);
         text(&mut self.host, HOST_NAME_MAX);
+        // The end is kept, because programs write their error last.
         let excess = self.stderr.len().saturating_sub(FAILURE_STDERR_MAX);
         if excess > 0 {
             self.stderr = self.stderr[excess..].into();
@@ -135,6 +137,7 @@ impl FailureRecord {
     /// Returns the number of the record in its shard. The same item has the same number, so its
     /// record is replaced and never doubled.
     pub(crate) fn number(&self) -> u64 {
+        // A hash, because a key is longer than a number; the record holds the key itself.
         let mut hasher = CanonicalHasher::for_domain(Domain::FAILURE_NUMBER_V1);
         hasher.finalize_64_with(&self.key)
     }
@@ -283,6 +286,7 @@ impl<'a> SideRecords<'a> {
         if records.len() > SIDE_RECORDS_MAX {
             return Err(SideRecordsError::TooMany { count: records.len() });
         }
+        // With the fixed parts of each record, which the engine counts as well.
         let bytes: usize = records.iter().map(SideRecord::stored_len).sum();
         if bytes > SIDE_RECORD_BYTES_MAX {
             return Err(SideRecordsError::TooLong { bytes });

@@ -72,6 +72,8 @@ pub fn derive_split_shard_id(
     let mut hasher = CanonicalHasher::for_domain(Domain::SPLIT_ID_V1);
     hasher.write_u64(run.as_raw());
     hasher.write_u64(parent.as_raw());
+    // The operation is part of the id: a second split of the parent must not derive the ids of the
+    // first.
     hasher.write_u64(op_id.as_raw());
     kind.write_canonical(&mut hasher);
     hasher.write_u32(index);
@@ -179,6 +181,7 @@ pub(crate) fn hash_request_action(
 #[must_use]
 pub(crate) fn hash_register_shards(shards: &[InitialShardInput<'_>]) -> u64 {
     let mut by_id: Vec<_> = shards.iter().collect();
+    // A retry may list the same shards in another order.
     by_id.sort_unstable_by_key(|shard| shard.shard_id);
     hash_operation(b"register_shards", |hasher| {
         let count = u32::try_from(by_id.len()).expect("the count was capped before hashing");

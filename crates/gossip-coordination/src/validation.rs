@@ -107,12 +107,14 @@ pub(crate) fn check_lease(
     let presented = lease.fence();
     let current = record.fence_epoch();
 
+    // First, so that a foreign tenant learns neither the status nor the fence of the shard.
     if record.tenant() != tenant || lease.tenant() != tenant {
         return Err(LeaseRefusal::TenantMismatch { expected: tenant });
     }
     if record.status().is_terminal() {
         return Err(LeaseRefusal::ShardTerminal { shard: record.key(), status: record.status() });
     }
+    // Before the clock: a stale fence must be refused even by a process whose clock lags behind.
     if presented != current {
         return Err(LeaseRefusal::StaleFence { presented, current });
     }
@@ -123,6 +125,7 @@ pub(crate) fn check_lease(
     if now >= holder.deadline() {
         return Err(LeaseRefusal::LeaseExpired { deadline: holder.deadline(), now });
     }
+    // Fences repeat after a restore, so an equal one may be that of another worker.
     if holder.owner() != lease.owner() {
         return Err(LeaseRefusal::StaleFence { presented, current });
     }

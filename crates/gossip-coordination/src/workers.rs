@@ -131,6 +131,7 @@ impl WorkerEntry {
         let fresh = Self::heard_of(worker, state, now);
         match known {
             Some(known) if known.is_newer_than(&fresh) && !known.is_ahead_of(&fresh) => known,
+            // A heartbeat does not name the process, which does not change during a registration.
             Some(known) => Self { process: known.process, ..fresh },
             None => fresh,
         }

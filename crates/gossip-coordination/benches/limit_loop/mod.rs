@@ -176,6 +176,7 @@ impl LimitLoop {
             return 0;
         }
         let claims = &mut self.claims[key.run().as_raw() as usize - 1];
+        // A gap names the one before it, so a release fills it without a search.
         claims.free[record.before as usize] = claims.last_gap;
         claims.last_gap = record.before;
         (record.before, record.behind) = (claims.last, NONE);
@@ -230,6 +231,7 @@ impl Record {
             key: key_of(index),
             fence: if held { 2 } else { 1 },
             owner: WORKER.as_raw(),
+            // Half of the range, so that a renewal cannot overflow it.
             deadline: if held { u64::MAX / 2 } else { 0 },
             active: true,
             next_entry: 0,
@@ -272,6 +274,7 @@ impl Record {
     fn remembers(&self, op_id: OpId) -> bool {
         let mut candidates = 0_u32;
         for (index, tag) in self.tags.iter().enumerate() {
+            // All tags before any entry, so that they are compared at once.
             candidates |= u32::from(*tag == op_id.as_raw() as u8) << index;
         }
         while candidates != 0 {
@@ -296,6 +299,7 @@ impl Record {
 #[inline]
 pub fn payload_hash(cursor: &[u8; CURSOR_LEN]) -> u64 {
     let mut payload = [0; BLOCK];
+    // The same fields as the real payload hash has, which fill one block.
     payload[..10].copy_from_slice(b"checkpoint");
     payload[10] = 1;
     payload[11..15].copy_from_slice(&(CURSOR_LEN as u32).to_le_bytes());

@@ -30,6 +30,7 @@ impl Store for Acknowledging {
         if self.keeps {
             return self.store.commit(txns);
         }
+        // A greater one each time: the store layer refuses a revision that falls.
         self.revision += 1;
         let revision = self.revision;
         txns.iter().map(|_| Ok(CommitOutcome::Applied { revision })).collect()
@@ -44,6 +45,7 @@ impl Store for Acknowledging {
 
 /// Returns a coordinator of one run with this many leased shards, and their leases.
 pub(crate) fn set_up(shards: u64) -> (StoreCoordinator<Acknowledging>, Vec<Lease>) {
+    // The revision lies above all that the map gives, for the same reason.
     let store = Acknowledging { store: MapStore::new(), revision: 1 << 40, keeps: true };
     let mut coordinator = StoreCoordinator::new(store, StoreConfig::new(1));
     let bounds: Vec<_> = (0..=shards).map(|bound| bound_of(bound, 0)).collect();
@@ -66,6 +68,7 @@ pub(crate) fn set_up(shards: u64) -> (StoreCoordinator<Acknowledging>, Vec<Lease
         got.expect("a free shard").lease
     };
     let leases = (0..shards).map(&mut acquire).collect();
+    // From here on a commit costs nothing, so only the store layer is measured.
     coordinator.store_mut().keeps = false;
     (coordinator, leases)
 }

@@ -48,6 +48,7 @@ pub const fn run_of(index: usize) -> RunId {
 /// Where the range of the `index`-th shard starts.
 pub fn bound(index: usize) -> [u8; BOUND_LEN] {
     let mut bound = [b'k'; BOUND_LEN];
+    // Big-endian at the end, so that bounds ascend with the index.
     bound[BOUND_LEN - 8..].copy_from_slice(&(index as u64).to_be_bytes());
     bound
 }
@@ -65,6 +66,7 @@ pub fn empty(shards: usize) -> InMemoryCoordinator {
     InMemoryCoordinator::new(CoordinatorRuntimeConfig {
         max_shards_per_tenant: usize::MAX,
         max_total_shards: usize::MAX,
+        // The size that is chosen without this would not hold a million shards.
         slab_capacity: shards * SLAB_BYTES_PER_SHARD,
         ..CoordinatorRuntimeConfig::default()
     })

@@ -29,6 +29,7 @@ impl EventRing {
     pub(super) fn list(&self, after: Option<EventWriter>) -> Vec<StoredEvent> {
         let mut events: Vec<_> =
             self.0.iter().filter(|_| after.is_none_or(|after| after < WRITER)).cloned().collect();
+        // As a store lists them: its keys end with the slot.
         events.sort_by_key(|event| StoredEvent::slot_of(event.sequence));
         events
     }

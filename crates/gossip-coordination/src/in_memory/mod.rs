@@ -90,6 +90,8 @@ impl CoordinatorRuntimeConfig {
         if self.slab_capacity > 0 {
             return self.slab_capacity;
         }
+        // The slab is allocated at once, so the limits of a large store must not decide its size
+        // alone.
         let wanted = self.max_total_shards.saturating_mul(SLAB_BYTES_PER_SHARD);
         wanted.min(DEFAULT_MAX_AUTO_SLAB_CAPACITY)
     }
@@ -206,6 +208,7 @@ impl InMemoryCoordinator {
         match answer {
             Ok(output) => {
                 self.commit::<T>(now, place, tenant, change).map_err(T::exhausted)?;
+                // After the commit: a refused operation writes no records, as on a store.
                 self.side_records.store(tenant, key, operation.side_records());
                 Ok(IdempotentOutcome::Executed(output))
             }
@@ -260,6 +263,8 @@ impl InMemoryCoordinator {
         let record = &mut self.records.get_mut(place.slot).record;
         let before = Standing::of(record);
         let undo = Undo::new(record, &mut self.pool, &mut self.overwritten, change);
+        // If a rule is wrong, this panics in the middle of the change, and the undo writes the old
+        // values back.
         let evolved = evolve(undo.record, undo.pool, change);
         let after = Standing::of(undo.record);
         // Also on an error: `evolve` then left the record unchanged. Only a panic needs the undo.
@@ -285,6 +290,7 @@ impl InMemoryCoordinator {
         // Caught only to free the records: nothing refers to them yet.
         let applied = catch_unwind(AssertUnwindSafe(|| self.apply(place, change)));
         if !matches!(applied, Ok(Ok(()))) {
+            // The bytes belong to the pool, so dropping the records would lose them.
             created.into_iter().for_each(|record| record.free(&mut self.pool));
             return applied.unwrap_or_else(|panic| resume_unwind(panic));
         }

@@ -65,6 +65,7 @@ impl RunManagement for InMemoryCoordinator {
         after: Option<EventWriter>,
         out: &mut Vec<StoredEvent>,
     ) -> Result<(), InfraError> {
+        // A run that was deleted has no events, and is no error of a reader.
         if let Ok(run) = self.run_named(tenant, run) {
             out.extend(run.events.list(after));
         }
@@ -171,6 +172,7 @@ impl RunManagement for InMemoryCoordinator {
         out: &mut Vec<RunId>,
     ) -> Result<(), InfraError> {
         self.assert_collector_serves(tenant);
+        // Counted by removals and not by runs, of which most are not stale.
         let wanted = out.len().saturating_add(limit);
         for run in self.runs_of(tenant) {
             if out.len() >= wanted {

@@ -32,6 +32,7 @@ impl StoredRecords {
         let mut failures = stored.keys().filter(is_failure).count() as u64;
         for record in records {
             let place = (record.kind(), record.id(shard.shard()));
+            // A failure that replaces its own record takes no further place.
             if is_failure(&&place) && !stored.contains_key(&place) {
                 if failures >= FAILURE_RECORDS_MAX {
                     continue;
@@ -58,6 +59,7 @@ impl StoredRecords {
         let stored = self.0.get(&(tenant, run)).into_iter();
         let behind = stored.flat_map(move |it| it.range((from, Bound::Unbounded)));
         behind
+            // The range has no end, and the records of the next kind follow.
             .take_while(move |((stored, _), _)| *stored == kind)
             .map(|((_, id), record)| StoredSideRecord { id: *id, record: record.clone() })
     }

@@ -217,6 +217,7 @@ impl Tenant {
 
     #[inline(always)]
     pub(super) fn find(&self, key: ShardKey, records: &Records, pool: &RecordPool) -> Option<Slot> {
+        // A guess compares tags only; the key of the record confirms it.
         let Some(slot) = self.shards.guess(hash(key)) else {
             return self.find_further(key, records);
         };
@@ -241,6 +242,8 @@ impl Tenant {
 
     pub(super) fn insert(&mut self, slot: Slot, records: &Records) {
         let key = records.get(slot).record.key();
+        // The rules have refused a taken id; a second record would hide the first from every
+        // lookup.
         assert!(self.find_further(key, records).is_none(), "a shard is never overwritten");
         self.shards.insert(hash(key), slot, |slot| hash(records.get(slot).record.key()));
     }

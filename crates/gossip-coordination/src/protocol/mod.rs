@@ -690,6 +690,7 @@ fn check_run_not_over(run: &RunHead) -> Result<(), RunOver> {
 
 /// Check 5, second half: no shard of a paused run is granted.
 fn check_run_not_paused(run: &RunHead) -> Result<(), RunOnPause> {
+    // Work that has begun continues: a pause concerns grants only.
     if run.paused {
         return Err(RunOnPause);
     }
@@ -708,6 +709,7 @@ fn check_no_offer(record: &ShardRecord) -> Result<(), OfferStands> {
 /// Returns the time to store for an operation at `now`. Stored times never decrease, so a clock
 /// that lags behind another machine's clock is harmless.
 fn stored_time(shard: ShardView<'_>, now: LogicalTime) -> LogicalTime {
+    // The lease holder before may have had a clock that was ahead.
     let at = now.max(shard.op_log().last_time());
     assert!(at >= now, "a stored time is at or after now");
     at

@@ -23,6 +23,7 @@ pub(super) async fn capacity(
     (tenant, run): (TenantId, RunId),
     worker: WorkerId,
 ) -> CapacityHint {
+    // The estimate of the density may be wrong at first; each scan corrects it.
     for scans in 1..=SCANS_MAX {
         let plan = counting(core, now, (tenant, run), worker);
         // A failed read must not fail the grant or renewal that carries the hint.

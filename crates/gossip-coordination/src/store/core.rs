@@ -219,6 +219,7 @@ impl Core {
         at: LogicalTime,
         kind: Option<EventKind>,
     ) {
+        // Only to a collector: the stored event is part of the commit itself.
         if let (Some(events), Some(kind)) = (&mut self.events, kind) {
             events.emit(StateTransitionEvent { tenant, run, at, kind });
         }

@@ -78,6 +78,8 @@ impl EventRings {
         });
         ring.used_at = *taken;
         let (writer, sequence, earlier) = (ring.writer, ring.next, ring.stored);
+        // Taken at once, also if the commit fails: another thread may have the next number by
+        // then.
         ring.next += 1;
         EventNumber { writer, sequence, earlier }
     }

@@ -25,6 +25,7 @@ pub(crate) fn next_tenant(
     after: Option<TenantId>,
 ) -> Flight<'static, Result<Option<TenantId>, InfraError>> {
     Flight::new(move |io| async move {
+        // One key of each tenant is read, because no record lists the tenants.
         let range = after.map_or_else(KeyRange::all_tenants, KeyRange::tenants_after);
         let mut answers = io.read(vec![Read::Scan { range, limit: 1 }]).await?;
         Ok(answers.page().first().and_then(|(key, _)| key.tenant()))
@@ -81,6 +82,7 @@ macro_rules! floors {
                     for run in &runs {
                         let raised =
                             self.raise_fence_floor(now, tenant, *run, at_least)$(.$await)?;
+                        // Deleted since it was listed: its shards cannot be granted again.
                         if !matches!(raised, Err(GetRunError::RunNotFound)) {
                             each(tenant, *run, raised);
                         }

@@ -216,6 +216,7 @@ impl KeyKind {
         const TENANT: usize = "/".len() + TENANT_DIGITS;
         // Every part is written in full width, so the length of a key follows from its kind.
         let parts = match self {
+            // Their names end the key: there is one of each per tenant or store.
             Self::TenantCounter | Self::SchemaVersion => 0,
             Self::Allotment | Self::TenantEntry => TENANT,
             Self::RunHead | Self::Worker | Self::Handoff | Self::Tombstone | Self::FenceFloor => {
@@ -447,11 +448,15 @@ impl Key {
             }
             Self::HandoffIndex { tenant, party, handoff } => {
                 KeyBytes::of_tenant(*tenant, kind, |path| {
+                    // The party comes first, so that a worker lists its own handoffs without
+                    // reading those of others.
                     path.number(*party).number(handoff.as_raw());
                 })
             }
             Self::Event { tenant, run, writer, slot } => {
                 KeyBytes::of_tenant(*tenant, kind, |path| {
+                    // The slot comes last, so a ring is contiguous and one scan reads it from one
+                    // snapshot.
                     path.number(run.as_raw()).number(*writer).small(*slot);
                 })
             }
@@ -528,6 +533,7 @@ impl KeyBytes {
     /// Any bytes that are not too many.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let mut path = Self::EMPTY;
+        // The bytes are the caller's, so too many are refused without a panic.
         if bytes.len() > KEY_ROOM {
             return None;
         }
@@ -639,6 +645,7 @@ impl fmt::Debug for KeyBytes {
 fn parse(bytes: &[u8]) -> Option<Key> {
     let mut parts = Parts { rest: bytes };
     let key = if parts.strip(OPERATOR_PREFIX.as_bytes()).is_some() {
+        // A kind of the other scope is refused below: it would be one key under two prefixes.
         let kind = parts.kind()?;
         parts.operator_key(kind)
     } else {

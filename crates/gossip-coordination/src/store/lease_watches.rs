@@ -74,6 +74,7 @@ impl LeaseWatches {
 
     /// Notes that the record of a shard is at `revision`. Returns for how many ticks it has been.
     pub(super) fn observe(&self, tenant: TenantId, shard: ShardKey, revision: u64) -> u64 {
+        // Zero says that the record was just seen, so no deadline is ever void without a clock.
         let Some(now) = self.now() else { return 0 };
         self.with(|table| table.observe((tenant, shard.run(), shard.shard()), revision, now))
     }
@@ -89,6 +90,8 @@ impl LeaseWatches {
         let ticks = self.now()?;
         self.with(|table| {
             let searched = table.runs.get(&(tenant, run)).filter(|it| it.due <= ticks)?;
+            // Beyond this time lies no deadline of a correct clock, so the search normally finds
+            // nothing.
             let window = searched.lease_duration.saturating_add(max_clock_skew);
             let first = ClaimSpot::first_at(now.checked_add(window)?.checked_add(1)?);
             let from = searched.from.map_or(first, |from| from.max(first));
@@ -142,6 +145,8 @@ impl Table {
             return now.saturating_sub(known.since);
         }
         if self.leases.len() >= WATCHED_MAX {
+            // Most likely it was renewed or its shard has ended: each search sees the others
+            // again.
             let oldest = self.leases.iter().min_by_key(|(_, it)| it.last_seen).map(|(of, _)| *of);
             oldest.map(|of| self.leases.remove(&of));
         }

@@ -78,6 +78,7 @@ pub(super) async fn range_of(
     let gaps = gaps(&rows, whole);
     let of_cursor = |gap: &&(&[u8], &[u8])| reached.is_none_or(|key| gap.0 <= key && key < gap.1);
     let mut fitting = gaps.iter().filter(of_cursor);
+    // Without a status the gap decides: a shard that was not replaced leaves one.
     let is_split = status.map_or(gaps.is_empty(), |status| status == ShardStatus::Split);
     let range = match (is_split, fitting.next(), fitting.next()) {
         (true, _, _) => replaced(&rows, shard),
@@ -114,6 +115,7 @@ async fn readable(
         };
         for parts in page.iter().filter(|parts| parts.shard != key.shard()) {
             let (shard, parts) = (parts.shard, parts.decode(tenant, key.run())?);
+            // With two unknown ranges the gap between their neighbours could be either of them.
             let Some(cold) = parts.cold else { return Ok(None) };
             rows.push(Row {
                 shard,
@@ -141,6 +143,7 @@ fn lineage(rows: &[Row], shard: ShardId) -> Option<Lineage> {
         let inside = children(rows, parent.shard).find(|row| parent.contains(&row.start))?;
         inside.lineage.map(|lineage| lineage.split_hash)
     };
+    // A residual has no sibling that shares its hash.
     let split_hash = of_sibling().unwrap_or(SPLIT_HASH_LOST);
     Some(Lineage { parent: parent.shard, split_hash })
 }
@@ -175,6 +178,8 @@ fn gaps<'r>(rows: &'r [Row], whole: Option<(&'r [u8], &'r [u8])>) -> Vec<(&'r [u
         if *covered < *leaf.start {
             gaps.push((covered, &*leaf.start));
         }
+        // The greater end: pages are separate snapshots, and a shard that is split meanwhile may
+        // be listed with its children.
         covered = covered.max(&leaf.end);
     }
     if covered < last {

@@ -100,6 +100,7 @@ pub(super) async fn list(
     let mut scan = ShardScan::new(core, tenant, run, filter.only);
     let limit = filter.page.map_or(usize::MAX, |page| page.limit);
     if let Some(after) = filter.page.and_then(|page| page.after) {
+        // By the key range and not by the filter, so that a page costs the same wherever it lies.
         scan = scan.after(after);
     }
     while rows.len() < limit
@@ -116,6 +117,7 @@ pub(super) async fn list(
             }
         }
     }
+    // A page of the store may hold more rows than the caller asked for.
     rows.truncate(limit);
     if filter.has_contexts() {
         add_contexts(core, io, (tenant, run), &mut rows).await?;
@@ -282,6 +284,7 @@ async fn add_void(
     };
     let last = found.last().map(|(spot, _)| *spot).filter(|_| look.is_full(found.len()));
     core.watches.looked((tenant, run), lease_duration, Some((look, last)), skew);
+    // Usually: only a wrong clock stores such a deadline.
     if found.is_empty() {
         return Ok(());
     }

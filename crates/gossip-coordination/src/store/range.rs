@@ -28,6 +28,8 @@ impl KeyRange {
     /// Returns every key of the tenants after `tenant`.
     #[must_use]
     pub(crate) fn tenants_after(tenant: TenantId) -> Self {
+        // The end of a tenant's range is the start of the next, so the keys of the tenant itself
+        // are passed at once.
         Self { start: Self::tenant(tenant).end, ..Self::all_tenants() }
     }
 

@@ -32,6 +32,7 @@ pub(super) async fn renew_many(
     leases: &[Lease],
 ) -> Vec<Result<Renewed, RenewError>> {
     let mut answers = Vec::with_capacity(leases.len());
+    // One chunk after the other, because each holds the records of its shards in memory.
     for leases in leases.chunks(RENEW_BATCH_MAX) {
         let operations: Vec<_> = leases.iter().map(|lease| Renew { tenant, lease }).collect();
         let mut batch: Vec<_> = operations.iter().map(|one| Renewal::new(core, now, one)).collect();

@@ -72,9 +72,12 @@ impl Core {
             let along = Some(&mut capacity_probe);
             let granted = shard_flight::fly_with(self, &io, now, &operation, show, along).await?;
             let grant = granted.into_inner();
+            // An attempt counts once its reply has arrived: a lost reply must not use up the
+            // attempts of a shard (ADR 82).
             if grant.needs_confirmation {
                 self.confirm(&io, now, &grant).await.map_err(T::Error::from)?;
             }
+            // Last, and without an error: a grant that was committed must not fail for a hint.
             let capacity = capacity_probe.hint(self, &io, grant.lease.deadline()).await;
             Ok(Granted { grant, capacity, shown })
         })
@@ -93,6 +96,8 @@ impl Core {
         match shard_flight::fly(self, io, now, &operation, |_| ()).await {
             // A lease that ended meanwhile is refused to its holder's next operation.
             Ok(_) => Ok(()),
+            // The grant itself was applied, so the caller must not take it for one that never
+            // happened.
             Err(RenewError::BackendError(error)) => Err(error.into_unresolved()),
             Err(
                 RenewError::ShardNotFound { .. }
@@ -133,6 +138,7 @@ impl Core {
         Flight::writing(self.format.clone(), move |io| async move {
             let renewals = renewals::renew_many(self, &io, now, tenant, leases).await;
             let mut hints: BTreeMap<RunId, CapacityHint> = BTreeMap::new();
+            // Results of an earlier call must not be taken for these.
             results.clear();
             for (lease, renewal) in leases.iter().zip(renewals) {
                 let run = lease.run();
@@ -158,6 +164,7 @@ impl Core {
         T::Error: From<InfraError> + Send,
     {
         Flight::writing(self.format.clone(), move |io| async move {
+            // Without counts: none of these operations depends on how many shards are unfinished.
             run_flight::fly(self, &io, now, &operation, false).await
         })
     }

@@ -53,6 +53,7 @@ impl Sample {
         let mut payload = self.payload().to_vec();
         let (start, len) = self.fields.place(field);
         payload.splice(start..start + len, bytes.iter().copied());
+        // With a valid checksum, so that the decoder gets as far as the field.
         codec::reseal(&self.key, &payload)
     }
 
@@ -225,6 +226,7 @@ fn decode_pair(key: &Key, shard: ShardKey, hot: &[u8], cold: &[u8]) -> Result<()
 /// The entry that the store layer would keep in the claim index.
 pub(super) fn index_of(shard: ShardView<'_>) -> Option<LogicalTime> {
     let record = shard.record();
+    // The latest time that is allowed: a later entry would hide the shard from claims.
     let time = record.lease_deadline().unwrap_or(LogicalTime::ZERO);
     (record.status() == ShardStatus::Active).then_some(time)
 }
@@ -268,10 +270,12 @@ pub(super) fn full_shard() -> InMemoryCoordinator {
     let made = coordinator.create_run_with_shards(at(1), TENANT, RUN, run_config(), &shards, op(1));
     made.expect("a new run");
     let first = acquire(&mut coordinator, 2, 0, 1);
+    // A residual, because the parent stays active and lists a spawned shard.
     let plan = plan_split_residual_at_point(shards[0].spec, &point).expect("a point inside");
     coordinator.split_residual(at(3), TENANT, &first, &plan, op(2)).expect("a good split");
     let mut lease = hand_over(&mut coordinator, &first);
     for step in 0..OP_LOG_CAP as u64 - 1 {
+        // As a session does: an operation with the sequence of an earlier one is refused.
         lease.set_sequence(lease.sequence().next());
         let cursor = [b'b' + u8::try_from(step).expect("few steps"); 64];
         let cursor = CursorUpdate::new(&cursor, b"token of the connector");

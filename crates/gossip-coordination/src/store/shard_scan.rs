@@ -144,6 +144,7 @@ impl ShardParts {
         let shard = ShardKey::new(run, self.shard);
         let hot = self.hot.as_ref().map(|hot| decode_hot(tenant, shard, &hot.bytes));
         let cold = self.cold.as_ref().map(|cold| decode_cold(tenant, shard, &cold.bytes));
+        // Each part for itself, so that the intact one is still shown.
         let (mut hot, cold) = (unless_damaged(hot)?, unless_damaged(cold)?);
         if let (Some(state), Some(range)) = (&hot, &cold)
             && check_pair(state, range).is_err()
@@ -171,6 +172,8 @@ fn unless_damaged<T>(part: Option<Result<T, InfraError>>) -> Result<Option<T>, I
     match part {
         None => Ok(None),
         Some(Ok(part)) => Ok(Some(part)),
+        // Damage of one shard. A newer format or a failure of the engine must not be reported as
+        // damage.
         Some(Err(error)) if error.is_of_shard() => Ok(None),
         Some(Err(error)) => Err(error),
     }

@@ -48,9 +48,11 @@ impl FailureRoom {
     /// Notes that the run has `stored` records, and takes room for at most `wanted`.
     fn counted(&self, of: (TenantId, RunId), stored: u64, wanted: u64) -> u64 {
         let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // All at once: a run whose room is forgotten is counted again, which costs one read.
         if rooms.len() >= RUNS_MAX {
             rooms.clear();
         }
+        // A small allowance, because other processes write failures that this one does not see.
         let room = FAILURE_RECORDS_MAX.saturating_sub(stored).min(FAILURES_PER_COUNT);
         let taken = wanted.min(room);
         rooms.insert(of, room - taken);
@@ -98,6 +100,7 @@ pub(super) fn put(
     for record in records {
         let key = key_of(tenant, shard.run(), record.kind(), record.id(shard.shard()));
         match record {
+            // Dropped and no error: the item stays parked or unread without its record.
             SideRecord::Failure(_) if failures == 0 => {}
             SideRecord::Failure(failure) => {
                 failures -= 1;
@@ -133,6 +136,7 @@ pub(super) async fn list(
         SideRecordKind::Results => KeyRange::results_of(tenant, run),
     };
     let range = after.map_or(whole, |after| whole.after(&key_of(tenant, run, kind, after)));
+    // The caller's limit may exceed what an engine returns in one reply.
     let limit = limit.min(PAGE_MAX).min(core.limits.page);
     if limit == 0 {
         return Ok(());

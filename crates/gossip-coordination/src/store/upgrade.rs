@@ -47,6 +47,8 @@ pub fn announce_format() -> Flight<'static, Result<(), InfraError>> {
                 return Ok(());
             }
             let mut txn = Txn::new();
+            // Compared, so that a newer program that announces its format meanwhile is not set
+            // back.
             txn.expect(Key::SchemaVersion, stored.as_ref());
             txn.put(Key::SchemaVersion, encoded(|out| encode_schema(FORMAT_VERSION, out)));
             let outcome = io.commit(txn).await.map_err(|error| tries.ended(error))?;
@@ -92,6 +94,7 @@ pub fn upgrade_page(
         let mut page = UpgradedPage { rewritten: 0, left: 0, unreadable: 0, rest };
         let mut txns = Vec::new();
         for (key, value) in &found {
+            // A rewrite would put it without its binding, and it would outlive its process.
             if key.kind() == KeyKind::Owner {
                 continue;
             }
@@ -99,10 +102,14 @@ pub fn upgrade_page(
                 Ok(None) => {}
                 Ok(Some(bytes)) => {
                     let mut txn = Txn::new();
+                    // A transaction each: one record that changes meanwhile does not keep the
+                    // others from their upgrade.
                     txn.expect(*key, Some(value));
                     txn.put(*key, bytes);
                     txns.push(txn);
                 }
+                // Counted and left: an upgrade must not end at a record that only a repair can
+                // help.
                 Err(_) => page.unreadable += 1,
             }
         }

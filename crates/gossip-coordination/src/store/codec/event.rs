@@ -68,6 +68,7 @@ impl EventCode {
 
     /// The kind stored under `number`, if there is one.
     fn from_u8(number: u8) -> Option<Self> {
+        // A number of a newer program is refused by the caller, not mapped to a known kind.
         Self::ALL.get(usize::from(number)).copied()
     }
 

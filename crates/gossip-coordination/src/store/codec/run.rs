@@ -311,6 +311,7 @@ fn read_run_head(
         roots.last_chunk_at = last_chunk_at;
         registration
     });
+    // Not zero: a floor of zero is written without its field, and a value has one spelling.
     let fence_floor = flags.optional(FLOORED, || fields.nonzero_u64("fence_floor"))?;
     let op_log = read_op_log(fields, op_count)?;
     let name = flags.optional(NAMED, || read_name(fields))?;

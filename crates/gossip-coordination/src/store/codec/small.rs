@@ -194,6 +194,7 @@ pub fn encode_schema(format: u8, out: &mut Vec<u8>) {
 /// Returns [`InfraError::Corruption`] if the value is damaged.
 pub fn decode_schema(value: &[u8]) -> Result<u8, InfraError> {
     let mut fields = open(&Key::SchemaVersion, value)?;
+    // A newer format is no damage: the caller reports it and drains.
     let known = |format: u8| (format >= FORMAT_FIRST).then_some(format);
     let format = fields.number("format", known)?;
     fields.finish()?;
