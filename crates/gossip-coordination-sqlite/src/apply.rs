@@ -61,6 +61,8 @@ impl<'c> Group<'c> {
         {
             return self.apply_single(&update);
         }
+        // All compares are checked, also after a broken one: the caller gets every value that
+        // changed and need not load them.
         let mut broken = Vec::new();
         for compare in txn.compares() {
             broken.extend(self.check(compare)?);
@@ -156,6 +158,7 @@ impl<'c> Group<'c> {
         let mut rows = Vec::with_capacity(txn.writes().len());
         for write in txn.writes() {
             let before = self.revision(write.key())?;
+            // All writes get one revision, so it must lie above that of each key.
             highest = highest.max(before.unwrap_or(0));
             match write {
                 Write::Put(..) | Write::Bind(..) => creates |= before.is_none(),
@@ -288,6 +291,7 @@ fn write_one(
             Ok(true)
         }
         Write::Delete(_) => {
+            // Otherwise the statement changes no row, which `run` takes for damage.
             if exists_before {
                 run(connection, DELETE, params![key.as_bytes()])?;
             }
