@@ -173,6 +173,8 @@ impl Record {
             // Last and without a length: everything that remains.
             snapshot: rest.0.to_vec(),
         };
+        // A record that no machine produces must not drive one: it may be damaged, or of a newer
+        // version.
         record.check()?;
         Ok(record)
     }

@@ -244,6 +244,7 @@ impl Repository for MemoryRepository {
         let mut records = self.lock();
         match records.get(&over.record.id).map(|stored| stored.version) {
             Some(version) if version != over.version => Err(RepositoryError::VersionConflict),
+            // Gone already is the result that the caller wants.
             Some(_) | None => {
                 records.remove(&over.record.id);
                 Ok(())
