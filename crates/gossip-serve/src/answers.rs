@@ -71,6 +71,7 @@ impl Answers {
         until: LogicalTime,
         answer: Option<String>,
     ) {
+        // One entry for each change, or a search would find the older one.
         self.forget(key, &change);
         self.0.push_back(Remembered { key: key.to_owned(), change, until, answer });
         if self.0.len() > ANSWERS_MAX {

@@ -97,6 +97,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .fallback(async || Problem::new(Code::NotFound))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         .layer(DefaultBodyLimit::max(BODY_MAX as usize))
+        // Added last and so the outermost: a request that is refused reaches no handler.
         .layer(from_fn_with_state(Arc::clone(app), security::guard))
         .with_state(Arc::clone(app))
 }
@@ -129,6 +130,8 @@ async fn sign_in(State(app): State<Arc<App>>, request: Request) -> Answer {
         request.headers().get("x-forwarded-proto").is_some_and(|protocol| protocol == "https");
     let body: SignIn = read_json(request).await?;
     let peer = peer.map_or_else(|| IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
+    // In a closure, because an address with too many wrong tokens must not even learn that one is
+    // right.
     let look = || Some((app.tokens.role(&body.token)?, app.tokens.cookie(&body.token, is_secure)?));
     let (role, cookie) = match app.limits.guess(peer, body.token.as_bytes(), look) {
         Guess::Right(found) => found,
@@ -180,6 +183,7 @@ async fn runs(
 ) -> Answer {
     let query = parameters(query)?;
     let limit = query.limit.unwrap_or(RUNS_DEFAULT);
+    // Refused and not clamped: a client that counts its pages would miss runs.
     if !(1..=RUNS_MAX).contains(&limit) {
         return Err(invalid("limit: 1 to 500"));
     }
@@ -201,6 +205,7 @@ async fn runs(
         .runs
         .iter()
         .filter(|(_, run)| is_wanted(&run.summary))
+        // The newest first, and the id decides between equal times: the cursor is such a pair.
         .map(|(id, run)| (u64::MAX - run.summary.created_at, *id))
         .filter(|place| after.is_none_or(|after| *place > after))
         .collect();
@@ -211,6 +216,7 @@ async fn runs(
     for (_, run) in found.iter().take(limit) {
         page.runs.extend(summary_of(&app, &state, *run));
     }
+    // Before the text is made: the sampler waits for the lock.
     drop(state);
     json(&page)
 }
@@ -270,9 +276,11 @@ fn look_up<T>(
     drop(state);
     match found {
         Some(found) => {
+            // A client that asks for a run is about to look at it, so it is read before others.
             app.shared.want(run);
             Ok((run, found))
         }
+        // Only after the first listing: before it, a run that is unknown may exist.
         None if is_listed => Err(Code::RunNotFound.into()),
         None => Err(Problem::new(Code::NotReadYet).detail("the list of runs is being read")),
     }
@@ -360,6 +368,7 @@ async fn events(
         .map(|cursor| EventCursor::parse(cursor).ok_or_else(|| invalid("cursor: not one of ours")));
     let (run, ()) = look_up(&app, &run, |_, _| ())?;
     let cursor = cursor.transpose()?;
+    // From memory if possible, because the desk answers one request at a time.
     let events = match app.shared.events.get(run, Instant::now()) {
         Some(events) => events,
         None => app.desk.ask(move |desk| desk.events(run)).await?,
@@ -431,6 +440,7 @@ async fn stream_updates(
     let runs = query.run.as_deref().filter(|runs| !runs.is_empty());
     let runs = runs.into_iter().flat_map(|runs| runs.split(','));
     let runs = runs.map(|run| Ok(RunId::from_raw(id("run", Some(run))?)));
+    // One more than allowed shows that there are too many, however long the list is.
     let runs = runs.take(STREAM_RUNS_MAX + 1).collect::<Result<Vec<_>, Problem>>()?;
     if runs.len() > STREAM_RUNS_MAX {
         return Err(invalid("run: at most 16"));

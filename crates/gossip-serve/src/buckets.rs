@@ -61,6 +61,7 @@ pub(crate) fn buckets(
     let mut sums = vec![Sum::default(); count];
     for slice in slices {
         if matches!(slice.state, SliceState::Parked | SliceState::Damaged) {
+            // Apart from the sums: a single failed item is too small to show in them.
             mark_failed(&mut sums, slice);
         }
         spread(&mut sums, slice.from, slice.covered, |sum, part| sum.done += part);
@@ -136,6 +137,7 @@ impl Sum {
         let worker = leased.map(|(holder, _)| holder.number);
         let covered = match state {
             State::Done => 100,
+            // Never 100 by rounding: that would hide a key that is not done.
             _ => (self.done * 100.0).clamp(0.0, 99.0) as u8,
         };
         Bucket { state, worker, covered }

@@ -58,7 +58,9 @@ pub(crate) async fn accept(listener: TcpListener, router: Router, shared: Arc<Sh
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
+        // An IPv4 client of a socket for IPv6 counts under its own address.
         let peer = Peer(peer.ip().to_canonical());
+        // Dropping the stream closes it at once, before a byte is read.
         let Some(slot) = Slot::take(&open, peer.0) else { continue };
         let router = router.clone();
         tokio::spawn(async move {
@@ -148,6 +150,7 @@ impl TimedStream {
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
+        // Any progress resets the time: a slow client is allowed, one that takes nothing is not.
         if written.is_ready() {
             self.waiting = None;
             return written;

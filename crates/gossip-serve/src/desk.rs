@@ -71,12 +71,16 @@ impl DeskHandle {
                 drop(answer.send(work(desk)));
             }
         });
+        // Not `send`: a full queue must not block a thread of the runtime, which serves other
+        // clients.
         match self.0.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 return Err(Code::Busy.into());
             }
         }
+        // Shorter than the limit of a request, so that the client gets the reason and not that of
+        // the limit.
         match tokio::time::timeout(PATIENCE, result).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Problem::new(Code::Busy).detail("the request failed in the server")),
@@ -116,6 +120,7 @@ impl FailureCursor {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok().filter(|_| text.len() <= 16);
         match text.split_at_checked(1)? {
+            // The letter keeps the two parts of the list apart: both are numbered by shards.
             ("p", shard) => Some(Self::Parked(Some(ShardId::from_raw(hex(shard)?)))),
             ("u", "") => Some(Self::Unread(None)),
             ("u", id) => {
@@ -157,6 +162,7 @@ impl Desk {
         let Some(jobs) = self.jobs.take() else { return };
         for job in jobs {
             let (backend, opened) = self.shared.backend();
+            // Handles of a store that was opened again keep the connection of the old one.
             if opened != self.opened {
                 (self.reader, self.opened) = coordinator(&self.shared);
                 self.writer = backend.coordinator();
@@ -180,6 +186,7 @@ impl Desk {
     ) -> Result<FailurePage, Problem> {
         let state = self.shared.read();
         let entry = state.runs.get(&run).ok_or(Code::RunNotFound)?;
+        // A copy, so that the lock is free while the store is read.
         let (parked, format) = (Arc::clone(&entry.parked), entry.format);
         let counts = entry.summary.shards.ok_or(Code::NotReadYet)?;
         let unread = entry.summary.unread.unwrap_or(0);
@@ -218,6 +225,7 @@ impl Desk {
         let mut records: BTreeMap<u64, FailureRecord> = BTreeMap::new();
         for parked in chosen {
             let group = parked.shard.as_raw();
+            // An earlier read had the records of this shard as well.
             if records.contains_key(&group) {
                 continue;
             }
@@ -226,6 +234,7 @@ impl Desk {
             let after = (group > 0).then_some(after);
             for stored in self.records(run, after)? {
                 let SideRecord::Failure(record) = stored.record else { continue };
+                // An unread item of the same shard has its record there, too.
                 if record.kind != FailureKind::Failed {
                     continue;
                 }
@@ -264,6 +273,8 @@ impl Desk {
                     page.next = Some(FailureCursor::Unread(after).text());
                     return Ok(());
                 }
+                // Before the kind is known: the next page begins behind every record that was
+                // looked at.
                 after = Some(stored.id);
                 let SideRecord::Failure(record) = stored.record else { continue };
                 if record.kind == FailureKind::Unread {
@@ -274,6 +285,7 @@ impl Desk {
                 return Ok(());
             }
         }
+        // Not the end, but the reads of one request are used up.
         page.next = Some(FailureCursor::Unread(after).text());
         Ok(())
     }
@@ -294,6 +306,7 @@ impl Desk {
     /// Reads the events of a run, unless another client has asked for that a moment ago.
     pub(crate) fn events(&mut self, run: RunId) -> Result<Arc<Events>, Problem> {
         let started = Instant::now();
+        // Requests that waited in the queue meanwhile are answered by the first one's read.
         if let Some(known) = self.shared.events.recent(run, started) {
             return Ok(known);
         }
@@ -333,6 +346,7 @@ impl Desk {
             Some(shard) => Some(ShardId::from_raw(id("shard", Some(shard))?)),
             None => None,
         };
+        // First, because it checks the parameters: a dry run refuses what the change would refuse.
         let command = self.command(action, run, shard)?;
         if action.dry_run {
             return Ok(Done { message: String::new(), command, is_replay: false });
@@ -347,6 +361,8 @@ impl Desk {
             Known::Never => SystemClock::new().now().saturating_add(REQUEST_TICKS),
         };
         if let Some(key) = key {
+            // Before the change: its deadline is a parameter, and a retry after a lost reply must
+            // send the same one.
             self.answers.keep(key, change, until, None);
         }
         let made = self.execute(action, (run, shard), key, until);
@@ -357,9 +373,11 @@ impl Desk {
             }
             // It may have been executed although its reply was lost.
             (Err(problem), Some(_)) if problem.code == Code::StoreUnreachable => {}
+            // Refused for certain, so the same key may be tried again.
             (Err(_), Some(key)) => self.answers.forget(key, &change),
         }
         let (message, is_replay) = made?;
+        // The client wants to see the effect, so the run is read next.
         self.shared.want(run);
         Ok(Done { message, command, is_replay })
     }
@@ -377,6 +395,8 @@ impl Desk {
             (Verb::Pause | Verb::Resume | Verb::Cancel, _) => {
                 self.transition(action.action, run, key)
             }
+            // Before the line below: of all verbs on shards only this one is allowed without a
+            // shard.
             (Verb::Retry, None) => self.retry_all(run, key),
             (_, None) => Err(missing("shard")),
             (Verb::Retry | Verb::Unpark, Some(shard)) => {
@@ -424,6 +444,7 @@ impl Desk {
         let tenant = &self.shared.options.tenant_name;
         Ok(match tenant.as_str() {
             gossip::DEFAULT_TENANT => format!("gossip {words}"),
+            // Quoted for a shell, because the name of a tenant may have any byte.
             tenant => format!("gossip {words} --tenant '{}'", tenant.replace('\'', "'\\''")),
         })
     }
@@ -470,6 +491,7 @@ impl Desk {
         )?;
         // A damaged shard may be parked; only its repair shows it.
         parked.retain(|row| row.damage.is_none());
+        // A replay only if every part was one: a change in part is a change.
         let (mut retried, mut is_replay) = (0_usize, !parked.is_empty());
         for row in parked.iter().take(RETRY_MAX) {
             match self.unpark(ShardKey::new(run, row.shard), key) {
@@ -538,6 +560,8 @@ impl Desk {
     /// Waits for the pace of a change, and returns its time and operation id: the same for the same
     /// idempotency key, operation and shard.
     fn begin(&self, key: Option<&str>, verb: u64, shard: u64) -> (LogicalTime, OpId) {
+        // The writer is not paced itself: a pause between the read and the commit of a change
+        // would lose races.
         for _ in 0..CHANGE_REQUESTS {
             self.shared.pace.wait();
         }
@@ -558,6 +582,8 @@ pub(crate) fn receiver(action: &Action) -> Result<Option<WorkerId>, Problem> {
 /// Derives an operation id from an idempotency key, the operation, and its shard if it has one.
 fn op_id(key: &str, verb: u64, shard: u64) -> OpId {
     let mut hasher = blake3::Hasher::new_derive_key("gossip serve 2026 operation of a key");
+    // The operation is part of the id, so that one key for two changes is no conflict in the
+    // store.
     hasher.update(&verb.to_le_bytes());
     hasher.update(&shard.to_le_bytes());
     hasher.update(key.as_bytes());
@@ -569,6 +595,7 @@ fn op_id(key: &str, verb: u64, shard: u64) -> OpId {
 /// Parses an id of the API.
 pub(crate) fn id(name: &'static str, text: Option<&str>) -> Result<u64, Problem> {
     let parsed = text.filter(|text| text.len() == 16).and_then(|text| {
+        // The parser of the standard library would accept a plus sign.
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         u64::from_str_radix(text, 16).ok().filter(|_| is_hex)
     });
@@ -587,6 +614,7 @@ fn unreachable(error: &InfraError) -> Problem {
 
 fn described(kind: &'static str, record: &FailureRecord, format: KeyFormat) -> Failure {
     let item = match record.place.is_empty() {
+        // Its key, if the worker stored no name for it.
         true => String::from_utf8_lossy(&format.text(&record.key)).into_owned(),
         false => record.place.to_string(),
     };

@@ -60,6 +60,8 @@ impl EventCache {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept.iter_mut().find(|known| known.run == run)?;
         if known.until <= now {
+            // Moved ahead for the others: only this caller reads, and if it fails another one
+            // tries after this time.
             known.until = now + READ_TIME;
             return None;
         }
@@ -83,6 +85,7 @@ impl EventCache {
         now: Instant,
     ) -> Arc<Events> {
         let events = Arc::new(events);
+        // In proportion to the read, so that a long history takes no larger share of the store.
         let until = now + KEPT_FOR.max((now - started) * READ_SHARE);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|known| known.run != run);
@@ -144,6 +147,7 @@ impl Events {
         for _ in 0..READS_MAX {
             page.clear();
             coordinator.list_events_into(tenant, run, after, &mut page)?;
+            // An empty page, and not a short one, is the last: a page has whole rings.
             let Some(last) = page.last() else { return Ok(all) };
             after = Some(last.writer);
             all.add(&page);
@@ -164,6 +168,7 @@ impl Events {
         self.events.sort_by_key(EventCursor::of);
         let excess = self.events.len().saturating_sub(EVENTS_MAX);
         self.is_cut |= excess > 0;
+        // The oldest ones, because a page begins with the newest.
         self.events.drain(..excess);
     }
 

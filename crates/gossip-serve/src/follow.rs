@@ -63,11 +63,13 @@ struct Rate(VecDeque<(Instant, u64)>);
 
 impl Rate {
     fn at(&mut self, now: Instant, keys: u64) -> Option<f64> {
+        // The second entry decides, so that one entry at or before the window stays as its start.
         while self.0.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= RATE_WINDOW) {
             self.0.pop_front();
         }
         let rate = self.0.front().and_then(|(at, before)| {
             let elapsed = now.duration_since(*at).as_secs_f64();
+            // Over a shorter time the rate would be noise.
             (elapsed > 0.2).then(|| keys.saturating_sub(*before) as f64 / elapsed)
         });
         self.0.push_back((now, keys));
@@ -134,6 +136,7 @@ impl Follower {
     /// Adds the leases that changed hands before the first look.
     pub(crate) fn seed(&mut self, moved: &[Moved]) {
         self.is_seeded = true;
+        // The rest would only be pushed out by these.
         let newest = &moved[moved.len().saturating_sub(MARKS_MAX)..];
         for it in newest {
             let (from, to) = (self.number(it.from), self.number(it.to));
@@ -197,6 +200,7 @@ impl Follower {
             }
             let keys = keys_of(row);
             let prior = self.prior.get(&row.shard).copied();
+            // Keys that were done before a lease ended count for the worker that held it.
             let holder = row.owner.or_else(|| prior.and_then(|prior| prior.owner));
             if let Some(worker) = holder {
                 let number = self.number(worker);
@@ -237,6 +241,8 @@ impl Follower {
         if let Some(number) = self.numbers.get(&worker) {
             return *number;
         }
+        // Later workers share the last number, so that a run with many restarts does not fill the
+        // memory.
         if self.known.len() < WORKERS_MAX {
             self.known.push(Known { keys: 0, rate: Rate::default() });
         }
@@ -268,6 +274,7 @@ impl Follower {
             let (Some(holder), Some(ends)) = (slice.holder, slice.lease_ends) else { continue };
             let (shards, last, longest) = leases.entry(holder).or_insert((0, ends, slice));
             (*shards, *last) = (*shards + 1, ends.max(*last));
+            // The slice of which most remains: it is the one that the user waits for.
             if slice.to - slice.covered > longest.to - longest.covered {
                 *longest = slice;
             }
@@ -307,7 +314,7 @@ impl Follower {
         if self.column_due.is_some_and(|due| at.instant < due) {
             return;
         }
-        // Half an interval of grace: a look that comes a little early must not cost a column.
+        // A quarter of an interval of grace: a look that is a little early must not cost a column.
         self.column_due = Some(at.instant + self.interval - self.interval / 4);
         let workers = lanes.iter().map(|lane| (lane.number, lane.shards, lane.keys)).collect();
         let column = Column { at: at.now.as_raw(), keys, cells: cells.clone(), workers };

@@ -70,6 +70,7 @@ impl Hub {
             ring.bytes -= oldest.text.len();
         }
         drop(ring);
+        // After the ring is unlocked, so that the receivers that wake up do not wait for it.
         self.newest.send_replace(number);
     }
 

@@ -133,6 +133,7 @@ impl Server {
         }
         let backend = access.open().map_err(ServeError::Store)?;
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+        // Before the threads are started, so that an address in use leaves nothing running.
         let listener = runtime.block_on(async { connections::listen(options.listen) })?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(access, options, backend, fresh_nonce()));
@@ -185,6 +186,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // First, so that the sampler ends while connections are shut down.
         self.shared.stop.store(true, Ordering::SeqCst);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(SHUTDOWN_TIME);

@@ -55,11 +55,14 @@ impl Limits {
     ) -> Guess<T> {
         let (now, rate) = (Instant::now(), (WRONG_PER_SECOND, WRONG_BURST));
         let is_within = has_room(&self.wrong, peer, now, rate);
+        // Checked before the look: beyond the limit even the right token gets no other answer than
+        // a wrong one.
         if is_within && let Some(found) = look() {
             return Guess::Right(found);
         }
         let hash = blake3::hash(given);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // The same wrong token again is no further guess, as from a browser with an old cookie.
         if known.contains(&hash) {
             return Guess::Wrong;
         }
@@ -107,6 +110,8 @@ fn count(
     if seen.len() >= ADDRESSES_MAX {
         seen.retain(|_, next| *next > now);
     }
+    // Full of addresses that all sent something a moment ago; a new one must not push out their
+    // counts.
     if seen.len() >= ADDRESSES_MAX && !seen.contains_key(&peer) {
         return false;
     }

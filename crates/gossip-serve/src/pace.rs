@@ -51,6 +51,8 @@ pub(crate) struct Counted {
 impl Pace {
     /// Waits until the next request is due.
     pub(crate) fn wait(&self) {
+        // The lock is not held during the sleep, so requests of other threads reserve their own
+        // times.
         let wait = self.reserve(Instant::now());
         if !wait.is_zero() {
             thread::sleep(wait);

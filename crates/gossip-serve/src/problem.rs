@@ -133,6 +133,7 @@ impl IntoResponse for Problem {
         let mut response = (status, body).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        // These pass, and a client that retries at once would prolong them.
         if matches!(self.code, Code::Busy | Code::StoreUnreachable | Code::TooManyRequests) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
         }

@@ -146,6 +146,8 @@ impl Sampler {
     pub(crate) fn run(mut self) {
         let mut retry = RETRY_FIRST;
         while !self.shared.stop.load(Ordering::SeqCst) {
+            // The only reader must survive a bug in the reading of one run: without it every page
+            // stays as it is.
             let is_read = catch_unwind(AssertUnwindSafe(|| self.turn())).unwrap_or_else(|_| {
                 self.recover();
                 false
@@ -200,6 +202,8 @@ impl Sampler {
 
     /// Does the due reads. Returns whether there were none.
     fn step(&mut self) -> Result<bool, String> {
+        // An open file can be read after it was deleted or replaced, and would show a store that
+        // no worker uses.
         self.shared.access.check()?;
         let (_, opened) = self.shared.backend();
         if opened != self.opened {
@@ -208,6 +212,8 @@ impl Sampler {
         let now = Instant::now();
         if now >= self.all_due {
             self.list_all()?;
+            // From the end of the listing: one that takes longer than its interval must not follow
+            // itself at once.
             self.all_due = Instant::now() + ALL_EVERY;
         }
         if now >= self.active_due {
@@ -234,8 +240,10 @@ impl Sampler {
             }
             after = runs.last().copied();
         }
+        // Bounded, because each run that is shown takes memory in this process.
         runs.truncate(RUNS_MAX);
         let gone: Vec<RunId> =
+            // The listing is in the order of ids.
             self.queue.keys().filter(|run| runs.binary_search(run).is_err()).copied().collect();
         for run in gone {
             self.forget(run);
@@ -272,6 +280,7 @@ impl Sampler {
         let due = Instant::now();
         for run in runs {
             let new = Queued { due, status: None, is_active, is_unreadable: false };
+            // A known run keeps its due time: a listing must not move it to the front.
             self.queue.entry(*run).or_insert(new).is_active |= is_active;
         }
     }
@@ -320,6 +329,8 @@ impl Sampler {
         let mut rows: BTreeMap<String, WorkerRow> = BTreeMap::new();
         for entry in &self.entries {
             let id = format!("{:016x}", entry.worker.as_raw());
+            // A worker that still holds a lease is shown although its entry has expired: it may
+            // only be silent.
             let held = lanes().find(|(_, lane)| lane.worker == id);
             if held.is_none() && !entry.is_live_at(now) {
                 continue;
@@ -329,6 +340,7 @@ impl Sampler {
             let unfinished = self.queue.iter().filter(|(_, it)| it.status.is_none_or(is_open));
             let run = unfinished
                 .map(|(run, _)| *run)
+                // The upper half of a worker's id is that of its run.
                 .find(|run| entry.worker == worker_of(*run, entry.worker.as_raw()));
             rows.insert(
                 id.clone(),
@@ -406,6 +418,8 @@ impl Sampler {
             }
             Err(Stop::Run) => self.note_unreadable(run),
         }
+        // In proportion to the read, so that a run with many shards takes no larger share of the
+        // store.
         let wait = READ_EVERY.max(started.elapsed() * READ_SHARE);
         if let Some(queued) = self.queue.get_mut(&run) {
             let is_over = queued.status.is_some_and(RunStatus::is_terminal);
@@ -417,12 +431,14 @@ impl Sampler {
     }
 
     fn try_read(&mut self, run: RunId) -> Result<(), Stop> {
+        // First, because a run that is gone or damaged needs no read of its shards.
         let record = self.coordinator.get_run(self.tenant, run)?;
         let clock = SystemClock::new();
         let look = RunLook::take(&mut self.coordinator, clock.now(), self.tenant, run)?;
         let at = At { now: clock.now(), instant: Instant::now() };
         let job = job_of(&look);
         let summary = self.summary(&record, &look, job.as_ref());
+        // Taken out for the read: if it panics, a follower that is half changed must not stay.
         let mut follower = match self.followers.remove(&run) {
             Some(follower) => follower,
             None => {
@@ -482,6 +498,7 @@ impl Sampler {
         let mut state = self.shared.write();
         let before = state.runs.insert(run, entry);
         drop(state);
+        // The list is sent to every browser, so only if its row has changed.
         if before.is_none_or(|before| before.summary != view.summary) {
             let summary = serde_json::to_string(&view.summary).expect("numbers are JSON");
             self.shared.hub.publish("runs", None, &summary);
@@ -501,6 +518,8 @@ impl Sampler {
         if self.followers.len() <= FOLLOWED_MAX {
             return;
         }
+        // Finished runs that no client looks at go first: their view can be read again at any
+        // time.
         let least = self.followers.keys().copied().min_by_key(|run| weight(*run));
         let Some(least) = least else { return };
         self.followers.remove(&least);
@@ -540,6 +559,7 @@ impl Sampler {
             parked: Arc::default(),
             format: KeyFormat::Bytes,
         });
+        // An old view would look current, while the run may have changed since.
         entry.view = None;
         if entry.summary.status == UNREADABLE {
             return;
@@ -556,12 +576,14 @@ impl Sampler {
     fn note_store(&mut self, error: Option<String>) {
         let counted = self.shared.pace.counted();
         let is_known = error.is_none() && self.shared.read().store.is_readable;
+        // At most once a second, but at once if the store has failed or has recovered.
         if is_known && self.second.0.elapsed() < Duration::from_secs(1) {
             return;
         }
         let elapsed = self.second.0.elapsed().as_secs_f64().max(1.0);
         let rate = (counted.requests - self.second.1) as f64 / elapsed;
         self.second = (Instant::now(), counted.requests);
+        // Read again, because a newer program may upgrade the store while this one runs.
         let format = error.is_none().then(|| self.shared.backend().0.format().ok()).flatten();
         let mut state = self.shared.write();
         let State { runs, store, .. } = &mut *state;

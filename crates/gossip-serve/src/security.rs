@@ -45,6 +45,8 @@ impl Hosts {
     /// page that a browser has from it is ours.
     pub(crate) fn new(address: SocketAddr, allowed: &[String]) -> Self {
         let port = address.port();
+        // The names and not every name that resolves here: a foreign page can make its own name do
+        // that.
         let names = LOOPBACK_HOSTS.iter().map(|host| (*host).to_owned());
         let bound = (!address.ip().is_unspecified()).then(|| match address.ip() {
             IpAddr::V4(ip) => ip.to_string(),
@@ -68,6 +70,7 @@ impl Hosts {
     /// Checks the one `Host` header, and the authority of an absolute target.
     fn check(&self, headers: &HeaderMap, uri: &Uri) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
+        // Two headers are refused, because a proxy may have looked at the other one.
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         let is_ours = host.to_str().is_ok_and(|host| self.allow(host));
         is_ours && uri.authority().is_none_or(|authority| self.allow(authority.as_str()))
@@ -123,6 +126,7 @@ fn check(app: &App, request: &mut Request) -> Result<(), Problem> {
     // The token to sign in with is in the body.
     let needs_token = (path.starts_with("/api/") || path == "/metrics") && !is_sign_in;
     let given = app.tokens.given(request.headers()).filter(|_| !is_sign_in);
+    // Also on routes that need no token, so that a wrong one counts everywhere.
     let guess =
         given.map(|given| app.limits.guess(peer, given.as_bytes(), || app.tokens.role_of(given)));
     let role = match guess {
@@ -159,10 +163,12 @@ pub(crate) fn too_many_guesses() -> Problem {
 fn check_change(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    // A form of another site cannot send this type without asking first.
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
         return Err(Code::UnsupportedMediaType.into());
     }
     let site = headers.get("sec-fetch-site");
+    // Browsers send it; a client that is none sends neither header and needs a token in any case.
     let is_foreign_site = site.is_some_and(|site| site != "same-origin");
     let origin = headers.get(header::ORIGIN);
     if is_foreign_site || origin.is_some_and(|origin| !app.hosts.is_own_origin(origin)) {
@@ -190,6 +196,8 @@ fn with_headers(mut response: Response, is_api: bool) -> Response {
     set(header::REFERRER_POLICY, "no-referrer");
     set(header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
     set(header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    // Answers name items of the tenant, so they must not stay on a disk. Files of the page may, if
+    // asked for again.
     set(header::CACHE_CONTROL, if is_api { "no-store" } else { "no-cache" });
     response
 }

@@ -151,6 +151,8 @@ impl Shared {
 
     /// Opens the store again.
     pub(crate) fn reopen(&self) -> Result<(), String> {
+        // Opened before the lock is taken: it may take seconds, and requests use the old one
+        // meanwhile.
         let opened = Arc::new(self.access.open()?);
         let mut backend = self.backend.lock().unwrap_or_else(PoisonError::into_inner);
         *backend = (opened, backend.1 + 1);
@@ -182,6 +184,7 @@ impl Shared {
     /// Notes that a client looks at a run, so that it is read before others.
     pub(crate) fn want(&self, run: RunId) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        // A known run is renewed although the list is full.
         if wanted.len() < WANTED_MAX || wanted.contains_key(&run) {
             wanted.insert(run, Instant::now());
         }

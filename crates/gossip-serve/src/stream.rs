@@ -42,6 +42,7 @@ pub(crate) fn open(
         streams.fetch_sub(1, Ordering::SeqCst);
         return Err(Problem::new(Code::Busy).detail("too many streams"));
     }
+    // Counted back when this is dropped, however the stream ends.
     let open = Open(Arc::clone(&shared));
     // A new EventSource has no header for it.
     let header = headers.get("last-event-id").and_then(|id| id.to_str().ok());
@@ -49,6 +50,7 @@ pub(crate) fn open(
     let retry = RETRY.0 + fresh_nonce() % (RETRY.1 - RETRY.0 + 1);
     let (from, event) = match last.map(|last| shared.hub.number(last)) {
         None => (shared.hub.newest(), "hello"),
+        // The updates since then are sent as if the client had never left.
         Some(Some(number)) => (number, "hello"),
         Some(None) => (shared.hub.newest(), "resync"),
     };
@@ -66,6 +68,7 @@ pub(crate) fn open(
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // A proxy that buffers would hold updates back until its buffer is full.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }
@@ -99,6 +102,7 @@ async fn feed(
         // Before the look, so that an update in between is noticed by the wait below.
         news.mark_unchanged();
         for run in runs {
+            // Again with each update: a run is read first only as long as a client looks at it.
             shared.want(*run);
         }
         let bytes = match shared.hub.after(from, runs) {

@@ -41,6 +41,7 @@ impl Tokens {
     /// Returns the role of a token.
     pub(crate) fn role(&self, token: &str) -> Option<Role> {
         let hash = blake3::hash(token.as_bytes());
+        // The same token may be given for both roles; it then has the higher one.
         self.known.iter().filter(|known| known.token == hash).map(|known| known.role).max()
     }
 
@@ -50,6 +51,7 @@ impl Tokens {
         let known = self.known.iter().find(|known| known.token == hash)?;
         let secure = if is_secure { "; Secure" } else { "" };
         let (name, value) = (&self.cookie_name, &known.cookie);
+        // No script of the page can read it, and no other site can make a browser send it.
         Some(format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}"))
     }
 
@@ -102,6 +104,7 @@ impl Given<'_> {
 pub(crate) fn fresh() -> std::io::Result<String> {
     let mut bytes = [0_u8; TOKEN_BYTES];
     let mut filled = 0;
+    // The system may return fewer bytes than asked for.
     while filled < bytes.len() {
         filled +=
             rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
