@@ -56,9 +56,11 @@ impl AllowList {
                 id: format!("allow entry {number}"),
                 reason: reason.to_owned(),
             };
+            // An exception without a reason cannot be reviewed.
             if entry.reason.trim().is_empty() {
                 return Err(refused("has no reason"));
             }
+            // It would switch the scan off, and a run without findings would look clean.
             if entry.rule.is_none() && entry.path == "*" {
                 return Err(refused("accepts every finding"));
             }
@@ -93,6 +95,8 @@ fn path_matches(pattern: &[u8], path: &[u8]) -> bool {
             }
             _ => {
                 let Some((star_at, from)) = star else { return false };
+                // The star takes one byte more; earlier stars need no second try, because theirs
+                // were the shortest.
                 star = Some((star_at, from + 1));
                 in_pattern = star_at + 1;
                 at = from + 1;
@@ -140,6 +144,7 @@ impl Baseline {
     /// If the header or a line is wrong.
     pub fn parse(text: &str) -> Result<Self, BaselineError> {
         let mut lines = text.lines().zip(1..);
+        // Another file given by mistake would otherwise be a baseline without ids.
         if lines.next().is_none_or(|(line, _)| line.trim() != BASELINE_HEADER) {
             return Err(BaselineError::Header);
         }

@@ -36,6 +36,8 @@ pub(crate) fn forms(anchor: &[u8]) -> Vec<(Form, Vec<u8>)> {
     forms.push((Form::Utf16Be, anchor.iter().flat_map(|&byte| [0, byte]).collect()));
     for upper in [true, false] {
         let escaped = percent(anchor, upper);
+        // Escapes without letters are the same in either case, and literals of one form are
+        // distinct.
         if escaped != anchor && !forms.iter().any(|(_, literal)| *literal == escaped) {
             forms.push((Form::Percent, escaped));
         }
@@ -52,6 +54,8 @@ pub(crate) fn base64_forms(anchor: &[u8]) -> Vec<(Form, Vec<u8>)> {
 fn aligned(anchor: &[u8], alignment: usize) -> Vec<(Form, Vec<u8>)> {
     let bit_start = alignment * 8;
     let bit_end = bit_start + anchor.len() * 8;
+    // Characters that share bits with a neighbour of the anchor are left out: they have many
+    // spellings.
     let (first, last) = (bit_start.div_ceil(6), bit_end / 6);
     // Bit `index` of the group stream; bits outside the anchor are `None`.
     let bit = |index: usize| {
@@ -80,6 +84,7 @@ fn aligned(anchor: &[u8], alignment: usize) -> Vec<(Form, Vec<u8>)> {
             literals = extend(&literals, &spell(last));
         }
     }
+    // The decoder needs to know where the group of the literal begins.
     let phase = u8::try_from(start % 4).unwrap_or(0);
     literals
         .into_iter()
@@ -142,6 +147,7 @@ pub(crate) fn spellings(word: &str) -> Vec<Vec<u8>> {
     let lower = word.to_ascii_lowercase();
     let parts: Vec<&str> = lower.split('_').filter(|part| !part.is_empty()).collect();
     let capitals: Vec<String> = parts.iter().map(|part| capitalised(part)).collect();
+    // As the rule writes it, which may be a spelling that no rule below forms.
     let mut spellings = vec![word.to_owned()];
     for joint in JOINTS {
         let plain = parts.join(joint);

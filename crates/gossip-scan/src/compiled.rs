@@ -85,6 +85,7 @@ impl CompiledRule {
         check_fields(rule).map_err(refused)?;
         let validator = validate::by_name(&rule.validator)
             .ok_or_else(|| refused(format!("there is no validator `{}`", rule.validator)))?;
+        // Without a sample no test could show that the rule finds anything.
         if !mint::is_recipe(&rule.mint) {
             return Err(refused(format!("there is no mint recipe `{}`", rule.mint)));
         }
@@ -92,12 +93,15 @@ impl CompiledRule {
         let (prefix, _) = prefix_sets(&hir);
         check_pattern(rule, &hir, &prefix).map_err(refused)?;
         let has_group = hir.properties().explicit_captures_len() > 0;
+        // Refused and not ignored: the author of such a group expects that it narrows the secret.
         if has_group && !rule.regex.contains("<secret>") {
             return Err(refused("its group is not called `secret`; use (?:…)".to_owned()));
         }
         let tail = rule.tail.iter().map(|step| tail_step(step));
         let tail = tail.collect::<Result<_, _>>().map_err(refused)?;
         let regex = OnceLock::new();
+        // Only now is it known whether its states fit into memory, and a scan in progress could
+        // not report it.
         if compile_now {
             let compiled = compile(&rule.regex).map_err(refused)?;
             drop(regex.set(compiled));
@@ -111,9 +115,12 @@ impl CompiledRule {
             prefix,
             regex,
             tail,
+            // The smaller of both bounds: it is what a search without a match costs in the budget.
             pattern_len: hir.properties().maximum_len().unwrap_or(rule.max_len).min(rule.max_len),
             has_group,
         };
+        // The tests check the cost of compiled-in rules, so that a start does not take the time to
+        // do so.
         match cost::refusal(&made).filter(|_| compile_now) {
             Some(reason) => Err(refused(reason)),
             None => Ok(made),
@@ -175,10 +182,13 @@ fn check_fields(rule: &Rule) -> Result<(), String> {
             ));
         }
     }
+    // A longer match would end beyond the window of its hit, and depend on how the input is cut.
     if rule.max_len == 0 || rule.max_len > LOOK_AHEAD - LOOK_BEHIND {
         let max = LOOK_AHEAD - LOOK_BEHIND;
         return Err(format!("max_len is {}, expected 1 to {max}", rule.max_len));
     }
+    // The other half of the window is for what precedes the match: a boundary, and the marker of
+    // an allowed line.
     if rule.before > LOOK_BEHIND / 2 || rule.before_min > rule.before {
         let max = LOOK_BEHIND / 2;
         return Err(format!("before is {}, expected before_min to {max}", rule.before));
@@ -186,6 +196,7 @@ fn check_fields(rule: &Rule) -> Result<(), String> {
     if rule.until.iter().any(String::is_empty) {
         return Err("a literal of `until` is empty".to_owned());
     }
+    // Both say where the secret ends.
     if !rule.tail.is_empty() && !rule.until.is_empty() {
         return Err("it has a tail and `until`; use one of them".to_owned());
     }
@@ -201,6 +212,7 @@ fn check_fields(rule: &Rule) -> Result<(), String> {
 /// The rules about patterns.
 fn check_pattern(rule: &Rule, hir: &Hir, prefix: &[ByteSet]) -> Result<(), String> {
     let properties = hir.properties();
+    // An unbounded repetition would run to the end of the window at each hit.
     let Some(max) = properties.maximum_len() else {
         return Err("its pattern has no longest match; give repetitions an upper bound".to_owned());
     };
@@ -208,14 +220,19 @@ fn check_pattern(rule: &Rule, hir: &Hir, prefix: &[ByteSet]) -> Result<(), Strin
         return Err(format!("its pattern matches {max} bytes, at most {PATTERN_LEN_MAX} allowed"));
     }
     match properties.minimum_len() {
+        // An empty match would be found at every hit, and a secret without bytes cannot be
+        // reported.
         Some(min) if min > 0 && min <= rule.max_len => {}
         _ => return Err("its shortest match is empty or exceeds max_len".to_owned()),
     }
+    // Only there does the match begin with its literal; elsewhere the pattern may begin with
+    // anything.
     if rule.search != Search::At || rule.before > 0 {
         return Ok(());
     }
     let begins = |anchor: &str| {
         anchor.bytes().zip(prefix).all(|(byte, set)| {
+            // In either case, because the spellings of a word have both.
             set.contains(byte.to_ascii_lowercase()) || set.contains(byte.to_ascii_uppercase())
         })
     };
@@ -227,6 +244,8 @@ fn check_pattern(rule: &Rule, hir: &Hir, prefix: &[ByteSet]) -> Result<(), Strin
 }
 
 fn syntax_config() -> syntax::Config {
+    // Inputs are bytes: a Unicode class would need many more states, and would refuse text that is
+    // not UTF-8.
     syntax::Config::new().unicode(false).utf8(false)
 }
 
@@ -239,6 +258,8 @@ pub(crate) fn parse(pattern: &str) -> Result<Hir, String> {
 fn compile(pattern: &str) -> Result<Regex, String> {
     let config = meta::Config::new()
         .utf8_empty(false)
+        // All three, because each engine of the library has its own memory, and each thread its
+        // own cache.
         .nfa_size_limit(Some(PATTERN_SIZE_MAX))
         .hybrid_cache_capacity(PATTERN_SIZE_MAX)
         .onepass_size_limit(Some(PATTERN_SIZE_MAX));
@@ -270,6 +291,7 @@ fn prefix_sets(hir: &Hir) -> (Vec<ByteSet>, bool) {
             let (unit, unit_is_whole) = prefix_sets(&repetition.sub);
             for _ in 0..repetition.min {
                 sets.extend(&unit);
+                // Behind a part of unknown length no position is known.
                 if !unit_is_whole || sets.len() >= PREFIX_LEN_MAX {
                     break;
                 }
@@ -291,6 +313,7 @@ fn prefix_sets(hir: &Hir) -> (Vec<ByteSet>, bool) {
         }
         HirKind::Alternation(branches) => {
             let branches: Vec<_> = branches.iter().map(prefix_sets).collect();
+            // The shortest branch decides: behind its end, the bytes of a match are not known.
             let len = branches.iter().map(|(sets, _)| sets.len()).min().unwrap_or(0);
             sets = (0..len)
                 .map(|at| branches.iter().fold(ByteSet::default(), |it, (s, _)| it.union(&s[at])))
@@ -315,6 +338,7 @@ fn class_set(class: &Class) -> Option<ByteSet> {
         Class::Unicode(characters) => {
             for range in characters.ranges() {
                 let (start, end) = (u8::try_from(range.start()), u8::try_from(range.end()));
+                // Beyond ASCII a character has several bytes, which one set cannot describe.
                 let (Ok(start), Ok(end @ ..=127)) = (start, end) else { return None };
                 (start..=end).for_each(|byte| set.insert(byte));
             }

@@ -18,6 +18,7 @@ const UTF16_ZEROS_PER_MILLE: usize = 300;
 
 /// Returns the kind of archive that begins so.
 pub(crate) fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
+    // With the method, of which only this one exists: two bytes alone would match other data.
     if head.starts_with(&[0x1f, 0x8b, 8]) {
         return Some(ArchiveKind::Gzip);
     }
@@ -27,6 +28,7 @@ pub(crate) fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         return Some(ArchiveKind::Zip);
     }
+    // Five bytes, because POSIX and GNU differ in the sixth.
     let magic = head.get(TAR_MAGIC_AT..TAR_MAGIC_AT + 5);
     (magic == Some(b"ustar")).then_some(ArchiveKind::Tar)
 }

@@ -33,6 +33,7 @@ fn work(compiled: &CompiledRule) -> usize {
     let literals = rule.anchors.iter().map(|anchor| anchor.clone().into_bytes()).chain(words);
     literals
         .map(|literal| {
+            // Plain forms only: the probe is ordinary text, in which encoded ones hardly occur.
             let hits = memchr::memmem::find_iter(PROBE, &literal);
             hits.map(|at| work_at(compiled, rule, at)).sum::<usize>()
         })

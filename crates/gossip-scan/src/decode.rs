@@ -65,6 +65,7 @@ fn base64_between(source: &[u8], is_skipped: impl Fn(u8) -> bool) -> Decoded {
         if is_skipped(character) {
             continue;
         }
+        // Padding ends it as well: what follows belongs to another text.
         let Some(value) = base64_value(character) else { break };
         bits = (bits << 6) | u32::from(value);
         bit_count += 6;
@@ -89,6 +90,7 @@ pub(crate) const fn is_line_break(byte: u8) -> bool {
 pub(crate) fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
     let body = &text[..end];
+    // A single character of a group has six bits, which are no byte.
     if text.len() - end > 2 || body.len() % 4 == 1 {
         return None;
     }
@@ -101,6 +103,7 @@ pub(crate) fn base64_lines(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = text.iter().copied().peekable();
     while let Some(byte) = bytes.next() {
         match byte {
+            // The key is in a string literal, so its line breaks are two characters each.
             b'\\' => drop(bytes.next_if(|it| matches!(it, b'n' | b'r' | b't' | b'\\'))),
             b'\n' | b'\r' | b'\t' | b' ' | b'"' | b'\'' | b',' | b';' => {}
             other => body.push(other),
@@ -131,6 +134,7 @@ pub(crate) fn percent_span(source: &[u8]) -> Decoded {
     let mut decoded = Decoded::default();
     let mut at = 0;
     while let Some(&byte) = source.get(at) {
+        // A percent sign without two digits is copied, because logs and formats have it as text.
         let (value, len) = percent_escape(&source[at..]).map_or((byte, 1), |value| (value, 3));
         decoded.push(value, at, at + len);
         at += len;
@@ -182,6 +186,7 @@ pub(crate) fn encode_base64(bytes: &[u8]) -> Vec<u8> {
         let bits = u32::from_be_bytes(padded);
         for index in 0..4 {
             let value = (bits >> (18 - 6 * index)) & 63;
+            // A group of n bytes has n + 1 characters; the rest is padding.
             text.push(if index <= group.len() { BASE64[value as usize] } else { b'=' });
         }
     }

@@ -13,6 +13,7 @@ pub(crate) fn millibits(bytes: &[u8]) -> u32 {
     // H = log2(len) - sum(count * log2(count)) / len
     let weighted: u64 = counts
         .iter()
+        // A count of one adds nothing: its logarithm is zero.
         .filter(|count| **count > 1)
         .map(|&count| u64::from(count) * u64::from(log2_millibits(count)))
         .sum();

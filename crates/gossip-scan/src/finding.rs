@@ -57,6 +57,7 @@ impl Secret {
     pub fn redacted(&self) -> String {
         let is_shown = self.0.len() >= SHOWN_SECRET_MIN;
         let shown = if is_shown { &self.0[..SHOWN_MAX] } else { &[] };
+        // The text goes to terminals and logs, where other bytes could be control characters.
         let is_text = shown.iter().all(u8::is_ascii_graphic);
         let start = if is_text { String::from_utf8_lossy(shown) } else { "".into() };
         format!("{start}…({} bytes)", self.0.len())
@@ -66,6 +67,7 @@ impl Secret {
     #[must_use]
     pub fn norm_hash(&self) -> NormHash {
         let mut hasher = CanonicalHasher::for_domain(Domain::NORM_HASH_V1);
+        // Of the decoded bytes, so that one secret has one hash whatever encoding it was found in.
         hasher.write_bytes_prefixed(&self.0);
         NormHash::from_digest(hasher.finalize_32())
     }

@@ -84,6 +84,7 @@ impl Rule {
         let recipe =
             recipes::by_name(&self.mint).ok_or_else(|| refused("its recipe does not exist"))?;
         for draw in 0..DRAWS_MAX {
+            // No two seeds share a draw, so samples of several seeds differ.
             let mut random = Seeded::new(seed.wrapping_mul(DRAWS_MAX).wrapping_add(draw));
             let mut text = Vec::new();
             generate(&hir, &mut random, &mut text);
@@ -110,6 +111,7 @@ fn generate(hir: &Hir, random: &mut Seeded, out: &mut Vec<u8>) {
         HirKind::Class(class) => out.extend(draw(class, random)),
         HirKind::Repetition(repetition) => {
             let extra = repetition.max.unwrap_or(u32::MAX) - repetition.min;
+            // Sometimes more than the fewest, so that tests see matches of several lengths.
             let extra = random.below(extra.min(REPEAT_EXTRA_MAX) as usize + 1);
             for _ in 0..repetition.min as usize + extra {
                 generate(&repetition.sub, random, out);
@@ -147,6 +149,7 @@ fn draw(class: &Class, random: &mut Seeded) -> Option<u8> {
             }
         }
     }
+    // A negated class may have control bytes, which would end the line around the sample.
     let printable: Vec<u8> = bytes.iter().copied().filter(u8::is_ascii_alphanumeric).collect();
     let bytes = if printable.is_empty() { bytes } else { printable };
     (!bytes.is_empty()).then(|| random.pick(&bytes))

@@ -58,6 +58,7 @@ impl Prefilter {
             }
         }
         let dfa = Builder::new()
+            // The only kind that reports overlapping matches: one literal may lie inside another.
             .match_kind(MatchKind::Standard)
             .prefilter(false)
             .build(table.keys().map(|(literal, ..)| literal))
@@ -68,6 +69,7 @@ impl Prefilter {
             .map(|((literal, form, is_word), numbers)| Literal {
                 form,
                 len: literal.len(),
+                // The farthest of them, because the text around a hit is decoded once for all.
                 reach: numbers.iter().map(|it| rules[*it].reach()).max().unwrap_or(0),
                 rules: numbers,
                 is_word,
@@ -89,6 +91,7 @@ impl Prefilter {
                 return;
             }
             let Some(found) = state.get_match() else { return };
+            // The others were visited by the call before.
             if found.end() > from {
                 visit(Hit { start: found.start(), literal: found.pattern().as_usize() });
             }
@@ -116,6 +119,7 @@ fn note(
     rule: usize,
 ) {
     let rules = table.entry(key).or_default();
+    // Rules come in ascending order, so the last entry shows whether this one is there.
     if rules.last() != Some(&rule) {
         rules.push(rule);
     }

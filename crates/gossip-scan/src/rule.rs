@@ -225,6 +225,7 @@ impl RuleSet {
         for text in BUILT_IN {
             set.merge(text).expect("the compiled-in rules are read by the tests of this crate");
         }
+        // The tests have compiled these, and `merge` has noted all of them.
         set.changed.clear();
         set
     }
@@ -242,9 +243,12 @@ impl RuleSet {
             let expected = FORMAT_VERSION;
             return Err(RuleError::Version { presented: parsed.version, expected });
         }
+        // A copy, because an error further down must leave the set as it is.
         let mut rules = self.rules.clone();
         let mut seen = Vec::new();
         for rule in parsed.rule {
+            // Within one text it is a mistake; across texts the later one replaces the earlier on
+            // purpose.
             if seen.contains(&rule.id) {
                 return Err(RuleError::Refused { id: rule.id, reason: "occurs twice".to_owned() });
             }
@@ -256,6 +260,7 @@ impl RuleSet {
                 let reason = "is disabled without a reason".to_owned();
                 return Err(RuleError::Refused { id: disabled.id, reason });
             }
+            // A misspelt id would otherwise leave the rule on without a word.
             if rules.remove(&disabled.id).is_none() {
                 let reason = "is disabled but does not exist".to_owned();
                 return Err(RuleError::Refused { id: disabled.id, reason });
@@ -298,6 +303,7 @@ impl RuleSet {
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = CanonicalHasher::for_domain(Domain::RULES_DIGEST_V1);
+        // The same rules find other things under another version of the search.
         hasher.write_u32(ENGINE_VERSION);
         hasher.write_u64(self.rules.len() as u64);
         for rule in self.iter() {
@@ -316,6 +322,8 @@ impl Rule {
         let lists =
             [&self.anchors, &self.words, &self.files, &self.until, &self.nearby, &self.tail];
         for list in lists {
+            // With its length, or moving an entry from one list to the next would give the same
+            // hash.
             hasher.write_u64(list.len() as u64);
             for text in list {
                 hasher.write_bytes_prefixed(text.as_bytes());
@@ -328,6 +336,7 @@ impl Rule {
         for number in [self.max_len, self.before_min, self.before] {
             hasher.write_u64(number as u64);
         }
+        // In thousandths, as the gate compares it: rules that differ by less find the same.
         hasher.write_u32(self.entropy_millibits());
         for byte in [u8::from(self.generic), self.rank, u8::from(self.decode)] {
             hasher.write_u8(byte);

@@ -98,6 +98,8 @@ impl Scanner {
     /// same in every input.
     #[must_use]
     pub fn policy_hash(&self, mode: IdHashMode) -> PolicyHash {
+        // Every field by name, so that a new option cannot be forgotten here. The chunk size
+        // changes no result.
         let ScanOptions { chunk_len: _, structured_only, binaries, archives } = &self.options;
         let mut hasher = CanonicalHasher::for_domain(Domain::RULES_DIGEST_V1);
         hasher.write_raw(&self.rules_digest);
@@ -134,6 +136,7 @@ impl Scanner {
         let buffers = self.fit(scratch, path);
         let head = &bytes[..bytes.len().min(HEAD_LEN)];
         if let Some(limits) = &self.options.archives
+            // Before the check for binaries, because every archive has zero bytes.
             && let Some(kind) = content::archive_kind(head)
         {
             let mut scan =
@@ -221,6 +224,8 @@ impl Scanner {
         let head = &text[..filled];
         let kind = content::archive_kind(head);
         let result = if let (Some(limits), Some(kind)) = (&self.options.archives, kind) {
+            // A reader cannot go back, so the bytes that were looked at are put in front of the
+            // rest.
             let mut joined = head.chain(reader);
             let mut scan = MemberScan { scanner: self, buffers, report: &mut report, sink };
             archive::unpack(kind, &mut joined, file, limits, &mut scan)
@@ -242,6 +247,7 @@ impl Scanner {
 
     /// Prepares scratch memory for an item of this scanner.
     fn fit<'a>(&self, scratch: &'a mut Scratch, path: &[u8]) -> &'a mut Buffers {
+        // A cache of the pattern of another scanner gives wrong results or a panic.
         if !Arc::ptr_eq(&scratch.identity, &self.engine.identity) {
             scratch.identity = Arc::clone(&self.engine.identity);
             scratch.buffers.caches = Caches::default();
@@ -251,6 +257,7 @@ impl Scanner {
     }
 
     fn traits(&self, path: &[u8]) -> ItemTraits {
+        // Both separators, because members of archives have those of the system that packed them.
         let name = path.rsplit(|it| matches!(it, b'/' | b'\\')).next().unwrap_or_default();
         let applies = |rule: &CompiledRule| {
             let files = &rule.rule.files;
@@ -286,6 +293,8 @@ impl MemberScan<'_, '_> {
             self.unread(name, UnreadReason::Binary);
             return Ok(());
         }
+        // Those of the member: a configuration file in an archive is one, whatever the archive is
+        // called.
         self.buffers.traits = self.scanner.traits(name.as_bytes());
         let mut text = std::mem::take(&mut self.buffers.text);
         text.resize(text.len().max(head.len()), 0);

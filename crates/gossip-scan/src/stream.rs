@@ -86,6 +86,7 @@ impl<'a, 's> Text<'a, 's> {
         mut filled: usize,
         chunk_len: usize,
     ) -> io::Result<()> {
+        // What findings that wait, windows of later hits and a literal across the border refer to.
         let kept = HOLD as usize + LOOK_AHEAD + self.session.engine.prefilter.len_max();
         buffer.resize(buffer.len().max(2 * kept + chunk_len).max(filled), 0);
         // `buffer[..filled]` are the bytes of the item from `base`; literals that end at or before
@@ -104,6 +105,7 @@ impl<'a, 's> Text<'a, 's> {
             let read = read_some(reader, &mut buffer[filled..end])?;
             filled += read;
             let is_end = read == 0;
+            // A hit behind the limit waits for the next chunk, because its window is not complete.
             let limit = if is_end { filled } else { filled.saturating_sub(LOOK_AHEAD) };
             if limit > searched {
                 self.search(&buffer[..filled], base, searched, limit, is_end);
@@ -128,6 +130,8 @@ impl<'a, 's> Text<'a, 's> {
             let end = bytes.len().min(hit.start + LOOK_AHEAD);
             let view = View {
                 bytes: &bytes[start..end],
+                // By the position in the item and not in the buffer, so that the chunk size
+                // decides nothing.
                 open_left: base + start as u64 > 0,
                 open_right: end < bytes.len() || !is_end,
             };
@@ -135,6 +139,7 @@ impl<'a, 's> Text<'a, 's> {
             let view_base = base + start as u64;
             session.examine(view, hit, view_base, 0, found);
             for candidate in found.drain(..) {
+                // Now, because the line may have left the buffer when the finding is reported.
                 let is_allowed = is_allowed(view.bytes, candidate.start, candidate.end);
                 pending.push(view_base, candidate, is_allowed);
             }
@@ -149,6 +154,8 @@ impl<'a, 's> Text<'a, 's> {
         pending.flush(&session.engine.rules, limit, |placed| {
             report.allowed += u64::from(placed.is_allowed);
             let from = (lines.offset - base) as usize;
+            // Only up to the finding: lines are counted once in all, because findings come in
+            // order.
             lines.advance(&bytes[from..(placed.start - base) as usize]);
             report.findings += 1;
             sink(finding(session.engine, placed, lines, member.clone()));
@@ -157,6 +164,7 @@ impl<'a, 's> Text<'a, 's> {
 
     /// Counts the lines of bytes that leave the buffer.
     fn advance_lines(&mut self, bytes: &[u8], base: u64, to: u64) {
+        // The cursor is further on if a finding beyond these bytes was reported.
         if self.lines.offset < to {
             let from = (self.lines.offset - base) as usize;
             self.lines.advance(&bytes[from..(to - base) as usize]);
@@ -203,6 +211,7 @@ fn finding(
 /// Returns whether the line of a finding has the marker and a reason close to it.
 fn is_allowed(bytes: &[u8], start: usize, end: usize) -> bool {
     let before = &bytes[start.saturating_sub(ALLOW_REACH)..start];
+    // The line alone: a marker must not accept the findings of the next one.
     let before = &before[memchr::memrchr(b'\n', before).map_or(0, |at| at + 1)..];
     let after = &bytes[end..bytes.len().min(end + ALLOW_REACH)];
     let after = &after[..memchr::memchr(b'\n', after).unwrap_or(after.len())];
@@ -215,6 +224,7 @@ fn is_allowed(bytes: &[u8], start: usize, end: usize) -> bool {
 /// Returns whether a comment has a word behind its marker.
 fn has_reason(comment: &[u8]) -> bool {
     let ends = COMMENT_ENDS.iter().filter_map(|end| memchr::memmem::find(comment, end));
+    // Text behind the comment is code and no reason.
     let end = ends.min().unwrap_or(comment.len());
     comment[..end].iter().any(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii())
 }

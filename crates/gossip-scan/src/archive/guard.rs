@@ -45,6 +45,7 @@ impl Read for Guard<'_> {
         let len = buffer.len().min(max);
         let read = match self.reader.read(&mut buffer[..len]) {
             Ok(read) => read.min(len),
+            // No damage: callers read again.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
             Err(_) => {
                 self.stopped = Some(UnreadReason::Malformed);
@@ -82,6 +83,7 @@ impl<R: Read> BufRead for Packed<'_, R> {
             self.block.resize(BLOCK_LEN, 0);
             let filled = read_full(&mut self.reader, &mut self.block);
             self.at = 0;
+            // Also after an error, or the zeros of the resized block would be read as data.
             self.block.truncate(filled.as_ref().map_or(0, |len| *len));
             self.count.set(self.count.get() + filled? as u64);
         }
@@ -132,6 +134,7 @@ impl<'a, R: Read> Unpacked<'a, R> {
             match read_some(&mut self.reader, &mut self.block[filled..]) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
+                // Bytes unpacked before the damage are searched, and the rest is reported.
                 Err(_) => {
                     self.stopped = Some(UnreadReason::Malformed);
                     break;
@@ -141,6 +144,8 @@ impl<'a, R: Read> Unpacked<'a, R> {
         self.block.truncate(filled);
         self.at = 0;
         self.unpacked += filled as u64;
+        // Compared for whole blocks: where the limit cuts must not depend on the reads of a
+        // decoder.
         let allowed = self.packed.get().saturating_mul(self.ratio_max).max(self.free);
         if self.unpacked > allowed && self.stopped.is_none() {
             self.stopped = Some(UnreadReason::Ratio);
@@ -178,6 +183,7 @@ impl<R> Root<R> {
     fn keep<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
             let kind = error.kind();
+            // The first one is the cause; those that follow come from reading on after it.
             if kind != io::ErrorKind::Interrupted && self.failed.is_none() {
                 self.failed = Some(error);
             }

@@ -88,6 +88,7 @@ pub(crate) fn unpack(
     let mut unpacker = Unpacker::new(limits, scan);
     if let (ArchiveKind::Zip, Some(file)) = (kind, file) {
         let mut root = Root::new(BufReader::new(file));
+        // From the file itself: the directory of a zip archive is at its end.
         unpacker.zip("", &mut root, 1);
         return root.result();
     }
@@ -120,6 +121,8 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
             ArchiveKind::Gzip => {
                 let count = Cell::new(0);
                 let packed = Packed::new(reader, &count);
+                // Several members, because gzip files may be appended to each other and unpack to
+                // one text.
                 self.inflate(name, &mut MultiGzDecoder::new(packed), &count, depth);
             }
             ArchiveKind::Zstd => {
@@ -131,6 +134,7 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
                 // The directory is at the end: the archive has to be in memory.
                 let mut bytes = Vec::new();
                 let max = self.limits.entry_bytes;
+                // One byte more than allowed shows that it is too large.
                 match reader.take(max + 1).read_to_end(&mut bytes) {
                     Ok(len) if len as u64 > max => self.scan.unread(name, UnreadReason::EntrySize),
                     Ok(_) => self.zip(name, &mut Cursor::new(&bytes), depth),
@@ -164,6 +168,7 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
         let mut guard = Guard::new(&mut blocks, self.inflated_left, UnreadReason::TotalSize);
         search(self, &mut guard);
         let (read, stopped) = (guard.read_bytes(), guard.stopped());
+        // Counted for nested containers as well: bytes that are unpacked twice cost twice.
         self.inflated_left = self.inflated_left.saturating_sub(read);
         if let Some(reason) = stopped.or_else(|| blocks.stopped()) {
             self.scan.unread(name, reason);
@@ -187,6 +192,7 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
         reader: &mut dyn Read,
         depth: u8,
     ) {
+        // Bounds the recursion, and with it the stack, for an archive that contains itself.
         if depth >= self.limits.depth {
             self.scan.unread(name, UnreadReason::Depth);
             return;
@@ -197,11 +203,14 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
     /// Searches bytes that are no container.
     fn leaf(&mut self, name: &str, head: &[u8], reader: &mut dyn Read) {
         let head_len = head.len() as u64;
+        // The reason is that of the smaller limit, because it is the one that would have to be
+        // raised.
         let (max, reason) = if self.searched_left < self.limits.entry_bytes {
             (self.searched_left, UnreadReason::TotalSize)
         } else {
             (self.limits.entry_bytes, UnreadReason::EntrySize)
         };
+        // The head has been read, so the guard below cannot cut it.
         if head_len > max {
             self.scan.unread(name, reason);
             return;
@@ -236,6 +245,8 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
                         return;
                     }
                     self.member(&joined(name, &member), &mut tar, depth);
+                    // The member may have been read in part only, and the next header is behind
+                    // all of it.
                     if tar.finish_member().is_err() {
                         self.scan.unread(name, UnreadReason::Malformed);
                         return;
@@ -267,6 +278,7 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
             if entry.is_directory() {
                 continue;
             }
+            // Before the look at its method: members that cannot be read take time, too.
             if !self.count_entry(name) {
                 return;
             }

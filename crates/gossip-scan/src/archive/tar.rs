@@ -36,9 +36,11 @@ impl<'a> Members<'a> {
         loop {
             let mut header = [0; BLOCK_LEN];
             let filled = read_full(self.reader, &mut header)?;
+            // Archives end with two blocks of zeros; some writers leave them out.
             if filled == 0 || header.iter().all(|byte| *byte == 0) {
                 return Ok(None);
             }
+            // Without this check, damage in a size would turn content into headers.
             if filled < BLOCK_LEN || !checksum_fits(&header) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
@@ -46,6 +48,8 @@ impl<'a> Members<'a> {
             match header[156] {
                 kind @ (b'L' | b'x' | b'g' | b'K') => {
                     described += 1;
+                    // Such headers are held in memory, and their length is what the archive
+                    // claims.
                     if described > HEADERS_MAX || stored > NAME_LEN_MAX {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
@@ -60,6 +64,7 @@ impl<'a> Members<'a> {
                     }
                 }
                 b'0' | 0 | b'7' | b'S' => {
+                    // The pax size wins: the field of a header has no room for 8 GiB and more.
                     self.begin(size.unwrap_or(stored));
                     let name = name.unwrap_or_else(|| header_name(&header));
                     return Ok(Some(String::from_utf8_lossy(&name).into_owned()));
@@ -67,6 +72,7 @@ impl<'a> Members<'a> {
                 _ => {
                     self.begin(size.unwrap_or(stored));
                     self.finish_member()?;
+                    // They described the member that was skipped, and not the next one.
                     (name, size, described) = (None, None, 0);
                 }
             }
@@ -81,6 +87,7 @@ impl<'a> Members<'a> {
     pub(super) fn finish_member(&mut self) -> io::Result<()> {
         let rest = self.left.saturating_add(self.padding);
         let skipped = io::copy(&mut (&mut *self.reader).take(rest), &mut io::sink())?;
+        // Missing padding is no damage: some writers end right behind the last content.
         let is_cut = skipped < self.left;
         (self.left, self.padding) = (0, 0);
         if is_cut { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
@@ -106,6 +113,7 @@ impl Read for Members<'_> {
 fn header_name(header: &[u8; BLOCK_LEN]) -> Vec<u8> {
     let field = |bytes: &[u8]| bytes.split(|it| *it == 0).next().unwrap_or_default().to_vec();
     let name = field(&header[..100]);
+    // GNU tar has times in these bytes and another magic.
     let is_posix = &header[257..263] == b"ustar\0";
     let prefix = if is_posix { field(&header[345..500]) } else { Vec::new() };
     if prefix.is_empty() { name } else { [&prefix[..], b"/", &name].concat() }
@@ -129,6 +137,7 @@ fn number(field: &[u8]) -> Option<u64> {
         });
     }
     let digits =
+        // Old writers pad with spaces in front and end with either a space or a zero.
         field.iter().skip_while(|it| **it == b' ').take_while(|it| !matches!(it, 0 | b' '));
     digits.into_iter().try_fold(0_u64, |it, digit| match digit {
         b'0'..=b'7' => it.checked_mul(8)?.checked_add(u64::from(digit - b'0')),

@@ -66,11 +66,13 @@ impl Directory {
         source.seek(SeekFrom::Start(tail_at))?;
         let mut tail = Vec::new();
         source.take(tail_len).read_to_end(&mut tail)?;
+        // The last one, because members that are archives themselves have such records before it.
         let end = memchr::memmem::rfind(&tail, b"PK\x05\x06").ok_or_else(damaged)?;
         let record = tail.get(end..end + END_LEN).ok_or_else(damaged)?;
         let (count, size) = (u16_at(record, 10), u32_at(record, 12));
         let offset = u32_at(record, 16);
         if count == u16::MAX || size == u32::MAX || offset == u32::MAX {
+            // The locator lies directly before the record, so nothing has to be searched for.
             let wide = end.checked_sub(20).and_then(|at| tail.get(at..at + 20));
             if let Some(locator) = wide.filter(|it| it.starts_with(b"PK\x06\x07")) {
                 return Self::open_wide(source, u64_at(locator, 8).ok_or_else(damaged)?);
@@ -107,6 +109,7 @@ impl Directory {
         if !header.starts_with(b"PK\x01\x02") {
             return Err(damaged());
         }
+        // Each is below 64 KiB, so an entry cannot ask for much memory.
         let lens = [28, 30, 32].map(|at| usize::from(u16_at(&header, at)));
         let mut variable = vec![0; lens[0] + lens[1]];
         source.read_exact(&mut variable)?;
@@ -142,6 +145,7 @@ fn wide_fields(header: &[u8; ENTRY_LEN], extra: &[u8]) -> (u64, u64) {
                 }
                 _ => u64::from(narrow),
             };
+            // Not needed, but its field lies before the others if it is there.
             wide(unpacked);
             let packed = wide(packed);
             return (packed, wide(offset));
@@ -164,6 +168,8 @@ impl Entry {
         if !header.starts_with(b"PK\x03\x04") {
             return Err(damaged());
         }
+        // The lengths of the local header, because its extra fields differ from those of the
+        // directory.
         let skipped = i64::from(u16_at(&header, 26)) + i64::from(u16_at(&header, 28));
         source.seek(SeekFrom::Current(skipped))?;
         Ok(())

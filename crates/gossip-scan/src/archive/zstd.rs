@@ -20,6 +20,8 @@ pub(super) struct Frames<R> {
 impl<R: BufRead> Frames<R> {
     pub(super) fn new(reader: R) -> Self {
         let mut decoder = FrameDecoder::new();
+        // The window is allocated at the start of a frame, so a header alone could ask for
+        // gigabytes.
         decoder.set_max_window_size(WINDOW_MAX);
         Self { reader, decoder, in_frame: false }
     }
@@ -39,6 +41,7 @@ impl<R: BufRead> Frames<R> {
                     length,
                     ..
                 })) => {
+                    // Skippable frames hold data of applications, which no decoder returns.
                     let mut skipped = (&mut self.reader).take(u64::from(length));
                     io::copy(&mut skipped, &mut io::sink())?;
                 }
@@ -55,6 +58,8 @@ impl<R: BufRead> Read for Frames<R> {
                 return self.decoder.read(buffer);
             }
             if self.in_frame && !self.decoder.is_finished() {
+                // In steps, so that the limits above apply while a frame is decoded and not behind
+                // it.
                 let step = BlockDecodingStrategy::UptoBytes(STEP_LEN);
                 let decoded = self.decoder.decode_blocks(&mut self.reader, step);
                 decoded.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;

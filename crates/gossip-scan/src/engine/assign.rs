@@ -38,12 +38,14 @@ pub(super) fn value_after(
     let operator = *bytes.get(at)?;
     at = match operator {
         b'=' | b':' => run(bytes, at, 3, |it| matches!(it, b'=' | b':' | b'>' | b'~')),
+        // Directly behind the name only: `name > value` is a comparison.
         b'>' if at == rest => return value_until(view, at + 1, b"<\n"),
         b'(' | b',' => at + 1,
         b' ' | b'\t' => at,
         _ => return None,
     };
     at = blanks(bytes, at);
+    // Only a colon can be followed by a type; behind `=` the same bytes are the value.
     if operator == b':' {
         at = after_type(bytes, at);
     }
@@ -52,6 +54,8 @@ pub(super) fn value_after(
     if let Some(&quote @ (b'"' | b'\'' | b'`')) = bytes.get(quote_at) {
         let end_bytes = [quote, b'\n'];
         let mut value = value_until(view, quote_at + 1, &end_bytes)?;
+        // A string that does not end on its line is none: the quote was an apostrophe or closed
+        // another one.
         if bytes.get(value.end) != Some(&quote) {
             return None;
         }
@@ -63,6 +67,8 @@ pub(super) fn value_after(
     }
     let is_variable =
         matches!(operator, b'=' | b':') && (is_config || is_environment(bytes, name_start, rest));
+    // Without quotes, what follows is an expression in most languages and a value only in these
+    // places.
     if !is_variable {
         return None;
     }
@@ -89,6 +95,7 @@ fn after_type(bytes: &[u8], at: usize) -> usize {
             || matches!(it, b'&' | b'_' | b'<' | b'>' | b'[' | b']' | b'?' | b' ' | b':')
     };
     let end = run(bytes, at, TYPE_MAX, is_type);
+    // Without the `=` the bytes were the value itself, as in YAML.
     if end > at && bytes.get(end) == Some(&b'=') { blanks(bytes, end + 1) } else { at }
 }
 

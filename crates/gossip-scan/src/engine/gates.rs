@@ -73,6 +73,7 @@ const CONFIG_ENDINGS: [&[u8]; 17] = [
 /// Returns whether a path is one of a configuration file.
 pub(crate) fn is_config_path(path: &[u8]) -> bool {
     let lower = path.to_ascii_lowercase();
+    // The name alone: a directory called `credentials` says nothing about a file in it.
     let name = lower.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
     name.starts_with(b".env") || CONFIG_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
@@ -126,9 +127,11 @@ fn is_placeholder(secret: &[u8]) -> bool {
 fn is_generic_secret(secret: &[u8]) -> bool {
     let digits = secret.iter().filter(|it| it.is_ascii_digit()).count();
     let letters = secret.iter().filter(|it| it.is_ascii_alphabetic()).count();
+    // Random tokens of a usual length have both; words and plain numbers do not.
     if digits == 0 || letters == 0 {
         return false;
     }
+    // Blanks and other scripts are prose.
     if !secret.iter().all(|it| it.is_ascii_graphic()) {
         return false;
     }
@@ -155,6 +158,7 @@ pub(super) fn is_uuid(secret: &[u8]) -> bool {
 fn is_path(secret: &[u8]) -> bool {
     let separators = secret.iter().filter(|it| matches!(it, b'/' | b'\\')).count();
     let is_url = memchr::memmem::find(secret, b"://").is_some();
+    // Base64 has a slash about every 64 characters at random; a path has them far more often.
     is_url || separators >= 2 && secret.len() < separators * 12 || secret.starts_with(b"./")
 }
 

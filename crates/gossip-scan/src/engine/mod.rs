@@ -95,6 +95,8 @@ pub(crate) struct Caches {
 
 impl Caches {
     fn slot(&mut self, index: usize, rule: &CompiledRule) -> &mut (Cache, Captures) {
+        // Grown on demand: the caches of all rules would take far more memory than those that have
+        // hits.
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
@@ -154,6 +156,8 @@ impl<'a> Session<'a> {
     ) {
         let engine = self.engine;
         let literal = engine.prefilter.literal(hit);
+        // Positions in decoded text are none of the item, and would let the budget grow by
+        // decoding.
         if depth == 0 {
             self.work.reach(base + hit.start as u64);
         }
@@ -165,6 +169,8 @@ impl<'a> Session<'a> {
                 for &index in &literal.rules {
                     self.apply(view, hit, index, literal, depth, base, out);
                 }
+                // An anchor without reserved bytes looks the same in escaped text; the secret
+                // behind it may not.
                 if percent_may_hide(view.bytes, hit.start) {
                     self.decode_around(view, hit, Form::Percent, base, depth, out);
                 }
@@ -188,6 +194,7 @@ impl<'a> Session<'a> {
         if self.traits.applies.get(index) == Some(&false) {
             return;
         }
+        // Only what this rule finds is decoded below, not what others have found.
         let first_new = out.len();
         let rule = &self.engine.rules[index];
         match rule.rule.search {
@@ -203,12 +210,15 @@ impl<'a> Session<'a> {
             }
             Search::Document => {
                 let range = rule_match::document(view.bytes, hit.start, literal.len);
+                // Once for the document and before the pattern, which is far slower on large
+                // documents.
                 if rule_match::has_word(&view.bytes[range.0..range.1], &rule.rule.nearby) {
                     self.match_in(view, hit.start, range, index, depth, out);
                 }
             }
         }
         if rule.rule.decode && depth < DECODE_DEPTH_MAX {
+            // Copied, because the search of decoded bytes appends to the same list.
             let spans: Vec<_> = out[first_new..].iter().map(|it| (it.start, it.end)).collect();
             for (start, end) in spans {
                 let decoded = decode::base64_span(&view.bytes[start..end]);
@@ -252,9 +262,11 @@ impl<'a> Session<'a> {
         let open_right = is_cut(view, end, hit.start + encoded_len(form, reach));
         let is_whole = depth == 0 && !open_left && !open_right;
         let absolute = (form_class(form), base + start as u64, base + end as u64);
+        // Several hits in one span decode to the same bytes, which were searched already.
         if is_whole && self.last_span == Some(absolute) {
             return;
         }
+        // A span that is cut is not remembered: the window of the next hit may show more of it.
         self.last_span = is_whole.then_some(absolute);
         let source = &view.bytes[start..end];
         let decoded = match form {
@@ -290,6 +302,7 @@ impl<'a> Session<'a> {
             self.examine(view, hit, base, depth + 1, &mut inner);
         });
         for mut candidate in inner {
+            // A reader needs the place in the input: the decoded bytes exist nowhere.
             let (start, end) = decoded.source_span(candidate.start, candidate.end);
             (candidate.start, candidate.end) = (source_start + start, source_start + end);
             out.push(candidate);

@@ -63,6 +63,8 @@ impl Pending {
     ) {
         if !self.is_sorted {
             self.placed.sort_by(|a, b| {
+                // A total order, so that the report does not depend on the order in which hits
+                // were examined.
                 a.start.cmp(&b.start).then(b.end.cmp(&a.end)).then_with(|| precedence(rules, a, b))
             });
             self.is_sorted = true;
@@ -74,6 +76,8 @@ impl Pending {
             }
             placed.is_done = true;
         }
+        // One that reaches beyond the limit stays: a later candidate may overlap it and must be
+        // compared.
         self.placed.retain(|it| !it.is_done || it.end > limit);
     }
 
@@ -82,6 +86,7 @@ impl Pending {
         for index in 0..self.placed.len() {
             let (head, tail) = self.placed.split_at_mut(index + 1);
             let Some(first) = head.last_mut() else { continue };
+            // One that is dropped still drops others, so that each pair decides alone.
             for second in tail.iter_mut().take_while(|it| it.start < first.end) {
                 match precedence(rules, first, second) {
                     Ordering::Greater => first.is_dropped = true,

@@ -42,6 +42,7 @@ impl Session<'_> {
         if !self.work.is_left() {
             return;
         }
+        // Counted before the loop, because starts that do not fit cost time as well.
         self.work.add_starts((last + 1).saturating_sub(first));
         for start in first..=last {
             if !compiled.prefix_fits(&view.bytes[start..]) || !left_is_free(view, start, rule.left)
@@ -52,9 +53,11 @@ impl Session<'_> {
             let Some(found) = self.search(compiled, index, view.bytes, (start, end), true) else {
                 continue;
             };
+            // It lies before the literal as a whole; a secret there has a literal of its own.
             if found.end <= at || !right_is_free(view, found.end, rule.right) {
                 continue;
             }
+            // One literal is part of one secret: later starts would give parts of the same.
             if self.accept(view, at, index, found, depth, out) {
                 return;
             }
@@ -100,6 +103,7 @@ impl Session<'_> {
     ) {
         let engine = self.engine;
         let compiled = &engine.rules[index];
+        // A literal inside a longer word is not the context that the rule asks for.
         if !left_is_free(view, at, compiled.rule.left) {
             return;
         }
@@ -150,9 +154,11 @@ impl Session<'_> {
         is_anchored: bool,
     ) -> Option<Match> {
         let anchored = if is_anchored { Anchored::Yes } else { Anchored::No };
+        // A span and not a slice, so that `\b` and `^` see the bytes before the start.
         let input = Input::new(bytes).span(start..end_max).anchored(anchored);
         let regex = compiled.regex();
         let (cache, captures) = self.caches.slot(index, compiled);
+        // Captures need a slower engine, so only patterns with a group pay for it.
         if !compiled.has_group {
             let found = regex.search_with(cache, &input)?;
             let (start, end) = (found.start(), found.end());
@@ -186,6 +192,8 @@ impl Session<'_> {
         let (start, mut end) = (found.secret_start, found.secret_end);
         if !rule.until.is_empty() {
             let limit = view.bytes.len().min(start + rule.max_len + UNTIL_SLACK);
+            // Not part of the pattern: the distance to the end is large, and would need a state
+            // for each byte.
             let Some(extended) = extend_until(&view.bytes[..limit], end, &rule.until) else {
                 return false;
             };
@@ -281,6 +289,8 @@ fn left_is_free(view: View<'_>, start: usize, alphabet: Alphabet) -> bool {
 fn right_is_free(view: View<'_>, end: usize, alphabet: Alphabet) -> bool {
     match view.bytes.get(end) {
         Some(&next) => !alphabet.contains(next),
+        // At the end of a window that was cut, the next byte is not known and may continue the
+        // word.
         None => alphabet == Alphabet::None || !view.open_right,
     }
 }

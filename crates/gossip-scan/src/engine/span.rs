@@ -27,6 +27,7 @@ pub(super) fn percent_may_hide(bytes: &[u8], at: usize) -> bool {
         decode::percent_escape(&ahead[found..]).is_some()
             && ahead[..found].iter().all(|byte| is_url_byte(*byte))
     });
+    // The last digit of an escape before the anchor looks like a longer word; decoded, it is none.
     is_escaped || at >= 3 && decode::percent_escape(&bytes[at - 3..at]).is_some()
 }
 
@@ -59,6 +60,7 @@ pub(super) fn encoded_span(bytes: &[u8], at: usize, form: Form, reach: usize) ->
             (base64_start(bytes, start, at), base64_end(bytes, at))
         }
         Form::Utf16Le | Form::Utf16Be => {
+            // The place of the high byte, which is zero for all text that this crate searches for.
             let high = usize::from(form == Form::Utf16Le);
             let is_text = |unit: &[u8]| unit[high] == 0 && unit[1 - high] != 0;
             let mut start = at;
@@ -89,6 +91,7 @@ fn is_body(byte: u8) -> bool {
 /// Returns the start of the base64 around a group that begins at `start`, in whole groups.
 fn base64_start(bytes: &[u8], mut start: usize, at: usize) -> usize {
     while at - start < DECODE_BEHIND {
+        // Whole groups only: decoding from inside a group gives other bytes.
         if start >= 4 && bytes[start - 4..start].iter().all(|&byte| is_body(byte)) {
             start -= 4;
             continue;
@@ -127,5 +130,7 @@ fn is_wrapped(before: &[u8], line_break: &[u8]) -> bool {
     let len = line.take_while(|byte| is_body(**byte)).count();
     line_break.iter().filter(|byte| **byte == b'\n').count() == 1
         && (WRAPPED_LEN_MIN..=WRAPPED_LEN_MAX).contains(&len)
+        // Encoders break lines between groups; a line of another length is text that happens to be
+        // base64.
         && len % 4 == 0
 }

@@ -78,6 +78,7 @@ fn with_tail(mut text: Vec<u8>, len: usize, tail: impl Fn(&[u8]) -> Vec<u8>) -> 
 
 /// Bodies of other lengths carry no known checksum.
 fn crc32_base62(mut text: Vec<u8>, _: &mut Seeded) -> Option<Vec<u8>> {
+    // Four for the prefix and 36 for the body.
     text.truncate(40);
     Some(with_tail(text, 6, |covered| base62_crc(covered.get(4..).unwrap_or_default()).to_vec()))
 }
@@ -88,6 +89,7 @@ fn crc_hex(covered: &[u8]) -> Vec<u8> {
 
 /// Draws again until the validator has no objection.
 fn drawn(validator: &str, text: Vec<u8>) -> Option<Vec<u8>> {
+    // A random match may fail by chance, and nothing in it can be computed.
     let verdict = validate::by_name(validator)?(&text, &mut Vec::new());
     (!matches!(verdict, Verdict::Reject | Verdict::Fail)).then_some(text)
 }
@@ -199,6 +201,7 @@ fn key_block(text: Vec<u8>, random: &mut Seeded) -> Option<Vec<u8>> {
         block.extend_from_slice(line);
     }
     let first = String::from_utf8(text).ok()?;
+    // The words of the last line are those of the first, as readers of PEM expect.
     let last = first[first.find("-----")?..].replace("BEGIN", "END");
     block.push(b'\n');
     block.extend_from_slice(last.as_bytes());

@@ -46,6 +46,7 @@ fn digits<const N: usize>(mut value: u32, alphabet: &[u8]) -> [u8; N] {
 pub(super) fn crc32_base62(token: &[u8], _: &mut Details) -> Verdict {
     let Some(at) = token.iter().position(|&byte| byte == b'_') else { return Verdict::Unchecked };
     let body = &token[at + 1..];
+    // Older and newer tokens with this prefix have no checksum or another one.
     if body.len() != CRC_BODY_LEN {
         return Verdict::Unchecked;
     }
@@ -57,6 +58,7 @@ pub(super) fn crc32_base62(token: &[u8], _: &mut Details) -> Verdict {
 pub(super) fn github_fine_grained(token: &[u8], _: &mut Details) -> Verdict {
     let Some(at) = token.len().checked_sub(BASE62_LEN) else { return Verdict::Unchecked };
     let (covered, checksum) = token.split_at(at);
+    // A match by chance has odds of one in four thousand million, so it does prove the token.
     if checksum == base62_crc(covered) { Verdict::Valid } else { Verdict::Unchecked }
 }
 
@@ -76,6 +78,8 @@ pub(super) fn atlassian(token: &[u8], _: &mut Details) -> Verdict {
 
 /// Checks BIP 173's checksum over prefix and data, in either case.
 pub(super) fn bech32(token: &[u8], _: &mut Details) -> Verdict {
+    // The last one separates: the digit is not in the alphabet of the data, but prefixes may have
+    // it.
     let Some(at) = token.iter().rposition(|&byte| byte == b'1') else { return Verdict::Reject };
     let (prefix, data) = (&token[..at], &token[at + 1..]);
     let mut values = Vec::with_capacity(data.len());
@@ -101,6 +105,7 @@ pub(crate) fn to_bech32(values: &[u8]) -> Vec<u8> {
 
 fn polymod(prefix: &[u8], values: &[u8]) -> u32 {
     const GENERATOR: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd, 0x2a14_62b3];
+    // The checksum is defined over lower case, and tokens may be in upper case.
     let lower = || prefix.iter().map(|byte| byte.to_ascii_lowercase());
     let expanded = lower().map(|byte| byte >> 5).chain([0]).chain(lower().map(|byte| byte & 31));
     expanded.chain(values.iter().copied()).fold(1, |sum, value| {

@@ -77,6 +77,7 @@ pub(super) fn pem(secret: &[u8], details: &mut Details) -> Verdict {
     match bytes.as_slice() {
         [b'o', b'p', b'e', b'n', b's', b's', b'h', b'-', ..] => Verdict::Valid,
         [0x30, rest @ ..] if der_len_fits(rest) => Verdict::Valid,
+        // A sequence of another length is a key that was cut or made up for an example.
         [0x30, _, ..] => Verdict::Fail,
         // The ciphertext of a legacy key has no structure.
         [_, ..] if has_headers && is_encrypted => Verdict::Unchecked,
@@ -101,6 +102,7 @@ fn body_between_lines(secret: &[u8]) -> Option<&[u8]> {
 
 /// Skips `Name: value` lines; the flag says whether there were any.
 fn without_headers(body: &[u8]) -> (&[u8], bool) {
+    // The last colon ends the headers, because base64 has none.
     let Some(colon) = body.iter().rposition(|&byte| byte == b':') else { return (body, false) };
     let rest = &body[colon..];
     let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\\')).unwrap_or(rest.len());

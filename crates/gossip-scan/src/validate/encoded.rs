@@ -26,6 +26,7 @@ pub(super) fn base64(secret: &[u8], _: &mut Details) -> Verdict {
 /// Decodes to text, or to bytes that are searched for other secrets only.
 pub(super) fn base64_text(secret: &[u8], _: &mut Details) -> Verdict {
     match decode::base64(secret) {
+        // Random text of the right length also decodes, but hardly ever to printable characters.
         Some(bytes) if !bytes.is_empty() && is_printable(&bytes) => Verdict::Unchecked,
         _ => Verdict::Reject,
     }
@@ -45,6 +46,7 @@ pub(super) fn aws_key_id(secret: &[u8], details: &mut Details) -> Verdict {
     let body = secret.get(4..).and_then(decode::base32);
     let Some([a, b, c, d, e, f, ..]) = body.as_deref() else { return Verdict::Reject };
     let value = u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]);
+    // Ids of the older generation have this bit clear, and no account in them.
     if value >> 47 == 0 {
         return Verdict::Unchecked;
     }
@@ -61,6 +63,7 @@ pub(super) fn aws_secret(secret: &[u8], _: &mut Details) -> Verdict {
     let has = |class: fn(&u8) -> bool| secret.iter().any(class);
     let is_mixed =
         has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit);
+    // Forty hexadecimal digits are the hash of a Git commit.
     let is_hex = secret.iter().all(u8::is_ascii_hexdigit);
     let is_random = entropy::millibits(secret) >= AWS_SECRET_MILLIBITS_MIN;
     if is_mixed && !is_hex && is_random { Verdict::Unchecked } else { Verdict::Reject }
@@ -71,6 +74,7 @@ pub(super) fn pypi(secret: &[u8], _: &mut Details) -> Verdict {
     let body = secret.strip_prefix(b"pypi-").unwrap_or(secret);
     let decoded = decode::base64_span(body).bytes;
     match decoded.as_slice() {
+        // The hosts are `pypi.org` and `test.pypi.org`, of which the length alone is compared.
         [2, 1, 8, rest @ ..] if rest.get(8) == Some(&2) => Verdict::Valid,
         [2, 1, 13, rest @ ..] if rest.get(13) == Some(&2) => Verdict::Valid,
         _ => Verdict::Fail,
