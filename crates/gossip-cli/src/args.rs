@@ -753,6 +753,7 @@ pub(crate) fn flag() -> BoolishValueParser {
 
 /// Parses a non-zero number.
 pub(crate) fn positive<N: FromStr<Err = ParseIntError>>(text: &str) -> Result<N, &'static str> {
+    // The messages of the parser say nothing about zero, and clap shows them as they are.
     text.parse().map_err(|error: ParseIntError| match error.kind() {
         IntErrorKind::Zero => "must be 1 or more",
         IntErrorKind::PosOverflow => "number is too large",

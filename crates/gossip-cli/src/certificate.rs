@@ -70,6 +70,7 @@ pub(crate) fn export(
     let against = key.as_ref().map_or(Against::ITSELF, |key| Against::ITSELF.with_key(key));
     // Before it gets its name or is printed: an invalid certificate must not be used.
     let verification = check(spool.open().map_err(unwritten)?, against)?;
+    // Before the certificate has its name: a page that cannot be written must not leave one.
     if let Some(page) = page {
         write_page(page, &mut spool, &verification, &source)?;
     }
@@ -106,6 +107,8 @@ fn write_page(
 
 /// Writes the certificate of a run, compares it with the source, and returns what it states.
 pub(crate) fn prove(run: FinishedRun<'_>) -> Result<Verification, Failure> {
+    // Verified before it is shown, as a written one: the leaves come from a store that may be
+    // damaged.
     let mut spool = Spool::new(None).map_err(not_spooled)?;
     let console = run.console;
     let source = run.write_to(&mut spool, None)?;
@@ -157,6 +160,7 @@ pub(crate) fn verify_file(
         None => Against::ITSELF,
     };
     let verification = check(certificate.open()?, against)?;
+    // After the check without a source: a certificate that contradicts itself needs no listing.
     let verification = match &args.source {
         Some(typed) => {
             let source = source_argument(typed, args)?;
@@ -176,6 +180,7 @@ impl FinishedRun<'_> {
         let record = record.map_err(|error| runs::not_found(self.run, &error))?;
         let job = runs::job_of(self.coordinator, self.tenant, self.run)?;
         let (now, directory) = (SystemClock::new().now(), std::env::temp_dir());
+        // Into a file, because a run may have more leaves than fit into memory.
         let leaves = RunLeaves::read(self.coordinator, now, (self.tenant, self.run), &directory);
         let leaves = leaves.map_err(|error| not_listed(self.run, error))?;
         // Does not open the files, which may be on another machine; only a comparison does.
@@ -187,6 +192,7 @@ impl FinishedRun<'_> {
             request.command = job.command.iter().map(|word| word.as_bytes().to_vec()).collect();
         }
         request.settings = settings(&job, &record);
+        // With the leaves that are written, because shards may change after the record was read.
         check_finished(record.status(), &leaves)?;
         let damaged: Vec<_> = leaves.damaged().iter().collect();
         if let Some(text) = shards::damaged_text(self.run, &damaged) {
@@ -275,6 +281,7 @@ fn against_source(
             .why(error)
             .next("compare on a machine that has the same files at the same path")
     })?;
+    // The number is not compared: a source does not know which run covered it.
     let request = Request::new(RunId::from_raw(0), source);
     let against = Against::ITSELF.with_source(&request, &*connector);
     let against = key.map_or(against, |key| against.with_key(key));
@@ -335,6 +342,7 @@ fn source_argument(typed: &OsString, args: &VerifyArgs) -> Result<Source, Failur
 fn hint_options(failure: Failure, stated: &[(String, bool)], source: &Source) -> Failure {
     let (stated, typed) =
         (chosen(stated), chosen(&Request::new(RunId::from_raw(0), source).options));
+    // The options agree, so the difference is in the source.
     if stated == typed {
         return failure;
     }
@@ -400,11 +408,13 @@ impl Spool {
     fn finish(mut self, to: &Path) -> io::Result<()> {
         match &self.path {
             Some(path) => {
+                // Before the rename, or a crash could leave the name with an empty file.
                 self.file.sync_all()?;
                 std::fs::rename(path, to)?;
                 self.path = None;
                 Ok(())
             }
+            // Such a file is a device or a pipe.
             None => self.copy_to(&mut File::options().write(true).open(to)?),
         }
     }
@@ -441,6 +451,7 @@ impl<'a> Input<'a> {
             return Ok(Self::File(path));
         }
         let mut bytes = Vec::new();
+        // One byte more than allowed shows that it is too long.
         let limit = MAX_BUFFERED_BYTES + 1;
         let read = match is_input {
             true => io::stdin().lock().take(limit).read_to_end(&mut bytes),

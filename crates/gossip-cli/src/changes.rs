@@ -80,6 +80,7 @@ pub(crate) fn since(
         _ => {}
     }
     let mut rows = runs::rows(coordinator, tenant, run, ShardFilter::all())?;
+    // The ranges of split shards are covered by those that were cut from them.
     rows.retain(|row| row.status != ShardStatus::Split);
     Ok(match compare(&source, &rows) {
         Ok(changes) if changes.ranges == 0 => Looked::Same,
@@ -107,12 +108,15 @@ fn compare(source: &Source, rows: &[ShardSummary]) -> Result<Changes, PageError>
                 next = 0;
                 continue;
             };
+            // Not consumed: the key belongs to the next row. An empty end is the last key of all.
             if !row.end.is_empty() && *item.key() >= *row.end {
                 break;
             }
             found.add(item.key());
             next += 1;
         }
+        // A token that cannot be read counts as no key, so that its range is reported and not
+        // passed over.
         let token = row.token.as_deref().and_then(|token| RuntimeToken::decode(token).ok());
         let stated = token.map_or(Accumulator::EMPTY, |token| token.accumulator);
         let range = || output::range_text(&row.start, &row.end, source.key_format());

@@ -102,6 +102,7 @@ impl Console {
                 .with("message", failure.what.as_str())
                 .with("why", failure.why.clone())
                 .with("next", failure.next.clone());
+            // No text beside it: programs read each line as JSON.
             return self.event(&event);
         }
         let mut text = format!("gossip: {}\n", failure.what);
@@ -137,6 +138,7 @@ impl Console {
 
     fn write(&self, text: &str) {
         let written = self.screen.print(Stream::Stderr, text.as_bytes());
+        // A closed pipe is the reader that has left, as `head` does.
         let closed = written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         // Any other error, such as that of a terminal that is gone, cannot be reported anywhere.
         if let Some(drain) = self.drain.get().filter(|_| closed) {

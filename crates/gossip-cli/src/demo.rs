@@ -72,6 +72,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<Code, Failure> {
 
 /// Processes keys until the run ends, and notes each.
 fn work(directory: &Path) -> Result<Code, Failure> {
+    // Its own thread, so that the end of the demo is noticed during the work.
     thread::spawn(|| {
         // The demo has ended when its end of the pipe is closed.
         let _ = io::stdin().read_to_end(&mut Vec::new());
@@ -140,6 +141,7 @@ struct Held {
 impl Demo<'_> {
     fn run(console: &Console) -> Result<Code, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
+        // Flags and no handler that ends the process: the directory has to be removed first.
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| bug(&error))?;
         }
@@ -147,6 +149,7 @@ impl Demo<'_> {
         let url = StoreUrl::sqlite(directory.0.join(STORE));
         let backend = Backend::open(&url).map_err(|error| bug(&error))?;
         let tenant = tenant_id(DEFAULT_TENANT).map_err(|error| bug(&error))?;
+        // The same scan as in the workers, so it opens the run that they join.
         let prepared = scan(&directory.0).prepare().map_err(|error| opening::failure(&error))?;
         let session = prepared.open(&backend, tenant, &());
         let session = session.map_err(|error: ScanError| opening::failure(&error))?;
@@ -219,6 +222,7 @@ impl Demo<'_> {
         if self.split.is_none() && keys >= SPLIT_AT {
             self.split_one(rows);
         }
+        // A request takes effect at the next renewal of the owner, so its effect is watched for.
         if let Some((shard, before)) = self.split
             && !self.has_split
             && rows.len() > before
@@ -226,6 +230,7 @@ impl Demo<'_> {
             self.has_split = true;
             self.say(&format!("shard {shard} was split: two workers can share the rest of it"));
         }
+        // After the split, so that the two events are seen one after the other.
         if self.killed.is_none() && self.has_split && keys >= KILL_AT {
             self.kill_one(rows)?;
         }
@@ -281,6 +286,8 @@ impl Demo<'_> {
         };
         let moved = killed.shards.iter().find_map(|held| {
             let row = rows.iter().find(|row| row.shard == held.id)?;
+            // A higher fence is a new grant; the owner alone stays that of the killed worker for a
+            // while.
             Some((held.number, row.owner.filter(|_| row.fence_epoch > held.fence)?))
         });
         let Some((shard, owner)) = moved else { return };
@@ -297,6 +304,7 @@ impl Demo<'_> {
         self.workers.wait().map_err(|error| bug(&error))?;
         let noted = noted(&self.directory.0).map_err(|error| bug(&error))?;
         let processed: u64 = noted.values().sum();
+        // By the notes of the workers: they know nothing of the store that is to be proven right.
         let (distinct, missing) =
             (noted.len() as u64, (0..KEYS).filter(|key| !noted.contains_key(key)));
         let missing = missing.count();
@@ -388,6 +396,7 @@ impl Workers {
 
     /// Kills a worker with SIGKILL. Returns whether it is one of these.
     fn kill(&mut self, pid: u32) -> io::Result<bool> {
+        // Children only: the registry is data of a store, and no reason to kill another process.
         let Some(child) = self.0.iter_mut().find(|child| child.id() == pid) else {
             return Ok(false);
         };

@@ -50,6 +50,7 @@ pub(crate) struct Space {
 impl Space {
     /// Returns the space for unprivileged users where `path` is, or would be.
     pub(crate) fn at(path: &Path) -> Option<Self> {
+        // The file may not exist yet, nor its directory.
         let found = path.ancestors().find_map(|path| rustix::fs::statvfs(named(path)).ok())?;
         let size = found.f_frsize;
         Some(Self {
@@ -110,6 +111,7 @@ pub(crate) fn doctor(global: &Global, console: &Console) -> Result<Code, Failure
     let (url, tenant) = (store::url(global)?, store::tenant(global)?);
     let mut checks = Vec::new();
     if let StoreUrl::Sqlite { path, .. } = &url {
+        // Even if the store does not open: these checks often show why.
         checks.extend(of_file(path));
     }
     let opened = match store::open(global) {
@@ -134,6 +136,7 @@ pub(crate) fn doctor(global: &Global, console: &Console) -> Result<Code, Failure
     Ok(match (opened, failed) {
         (Code::Complete, 0) => Code::Complete,
         (Code::Complete, _) => Code::Internal,
+        // A store that does not open is the first thing to fix, so its code comes first.
         (code, _) => code,
     })
 }
@@ -157,6 +160,7 @@ fn of_file(path: &Path) -> Vec<Check> {
     if exists && let Err(error) = rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
         checks.push(Check::failed("permissions", format!("{}: {error}", shown(path))));
     }
+    // The group is allowed on purpose: several users may share a store.
     if path.metadata().is_ok_and(|found| found.mode() & OTHERS != 0) {
         let shown = shown(path);
         let detail =
@@ -203,6 +207,7 @@ fn of_store(backend: &Backend, url: &StoreUrl, tenant: TenantId) -> Vec<Check> {
                 verdict,
                 format!("{} answers in {took} ms", kind(url)),
             ));
+            // Only older ones are shown: a newer one has refused to open.
             let newest = FORMAT_VERSION;
             checks.push(match format < newest {
                 true => Check::new(
@@ -226,6 +231,7 @@ fn of_store(backend: &Backend, url: &StoreUrl, tenant: TenantId) -> Vec<Check> {
         }
         Err(error) => checks.push(Check::failed("quota", error.to_string())),
     }
+    // Behind the store, which it reads.
     checks.push(of_clock(backend, tenant));
     if let Some(check) = of_etcd(backend) {
         checks.push(check);
@@ -238,6 +244,7 @@ fn of_store(backend: &Backend, url: &StoreUrl, tenant: TenantId) -> Vec<Check> {
 fn of_clock(backend: &Backend, tenant: TenantId) -> Check {
     let mut entries = Vec::new();
     let now = SystemClock::new().now();
+    // At time zero no entry has expired, so that old heartbeats count as well.
     let listed = backend.coordinator().list_workers_into(LogicalTime::ZERO, tenant, &mut entries);
     if let Err(error) = listed {
         return Check::failed("clock", error.to_string());
@@ -272,6 +279,7 @@ fn of_etcd(backend: &Backend) -> Option<Check> {
         bytes(u64::try_from(status.db_size_in_use).unwrap_or(0)),
     );
     let trouble = match (alarms.first(), status.leader) {
+        // Alarms first: with one of them set, etcd refuses writes although it has a leader.
         (Some(Alarm::NoSpace), _) => {
             Some("NOSPACE: compact, defragment, then etcdctl alarm disarm")
         }

@@ -47,6 +47,7 @@ pub(crate) fn exec(
 ) -> Result<Code, Failure> {
     check_terminal(&args.work, args.job.stream.0.is_some())?;
     let progress = args.work.progress.on(console);
+    // Zero is the only accepted status without `--ok-status`, so it cannot also mean a finding.
     if args.work.found_status == Some(0) && args.work.ok_status.is_empty() {
         return Err(Failure::new(Code::Usage, "--found-status 0 needs --ok-status")
             .why("otherwise no status would mean that nothing was found")
@@ -103,6 +104,8 @@ fn open_replacing<'s>(
     notices: &Notices<'_>,
     console: &Console,
 ) -> Result<Session<'s>, Failure> {
+    // Bounded, because another process may create runs of the source as fast as this one cancels
+    // them.
     for _ in 0..REPLACED_MAX {
         match prepared.open(backend, tenant, notices) {
             Err(ScanError::Start(StartError::OtherSettings { run, .. })) if job.replace => {
@@ -124,6 +127,7 @@ fn resumed(session: &Session<'_>, backend: &Backend, tenant: TenantId) -> String
     let Ok(look) = RunLook::take(coordinator, now, tenant, run) else {
         return format!("run {id}: resuming");
     };
+    // A worker without a lease is known by its registration only.
     let registered = runs::registered(coordinator, tenant);
     match listing::workers_of(run, look.shards(), &registered).len() as u64 {
         0 => {
@@ -164,6 +168,7 @@ pub(crate) fn create(
     console: &Console,
 ) -> Result<Code, Failure> {
     let source = spool::source_of(args, console)?;
+    // Without a signature each worker of the run would need --allow-command.
     let job_key = job_key::of_creator(console)?;
     let prepared = opening::prepare(args, &source, processors(), job_key)?;
     let tenant = store::tenant(global)?;
@@ -215,6 +220,8 @@ pub(crate) fn worker(
         (true, false) => RunCommand::Signed(job_key.as_ref()),
     };
     let joined = Joined::new(&backend, tenant, run, &sources::registry(), command);
+    // The job is read again for the message: a list of another host needs other words than a wrong
+    // path.
     let joined = joined.map_err(|error| {
         let job = runs::job_of(&mut backend.coordinator(), tenant, run).ok();
         match job.filter(|job| spool::is_list(&job.source)) {
@@ -293,6 +300,7 @@ impl Worker<'_> {
         rendering: &Rendering,
     ) -> Result<Code, Failure> {
         let drain = Drain::new();
+        // Before the first claim, so that no signal finds a lease that would not be released.
         signals::drain_on_signals(&drain, self.console)?;
         self.console.drain_when_closed(&drain);
         let exec = self.exec_config(&drain);
@@ -334,9 +342,11 @@ impl Worker<'_> {
                 .with("jobs", jobs.count())
         });
         let format = FormatWatch::new();
+        // The helpers borrow the session, so they have to end before this function does.
         let finish = thread::scope(|scope| {
             let watching = scope.spawn(|| format.run(self.backend, drain, self.console));
             let showing = painter.start(scope);
+            // Wrapped, so that the frame shows which items are in progress.
             let processor = |job| jobs.noting(job, processor(job));
             let finish = session.work(&self.work_options(), &processor, drain, &halting);
             // Woken, because it ends only when it sees this.
@@ -357,6 +367,7 @@ impl Worker<'_> {
     /// Returns how progress is shown: no frame is drawn on a terminal that commands write to.
     fn progress_mode(&self) -> ProgressMode {
         match self.mode {
+            // Lines that commands write between two frames would be overwritten by the next one.
             ProgressMode::Bar if self.work.ungroup => ProgressMode::Plain,
             // The terminal belongs to the command.
             ProgressMode::Bar | ProgressMode::Plain if self.work.tty => ProgressMode::None,
@@ -430,10 +441,12 @@ impl Worker<'_> {
         let finish = finish.map_err(|error| work_failure(&error, run))?;
         let mut coordinator = self.backend.coordinator();
         let totals = match finish {
+            // The counts are in the store, which cannot be read.
             Finish::DrainedUnsaved => return self.conclude_without_store(run, progress),
             _ => runs::totals(&mut coordinator, self.tenant, run)?,
         };
         let (code, text) = match finish {
+            // The run has covered its source, but not all that the source should have shown.
             Finish::Complete if totals.unread > 0 => {
                 (Code::Incomplete, format!("incomplete: {}. {FIX_UNREAD}", unread(&totals)))
             }
@@ -448,6 +461,7 @@ impl Worker<'_> {
             Finish::RunOver(status) => {
                 (Code::RunOver, format!("stopped: the run is {}", runs::status_word(status)))
             }
+            // A drain by `--halt` is a result and no interruption, so it has another exit code.
             Finish::Drained if halted.is_some() => (
                 Code::Incomplete,
                 format!(
@@ -469,6 +483,7 @@ impl Worker<'_> {
         if !self.console.is_json() {
             self.console.note(&format!("  {}", progress.receipt(painter.workers_seen())));
         }
+        // Only a complete run has a certificate that agrees with its source.
         if matches!(code, Code::Complete | Code::Findings) && !self.console.is_json() {
             self.console.note(&format!("  check it: gossip run verify {id} --source"));
         }
@@ -509,6 +524,7 @@ fn print_outcome(console: &Console, code: Code, (run, text): (&str, &str)) {
             (Paint::Warning, false)
         }
     };
+    // Only the verdict is coloured: the next step should be readable and copied as it is.
     let (verdict, rest) = text.split_at(text.find(". ").unwrap_or(text.len()));
     let line = Line::new().with(Paint::Plain, run).with(paint, verdict).with(Paint::Plain, rest);
     let style = console.screen().style();
@@ -518,6 +534,7 @@ fn print_outcome(console: &Console, code: Code, (run, text): (&str, &str)) {
 
 /// Counts the finished keys, and all of them if their number is known.
 fn part_done(totals: &Totals, total: Option<u64>) -> String {
+    // An estimate below the done keys would look like an error.
     match total.filter(|total| *total >= totals.keys) {
         Some(total) => format!("{} of {}", number(totals.keys), count(total, "key")),
         None => count(totals.keys, "key"),
@@ -634,6 +651,7 @@ impl AlreadyOver<'_> {
         let coordinator = &mut self.backend.coordinator();
         let totals = runs::totals(coordinator, tenant, run)?;
         let code = match status {
+            // Records may have been damaged after the end, so the status alone proves nothing.
             RunStatus::Done if totals.unread == 0 && totals.damaged == 0 => complete(work, &totals),
             RunStatus::Done => Code::Incomplete,
             RunStatus::Initializing
@@ -641,6 +659,7 @@ impl AlreadyOver<'_> {
             | RunStatus::Failed
             | RunStatus::Cancelled => Code::RunOver,
         };
+        // Listing a source may take long; the result of an incomplete run does not depend on it.
         let looked = match (code, status) {
             (Code::Complete | Code::Findings, RunStatus::Done) => {
                 changes::since(coordinator, tenant, run)?
@@ -710,6 +729,7 @@ fn worker_failure(error: &RunWorkerError, id: &str) -> Failure {
             .next("list the runs: gossip run list"),
         RunWorkerError::Broken(broken) => {
             let code = match broken {
+                // The user mistyped or forgot the mode; the other two have other causes.
                 Broken::NotExecutable(_) => Code::Usage,
                 Broken::OutputClosed | Broken::NoReply | Broken::Interrupted => Code::Interrupted,
                 Broken::Failed(_) => Code::Internal,
@@ -747,6 +767,7 @@ fn check_terminal(args: &WorkArgs, stream: bool) -> Result<(), Failure> {
     if stream {
         return Err(refused("a command with --stream reads items, not the keyboard"));
     }
+    // Opened and not looked up: the path exists without a controlling terminal as well.
     match File::options().read(true).write(true).open("/dev/tty") {
         Ok(_) => Ok(()),
         Err(error) => Err(refused(&format!("there is no terminal: {error}"))),

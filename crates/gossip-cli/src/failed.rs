@@ -65,6 +65,7 @@ pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Res
     let mut coordinator = backend.coordinator();
     let run = args.run.find(&mut coordinator, tenant)?;
     let (items, of_run) = failed_items(&mut coordinator, tenant, run)?;
+    // All names are looked up before the first change, so that a mistyped one changes nothing.
     let chosen = choose((&items, &of_run), args, run)?;
     let unread = chosen.iter().filter(|item| item.item.shard().is_none()).count() as u64;
     let mut retried = 0;
@@ -98,6 +99,7 @@ fn choose<'i>(
     args: &RetryArgs,
     run: RunId,
 ) -> Result<Vec<&'i ShownItem>, Failure> {
+    // Unread items are among them, so that the command says why they are not retried.
     if args.all {
         return Ok(items.iter().collect());
     }
@@ -135,6 +137,7 @@ pub(crate) fn named<'i>(
     let text = output::readable(typed.as_bytes());
     let is_it = |item: &&ShownItem| of_run.is_named(item.item.record(), &item.name, &text);
     let found: Vec<_> = items.iter().filter(is_it).collect();
+    // A name is what the list shows, so it precedes a key with the same text.
     if !found.is_empty() {
         return found;
     }
@@ -175,6 +178,7 @@ pub(crate) fn failed_items(
         let text = of_run.text(item.key());
         let name = match item.record() {
             Some(record) => of_run.name(record),
+            // A parked range without a record has no item, only a first key.
             None => format!("from {}", output::readable(&text)),
         };
         ShownItem { name, text, item }
@@ -218,6 +222,7 @@ impl ShownItem {
             (None, pid) => pid.map(|pid| pid.to_string()),
         };
         let message = record.map(|record| &*record.message).filter(|text| !text.is_empty());
+        // Without a record, the short text of the shard is all there is.
         let message = message.or_else(|| self.park_text());
         let stderr = record.map(|record| String::from_utf8_lossy(&record.stderr).into_owned());
         Record::new()
@@ -265,6 +270,7 @@ impl ShownItem {
             lines.push(output::readable(record.message.as_bytes()));
         }
         let written: Vec<_> = record.stderr.split(|byte| *byte == b'\n').collect();
+        // What follows the last line break is no line.
         let written = written.strip_suffix(&[&b""[..]]).unwrap_or(&written);
         let shown = &written[written.len().saturating_sub(STDERR_LINES)..];
         lines.extend(shown.iter().filter(|line| !line.is_empty()).map(|it| output::readable(it)));

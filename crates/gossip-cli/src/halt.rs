@@ -40,6 +40,7 @@ impl Halt {
             _ => return Err(EXPECTED),
         };
         let number = |text: &str| {
+            // The parser of the standard library would accept a plus sign.
             let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
             text.parse().ok().filter(|_: &NonZeroU64| is_plain).ok_or(EXPECTED)
         };
@@ -97,6 +98,7 @@ impl<'a> Halting<'a> {
         let (failed, done) =
             (self.failed.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed));
         let Some(halt) = self.halt.filter(|halt| halt.is_reached(failed, done)) else { return };
+        // Several threads may pass the limit at once; one of them reports and drains.
         if self.is_reached.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -118,6 +120,7 @@ impl<'a> Halting<'a> {
 impl Observer for Halting<'_> {
     fn observe(&self, event: Event<'_>) {
         match event {
+            // An item that is tried again has not failed yet.
             Event::Failed { again: false, .. } => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
             }
@@ -129,6 +132,7 @@ impl Observer for Halting<'_> {
                 return;
             }
         }
+        // Before the check, which may end the process: the failure must be printed first.
         self.inner.observe(event);
         self.check();
     }

@@ -61,6 +61,7 @@ struct Handoffs {
 
 impl Handoffs {
     fn new(backend: &Backend, tenant: TenantId) -> Self {
+        // Fresh, because each handle of the store needs another one.
         let records = StoreRepository::new(backend.store(), tenant, fresh_nonce());
         Self { coordinator: backend.coordinator(), records, tenant }
     }
@@ -85,6 +86,7 @@ impl Handoffs {
             "requested; takes effect at the owner's next lease renewal. \
              Show the owner: `gossip shard show {run:016x} {shard:016x}`"
         ));
+        // No error: the worker may be idle by the time the owner sees the request.
         if target.is_some_and(|entry| entry.state != WorkerState::Idle) {
             console.note(
                 "the target has no idle thread; the owner keeps the shard unless one becomes idle",
@@ -106,6 +108,7 @@ impl Handoffs {
     fn list(&mut self, global: &Global, active: bool, console: &Console) -> Result<(), Failure> {
         let (mut rows, mut after, mut unreadable) = (Vec::new(), None, BTreeSet::new());
         loop {
+            // By pages, because finished handoffs stay in the store for a long time.
             let page = self.records.page(after.as_ref(), IN_PROGRESS_PAGE);
             let page = page.map_err(|error| repository_failure(&error))?;
             unreadable.extend(page.unreadable.iter().map(|number| number.as_raw()));
@@ -119,6 +122,7 @@ impl Handoffs {
                 None => break,
             }
         }
+        // Behind the loop and without duplicates: a record may be met on several pages.
         for number in unreadable {
             console.note(&format!(
                 "handoff record {number:016x} cannot be read: it is damaged or of a newer format"
@@ -151,6 +155,7 @@ impl Handoffs {
                 format!("the handoff is already {}", phase_word(stored.record.state)),
             ));
         }
+        // By the fence of the shard: the record may be older than what has happened.
         match terms.outcome(self.shard(terms.key)?.as_ref()) {
             MoveOutcome::Moved => {
                 Err(Failure::new(Code::Usage, "the handoff has completed").next(format!(
@@ -166,6 +171,7 @@ impl Handoffs {
                 console.note("requested; the owner withdraws its offer at its next lease renewal");
                 Ok(())
             }
+            // There is no owner any more that could withdraw it.
             MoveOutcome::Superseded | MoveOutcome::Gone => self.close(stored, console),
         }
     }
@@ -186,6 +192,7 @@ impl Handoffs {
                     console.note("rolled back: the shard has another owner or is finished");
                     return Ok(());
                 }
+                // Both are for a live owner, which this process is not.
                 SourceNext::Freeze | SourceNext::Wait(_) => break,
             }
         }
@@ -227,6 +234,7 @@ impl Handoffs {
         let described = Record::new()
             .with("handoff", record.id.as_str())
             .with("phase", phase_word(record.state));
+        // A record of another program has subjects that are no shards; it is listed all the same.
         let Ok(terms) = MoveTerms::of(record) else {
             return Ok(described
                 .with("subject", record.subject.as_str())

@@ -49,6 +49,7 @@ pub(crate) fn run(global: &Global, args: &EventsArgs, console: &Console) -> Resu
         names: BTreeMap::new(),
     };
     let mut log = EventLog::new(tenant, run);
+    // Its own check for the run is in the loop, because the store may be unreachable at first.
     if args.follow {
         return follow(coordinator, &mut log, &mut printer, console);
     }
@@ -70,6 +71,7 @@ fn follow(
 ) -> Result<Code, Failure> {
     let mut has_failed = false;
     loop {
+        // Before the read: a change during it ends the wait at once.
         let changes = coordinator.change_count();
         let begun = Instant::now();
         // The status first, so that the last read is after the end of the run.
@@ -88,6 +90,7 @@ fn follow(
                 }
             }
             Err(error) if error.is_retryable() => {
+                // Once, and not for each attempt.
                 if !has_failed {
                     console.note(&format!("the store cannot be read, trying again: {error}"));
                 }
@@ -106,6 +109,7 @@ fn wait(coordinator: &mut Coordinator, changes: Option<u64>, shortest: Duration)
     loop {
         let (elapsed, bound) = (begun.elapsed(), READ_EVERY.max(shortest));
         let has_changed = changes.is_some() && coordinator.change_count() != changes;
+        // The bound also holds with a count, which some stores do not have.
         if elapsed >= bound || (has_changed && elapsed >= shortest) {
             return;
         }
@@ -153,6 +157,7 @@ impl Printer {
         });
         let named = named.flatten().map(Redacted::into_inner);
         let unknown: Vec<_> = named.filter(|worker| !self.names.contains_key(worker)).collect();
+        // The registry is read for new names only: it has a record for each worker of the tenant.
         if unknown.is_empty() {
             return;
         }
@@ -167,6 +172,7 @@ impl Printer {
                 let label = process.label?;
                 Some((label.host.as_str().to_owned(), process.process.pid))
             });
+            // Also if it has no name, so that it is not looked up again.
             self.names.insert(worker, name);
         }
     }
@@ -204,6 +210,7 @@ impl Printer {
 
     /// Returns what happened, and to which shard.
     fn what(&self, event: &StoredEvent) -> String {
+        // A newer program may have written it.
         let Some(described) = events::describe(&event.kind) else {
             return "an event of a newer version".to_owned();
         };
@@ -239,6 +246,7 @@ impl Printer {
 
 /// Returns the worker from which a grant took the shard over.
 fn taken_over(event: &StoredEvent) -> Option<Redacted<WorkerId>> {
+    // A worker that claims its own shard again takes nothing over.
     event.previous.filter(|previous| Some(*previous) != event.worker)
 }
 

@@ -26,9 +26,11 @@ const EMBEDDED_MAX: usize = 256 * 1024;
 /// Returns the page of a verified certificate, whose text is `certificate`.
 pub(crate) fn page(certificate: &str, found: &Verification, source: &Source) -> String {
     let format = source.key_format();
+    // Lines that cannot be read are left out: the certificate was verified before.
     let lines = certificate.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let lines: Vec<Value> = lines.collect();
     let leaves: Vec<Leaf> = lines.iter().filter_map(|line| Leaf::of(line, format)).collect();
+    // The format ends with the seal.
     let seal = lines.last().cloned().unwrap_or_default();
     let mut page = String::from(HEAD);
     let title = format!("Coverage of run {:016x}", found.request.run.as_raw());
@@ -176,9 +178,11 @@ fn map(page: &mut String, leaves: &[Leaf]) {
     let mut cells = vec![0_u8; CELLS];
     let mut position = 0_u64;
     for leaf in leaves {
+        // In 128 bits, because a product of two counts exceeds 64.
         let cell = |at: u64| (u128::from(at) * CELLS as u128 / u128::from(all.max(1))) as usize;
         let (first, last) = (cell(position), cell(position + width(leaf)));
         for cell in cells.iter_mut().take(last.max(first + 1)).skip(first) {
+            // A failure wins over finished keys in the same cell.
             *cell = (*cell).max(leaf.class());
         }
         position += width(leaf);
@@ -193,6 +197,7 @@ fn map(page: &mut String, leaves: &[Leaf]) {
         ),
     );
     let mut start = 0;
+    // One rectangle for equal neighbours keeps the page small.
     for run in cells.chunk_by(|one, other| one == other) {
         let (class, len) = (run[0], run.len());
         push(
@@ -234,6 +239,7 @@ fn table(page: &mut String, leaves: &[Leaf]) {
 
 fn list(page: &mut String, leaves: &[&Leaf], what: &str) {
     page.push_str("<table><tr><th>From</th><th>Up to</th><th>Status</th><th>Keys passed</th><th>Unread</th><th>Sum of the keys&#39; hashes</th></tr>\n");
+    // An empty bound is that of the source.
     let bound = |bound: &str, open: &str| if bound.is_empty() { text(open) } else { text(bound) };
     for leaf in leaves.iter().take(LEAVES_LISTED) {
         let class = if leaf.class() == 1 { "done" } else { "failed" };
@@ -301,6 +307,7 @@ fn facts(page: &mut String, found: &Verification, seal: &Value) {
     ];
     page.push_str("<h2>What ran</h2>\n<table>\n");
     for (name, value) in rows {
+        // The names are ours; every value may come from a source or an argument.
         push(page, format_args!("<tr><th>{name}</th><td class=\"k\">{}</td></tr>\n", text(&value)));
     }
     page.push_str("</table>\n");
@@ -334,6 +341,7 @@ fn check(page: &mut String, certificate: &str, found: &Verification) {
             found.request.run.as_raw()
         ),
     );
+    // A longer one would make the page slow to open, and is not read by people.
     if certificate.len() <= EMBEDDED_MAX {
         push(
             page,

@@ -21,6 +21,7 @@ pub(crate) fn names(source: &Source, typed: Option<&OsStr>) -> ItemNames {
     let names = ItemNames::of(source);
     match (source, typed) {
         (Source::Lines { path, end }, _) if spool::is_list(path.as_os_str()) => match end {
+            // The file has a hash as its name, which the user has never seen.
             LineEnd::Feed => names.as_typed(OsStr::new(STDIN)),
             LineEnd::Nul => names.by_text(),
         },
@@ -55,6 +56,7 @@ impl RunItems {
 
     /// Returns the name of an item with a failure record: as its worker named it, if it did.
     pub(crate) fn name(&self, record: &FailureRecord) -> String {
+        // The worker saw the source as it was then; this host may not have it.
         if !record.place.is_empty() {
             return output::readable(record.place.as_bytes());
         }
@@ -131,6 +133,7 @@ pub(crate) fn key_of(source: &Source, typed: &OsStr) -> Option<Vec<u8>> {
         Source::Tree { root, .. } => path_key(root, Path::new(typed)),
         Source::Lines { path, .. } | Source::Manifest { path, .. } => {
             let number = number(path, typed);
+            // The text first: a line may be a number, too.
             row_with_text(source, typed.as_bytes(), number).or_else(|| match source {
                 Source::Manifest { .. } => Some(row_key(number?).to_vec()),
                 _ => None,
@@ -153,6 +156,7 @@ fn path_key(root: &Path, typed: &Path) -> Option<Vec<u8>> {
         Some(parent.join(typed.file_name()?))
     };
     let here = std::path::absolute(typed).ok().and_then(below);
+    // Only then: it reads the disk, and the text alone fits most of the time.
     let here = here.or_else(|| resolved().and_then(below));
     if typed.is_absolute() {
         return here;
@@ -162,6 +166,7 @@ fn path_key(root: &Path, typed: &Path) -> Option<Vec<u8>> {
     let behind_name = root.file_name().and_then(|name| own.strip_prefix(name).ok()).map(key);
     let mut meanings = here.clone().into_iter().chain([key(&own)]).chain(behind_name);
     let exists = |key: &Vec<u8>| root.join(OsStr::from_bytes(key)).symlink_metadata().is_ok();
+    // A path may be meant from here or from the source; the file that exists decides.
     let found = meanings.find(|key| !key.is_empty() && exists(key));
     found.or(here).or_else(|| Some(key(&own))).filter(|key| !key.is_empty())
 }
@@ -197,6 +202,7 @@ fn row_with_text(source: &Source, text: &[u8], number: Option<u64>) -> Option<Ve
             }
             // Only a row of the same length is read.
             if item.size_hint() == Some(text.len() as u64) && has_text(&*connector, item, text) {
+                // The text of a row precedes its number, whichever comes first in the file.
                 return Some(item.key().to_vec());
             }
         }
@@ -209,6 +215,7 @@ fn row_with_text(source: &Source, text: &[u8], number: Option<u64>) -> Option<Ve
 fn has_text(connector: &dyn Connector, item: PageItem<'_>, text: &[u8]) -> bool {
     let (mut scratch, mut body) = (Vec::new(), Vec::with_capacity(text.len() + 1));
     let Ok(opened) = connector.open(item, &mut scratch) else { return false };
+    // One byte more than expected shows a longer row without reading all of it.
     let read = opened.take(text.len() as u64 + 1).read_to_end(&mut body);
     read.is_ok() && body == text
 }

@@ -27,6 +27,7 @@ pub(crate) fn directory() -> Option<PathBuf> {
 /// Makes a key if there is no file, and returns whether it did. If another process makes it at the
 /// same time, one of the two is kept.
 pub(crate) fn create_if_missing(path: &Path) -> io::Result<bool> {
+    // The link itself: one that leads nowhere was made by the user, and is not replaced.
     match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
         Ok(_) | Err(_) => Ok(false),
@@ -43,6 +44,7 @@ fn create(path: &Path) -> io::Result<bool> {
     let made = directory.join(format!(".key-{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
     let written = writeln!(file, "{text}").and_then(|()| file.sync_all());
+    // A link and no rename, because it fails if another process has made the key.
     let linked = written.and_then(|()| std::fs::hard_link(&made, path));
     std::fs::remove_file(&made)?;
     match linked {
@@ -58,6 +60,7 @@ pub(crate) fn read(path: &Path, what: &str) -> Result<[u8; KEY_LEN], Failure> {
         |why: &str| Failure::new(Code::Usage, format!("unusable {what}: {shown}")).why(why);
     let mut text = String::new();
     let read = File::open(path).and_then(|file| {
+        // Of the open file, so that it cannot be exchanged between the check and the read.
         let mode = file.metadata()?.mode();
         file.take(FILE_LEN_MAX).read_to_string(&mut text).map(|_| mode)
     });

@@ -71,6 +71,7 @@ fn read(backend: &Backend, tenant: TenantId, run: RunId) -> Result<Snapshot, Fai
 
 fn record(range: &Range) -> Record {
     let state = match range.rest {
+        // An empty range is a single failed item and not done.
         _ if range.covered >= range.to && range.to > range.from => "done",
         Rest::Leased(_) => "leased",
         Rest::Stalled => "stalled",
@@ -140,6 +141,7 @@ fn svg(snapshot: &Snapshot) -> String {
         progress::keys_of(progress)
     );
     let mut start = 0;
+    // One rectangle for equal neighbours keeps the file small.
     for same in cells.chunk_by(|one, other| color(*one) == color(*other)) {
         let (color, len) = (color(same[0]), same.len());
         let rect =

@@ -86,6 +86,7 @@ impl RunFacts {
             coordinator.get_run(tenant, run).map_err(|error| runs::not_found(run, &error))?;
         let look = RunLook::take(coordinator, SystemClock::new().now(), tenant, run)
             .map_err(|error| runs::not_found(run, &error))?;
+        // From the shards that were read already, which saves a request for each listed run.
         let job = runs::stored_job(look.shards());
         let density = match &job {
             Some(job) if !look.status.is_terminal() => watch::density_of_job(job),
@@ -206,6 +207,7 @@ impl RunFacts {
         };
         let end = evaluate_run_terminal(&progress);
         match self.record.status() {
+            // Before the next line: a paused run is resumed first, whatever else it needs.
             RunStatus::Active if self.record.is_paused() => "paused",
             // Nothing is left to claim until a shard is unparked or repaired.
             RunStatus::Active if end == RunTerminalEvaluation::HasFailures => "incomplete",
@@ -229,6 +231,7 @@ pub(crate) fn workers_of(
     let is_gone = |worker: WorkerId| {
         let entry = registered.iter().find(|entry| entry.worker == worker);
         let process = entry.and_then(|entry| entry.process);
+        // Only processes of this host can be seen; those of others count until their lease ends.
         process.is_some_and(|process| SystemHost.presence(&process) == Presence::Gone)
     };
     let of_run = registered.iter().map(|entry| entry.worker);
@@ -278,6 +281,7 @@ pub(crate) fn list(
     console: &Console,
 ) -> Result<(), Failure> {
     let registered = runs::registered(coordinator, tenant);
+    // All of them, also with `--active`: a short id must not begin another run's.
     let all = runs::ids(coordinator, tenant, false)?;
     let chosen = if active { runs::ids(coordinator, tenant, true)? } else { all.clone() };
     let (mut listed, mut unreadable) = (Vec::new(), Vec::new());
@@ -285,10 +289,12 @@ pub(crate) fn list(
         match RunFacts::read(coordinator, tenant, run, &registered) {
             // Deleted since the ids were listed.
             Err(failure) if failure.code == Code::Usage => {}
+            // One damaged run must not hide the others.
             Err(failure) if failure.unreadable.is_some() => unreadable.push((run, failure)),
             facts => listed.push(facts?),
         }
     }
+    // One wait for all, and none if nothing would change meanwhile.
     if !sample.is_zero() && listed.iter().any(RunFacts::is_worked_on) {
         thread::sleep(sample);
         for facts in listed.iter_mut().filter(|facts| facts.is_worked_on()) {
@@ -335,6 +341,7 @@ fn short_ids(ids: &[RunId]) -> BTreeMap<RunId, String> {
         let neighbours = [index.checked_sub(1), Some(index + 1)];
         let neighbours = neighbours.into_iter().flatten().filter_map(|at| ids.get(at));
         let longest = neighbours.map(|other| shared(&own, &text(other))).max().unwrap_or(0);
+        // One digit more than is shared separates them.
         let digits = (longest + 1).clamp(SHORT_ID_MIN, ID_DIGITS);
         (*run, own[..digits].to_owned())
     };
@@ -348,6 +355,7 @@ fn remedy(coordinator: &mut Coordinator, tenant: TenantId, run: RunId) -> String
     let command = match coordinator.get_run(tenant, run) {
         Ok(record) if record.status().is_terminal() => format!("gossip run rm {id}"),
         Ok(_) => format!("gossip run cancel {id} && gossip run rm {id}"),
+        // Cancelling needs the record that cannot be read.
         Err(_) => format!("gossip run rm {id} --damaged"),
     };
     format!(". If it is damaged, delete it: `{command}`")

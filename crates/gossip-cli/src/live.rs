@@ -112,6 +112,7 @@ pub(crate) fn run(global: &Global, args: &WatchArgs, console: &Console) -> Resul
         Some(run) => {
             let run = run.find(&mut store.backend.coordinator(), store.tenant)?;
             let mut watched = Watched::new(&store, run)?;
+            // The user has just typed the run; the line is better used for its map.
             watched.title = None;
             let snapshot =
                 board.show(console, || one(&mut store, &mut watched, &board, console))?;
@@ -131,6 +132,7 @@ fn one(
     let mut lines = Lines::new(console);
     loop {
         let wait = watched.read(store, console);
+        // Also if the read failed: the frame then says so.
         board.set(vec![watched.entry.clone()]);
         if watched.is_gone {
             return Err(runs::not_found(watched.run, &GetRunError::RunNotFound));
@@ -251,6 +253,8 @@ impl Watched {
         let job = runs::job_of(&mut coordinator, store.tenant, run).ok();
         let title = title(run, job.as_ref());
         let now = Instant::now();
+        // The clock of this process begins when its host started, perhaps after the run was
+        // created.
         let since = now.checked_sub(Duration::from_millis(age)).unwrap_or(now);
         let entry = Entry { title: Some(title.clone()), latest: None, trouble: None, since };
         Ok(Self {
@@ -273,10 +277,13 @@ impl Watched {
     fn read(&mut self, store: &mut Reader<'_>, console: &Console) -> Duration {
         self.entry.title.clone_from(&self.title);
         let read = store.check().and_then(|()| {
+            // Once for all runs: the first one that fails opens the store again, and the others
+            // see the number.
             if !self.is_readable() && self.opened == store.reopened {
                 store.reopen()?;
             }
             if self.opened != store.reopened {
+                // An overview keeps handles of the store that it was made with.
                 (self.overview, self.opened) = (None, store.reopened);
             }
             let overview = self.overview.get_or_insert_with(|| {
@@ -298,9 +305,11 @@ impl Watched {
             }
             Err(failure) => {
                 let why = failure.why.unwrap_or(failure.what);
+                // Only at the first failure, not at each attempt.
                 if self.is_readable() {
                     console.problem(&format!("cannot read the store: {why}; retrying"));
                 }
+                // A deleted run is a mistake of the caller; everything else may pass.
                 self.is_gone = failure.code == Code::Usage;
                 self.entry.trouble = Some("store unreadable, retrying".to_owned());
                 let wait = self.retry;
@@ -358,6 +367,7 @@ fn is_over(latest: &Snapshot) -> bool {
     let is_settled = progress.shards_leased + progress.shards_waiting == 0;
     match latest.status {
         RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled => true,
+        // Such a run stays active until its items are retried, which may never happen.
         RunStatus::Active => is_settled && progress.shards_parked + progress.shards_damaged > 0,
         RunStatus::Initializing => false,
     }

@@ -77,6 +77,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let screen = Arc::new(Screen::new(cli.global.color));
+    // A message of a panic would otherwise be drawn over by the next frame.
     screen::hook_panics(&screen);
     let console = Arc::new(Console::new(cli.global.quiet, cli.global.verbose, screen));
     let code = match run(cli, &console) {
@@ -86,12 +87,14 @@ fn main() -> ExitCode {
             failure.code
         }
     };
+    // Also after a failure, because commands may still be running.
     finish_programs();
     code.into()
 }
 
 fn run(cli: Cli, console: &Arc<Console>) -> Result<Code, Failure> {
     let global = cli.global;
+    // Checked here and not by clap, which has one list of formats for all commands.
     if global.output == Format::Sarif
         && !matches!(cli.command, Command::Scan(_) | Command::Findings(_))
     {
@@ -133,6 +136,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     // A closed output cannot be reported anywhere.
     let _ = error.print();
     let forgotten = [ErrorKind::UnknownArgument, ErrorKind::MissingRequiredArgument];
+    // Without `--`, clap takes the options of the command for ours, and its message does not say
+    // so.
     if forgotten.contains(&error.kind()) && has_no_command() {
         let _ = writeln!(io::stderr(), "\nPut the command after --: {EXAMPLE}");
     }

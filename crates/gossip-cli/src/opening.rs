@@ -56,6 +56,7 @@ pub(crate) fn prepare(
         Some(key) => scan.job_key(key),
         None => scan,
     };
+    // The source as it was typed is known here only.
     scan.prepare_command(&args.command).map_err(|error| match error {
         ScanError::Source(error) => bad_source(source, &error),
         error => failure(&error),
@@ -105,6 +106,7 @@ impl Observer for Notices<'_> {
             Event::Kernel(event) => events::print(self.console, event),
             Event::RunOpened { opened } => self.run_opened(&opened),
             Event::ShardsRegistered { shards, requested }
+                // Only if a number was typed: the default is as many as fit.
                 if self.shards.is_some() && shards < requested =>
             {
                 self.console.note(&format!(
@@ -134,6 +136,7 @@ impl Notices<'_> {
                     self.console.note(&format!("run {id}: {resumed}"));
                 }
             }
+            // The caller reports it, with the counts of the run.
             OpenedState::Over(_) => {}
         }
     }
@@ -242,6 +245,7 @@ pub(crate) fn parse_source(typed: &OsStr, options: SourceOptions) -> Result<Sour
 pub(crate) fn bad_source(typed: &OsStr, error: &SourceError) -> Failure {
     let source = progress::escaped(typed.as_bytes());
     let failure = Failure::new(Code::Usage, format!("invalid source `{source}`"));
+    // The file has a hash as its name, so the usual message would help no user.
     if spool::is_list(typed) {
         return spool::of_another_host();
     }

@@ -186,6 +186,7 @@ pub(crate) fn list_with_details(
     let table = table(columns, records, width);
     let mut lines = table.lines();
     let mut text = String::new();
+    // The first line is the header, which has no details.
     text.extend(lines.next().map(|header| format!("{header}\n")));
     for (line, details) in lines.zip(details) {
         text.push_str(line);
@@ -221,6 +222,7 @@ pub(crate) fn field(format: Format, field: &str, record: &Record) -> Result<(), 
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     let width = usize::from(size.ws_col);
+    // A serial line reports a width of zero.
     (io::stdout().is_terminal() && width > 0).then_some(width)
 }
 
@@ -265,6 +267,7 @@ fn narrowed(widths: &[usize], max: usize) -> Vec<usize> {
     while widths.iter().sum::<usize>() + gaps > max {
         // `max_by_key` returns the last of equal ones.
         let widest = widths.iter_mut().max_by_key(|width| **width);
+        // A table that cannot fit is printed too wide: the terminal wraps it, and nothing is lost.
         match widest.filter(|width| **width > COLUMN_MIN) {
             Some(width) => *width -= 1,
             None => break,
@@ -337,6 +340,7 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
 pub(crate) fn write_to(output: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(output, bytes) {
+            // A pipe takes what fits, which may be a part.
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => match poll(&mut [PollFd::new(output, PollFlags::OUT)], None) {

@@ -131,6 +131,7 @@ impl Overview {
     }
 
     fn take(&mut self) -> Result<Snapshot, GetRunError> {
+        // Once: the configuration of a run does not change.
         if self.lease == 0 {
             let record = self.coordinator.get_run(self.tenant, self.run)?;
             self.lease = record.config().lease_duration();
@@ -139,6 +140,7 @@ impl Overview {
         let look = RunLook::take(&mut self.coordinator, now, self.tenant, self.run)?;
         let progress = self.meter.observe(&look);
         let slices = self.meter.slices(&look);
+        // The registry is read only if there is another worker to name.
         if slices.iter().any(|slice| slice.holder.is_some_and(|it| !self.numbers.is_own(it))) {
             self.entries.clear();
             // All entries that are stored: a lease may last longer than the entry of its holder.
@@ -162,6 +164,8 @@ impl Overview {
         for slice in slices {
             let (Some(holder), Some(ends)) = (slice.holder, slice.lease_ends) else { continue };
             let (shards, last) = leases.entry(holder).or_insert((0, ends));
+            // The last deadline: renewals come in turns, and a worker that lives has renewed one
+            // of them.
             (*shards, *last) = (*shards + 1, ends.max(*last));
         }
         let mut holders: Vec<Holder> = Vec::with_capacity(leases.len());
@@ -185,6 +189,7 @@ impl Overview {
                     None => format!("worker {:08x}", worker.as_raw() & 0xffff_ffff),
                 },
                 shards,
+                // This process knows that it is alive, whatever its leases say.
                 overdue: (is_overdue && !is_own)
                     .then(|| Instant::now() + Duration::from_millis(left)),
                 is_gone,
@@ -228,6 +233,7 @@ impl Numbers {
 
     fn of(&mut self, worker: WorkerId) -> usize {
         let next = self.known.len();
+        // Known ones keep their numbers, so that no colour changes while a user looks.
         if next >= WORKERS_MAX {
             return self.known(worker);
         }

@@ -118,6 +118,7 @@ impl Painter<'_> {
 
     /// Erases the frame and ends the threads.
     pub(crate) fn end(&self, showing: Showing<'_>) {
+        // Before the threads are woken, or they would park again.
         self.shared.is_over.store(true, Ordering::SeqCst);
         self.console.screen().end();
         for thread in showing.0 {
@@ -178,6 +179,7 @@ impl Painter<'_> {
             if let Ok(snapshot) = snapshot {
                 self.shared.latest.set(snapshot);
             }
+            // The later of both: a slow store is read less often than lines are printed.
             next = (begun + every).max(Instant::now() + wait);
         }
     }
@@ -185,6 +187,7 @@ impl Painter<'_> {
     /// Draws frames until the worker has ended.
     fn paint(&self) {
         let mut rate = Rate::default();
+        // The rate counts from the start, so that the first frame has one.
         rate.at(self.progress.started(), 0);
         self.console.screen().paint(|now| vec![self.view(now, &mut rate)]);
     }
@@ -205,6 +208,8 @@ impl Painter<'_> {
             keys_here: here,
             elapsed: now.saturating_duration_since(progress.started()),
             rate,
+            // The run includes other workers, and this process knows its own before the store
+            // does.
             failed: run.map_or(0, |run| run.shards_parked).max(progress.failed()),
             halted: self.halted(run.as_ref()),
             ranges: latest.map(|latest| latest.ranges.clone()).unwrap_or_default(),
@@ -290,6 +295,7 @@ impl Lines {
         if now < self.next {
             return None;
         }
+        // From now and not from the last due time: a stopped process must not catch up on lines.
         self.next = now + self.every;
         Some(self.rate.at(now, here).unwrap_or(0.0))
     }

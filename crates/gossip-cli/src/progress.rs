@@ -76,9 +76,12 @@ impl Progress {
     /// Counts a failed item and reports it.
     fn item_failed(&self, item: &str, failure: &ItemFailure) {
         let message = &*failure.message;
+        // Relaxed, because the count is only shown; the store has the one that decides.
         self.failed.fetch_add(1, Ordering::Relaxed);
         let mut newest = self.newest_failure.lock().unwrap_or_else(PoisonError::into_inner);
         *newest = Some(failure_text(item, message));
+        // Before anything is printed: a slow terminal must not block the painter, which takes this
+        // lock.
         drop(newest);
         let event = || {
             let (status, signal) = match failure.status {
@@ -127,6 +130,8 @@ impl Progress {
 
     /// Returns the keys that this process has done; unread ones are not.
     pub(crate) fn keys_done(&self) -> u64 {
+        // The two counters are read one after the other, so the difference could be negative for a
+        // moment.
         get(&self.keys).saturating_sub(get(&self.unread))
     }
 
@@ -143,6 +148,7 @@ impl Progress {
     /// Summarizes the work of this process for the end: keys, time, rate and workers of the run.
     pub(crate) fn receipt(&self, workers: usize) -> String {
         let (keys, lasted) = (self.keys_done(), self.started.elapsed());
+        // A run may end within the resolution of the clock.
         let rate = rate(keys as f64 / lasted.as_secs_f64().max(0.001));
         let workers = match workers {
             0 | 1 => String::new(),
@@ -166,6 +172,7 @@ impl Observer for Progress {
         match event {
             Event::Kernel(event) => {
                 if matches!(event.kind, EventKind::ShardAcquired { .. }) {
+                    // A grant shows that the run was resumed, so the next pause is news again.
                     self.pause_printed.store(false, Ordering::Relaxed);
                 }
                 events::print(console, event);
@@ -324,6 +331,7 @@ fn outcome_text(outcome: &TaskOutcome) -> Option<String> {
         TaskOutcome::Completed
         | TaskOutcome::Parked(_)
         | TaskOutcome::Split
+        // The kernel has printed these.
         | TaskOutcome::Released => return None,
         TaskOutcome::Moved => "handed over to another worker".to_owned(),
         TaskOutcome::Damaged => "stopped, its record is damaged".to_owned(),

@@ -31,6 +31,7 @@ pub(crate) struct IdStart {
 
 impl IdStart {
     fn read(text: &str) -> Option<Self> {
+        // The parser of the standard library would accept a sign.
         let is_id = text.len() <= ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let value = u64::from_str_radix(text, 16).ok().filter(|_| is_id)?;
         Some(Self { value, digits: text.len() })
@@ -76,6 +77,7 @@ impl RunRef {
         if text == LAST {
             return Ok(Self::Last);
         }
+        // No name looks like an id: those of hexadecimal digits alone are refused.
         if let Some(id) = IdStart::read(text) {
             return Ok(Self::Id(id));
         }
@@ -146,6 +148,7 @@ pub(crate) fn find_shard(
     run: RunId,
     start: IdStart,
 ) -> Result<ShardId, Failure> {
+    // The operation itself reports a shard that does not exist, which saves a listing.
     if let Some(id) = start.whole() {
         return Ok(ShardId::from_raw(id));
     }
@@ -182,9 +185,11 @@ fn by_start(
     tenant: TenantId,
     start: IdStart,
 ) -> Result<RunId, Failure> {
+    // Ids are listed in ascending order, so those that begin so follow each other.
     let after = start.lowest().checked_sub(1).map(RunId::from_raw);
     let mut found = Vec::new();
     coordinator
+        // One more than is shown, so that the message can say that there are others.
         .list_runs_into(tenant, after, CANDIDATES_MAX + 1, &mut found)
         .map_err(|error| Failure::store(&error))?;
     found.retain(|run| start.begins(run.as_raw()));
@@ -223,6 +228,7 @@ fn newest(
             Err(error) => return Err(runs::not_found(run, &error)),
         };
         if admits(&record) {
+            // The id decides between equal times, so that the answer is always the same.
             best = best.max(Some((record.created_at(), run)));
         }
     }

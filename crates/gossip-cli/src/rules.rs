@@ -33,6 +33,7 @@ pub(crate) fn read(files: &[PathBuf], built_in: bool) -> Result<RuleSet, Failure
         let text = std::fs::read_to_string(file).map_err(|error| {
             Failure::new(Code::Usage, format!("cannot read {}", file.display())).why(error)
         })?;
+        // In their order: a later file may replace or disable a rule of an earlier one.
         rules.merge(&text).map_err(|error| refused(Some(file), &error))?;
     }
     Ok(rules)
@@ -102,6 +103,7 @@ fn unknown(id: &str) -> Failure {
 fn check(files: &[PathBuf], console: &Console) -> Result<Code, Failure> {
     let mut code = Code::Complete;
     for file in files {
+        // Each file alone, so that a mistake in one does not hide those of the next.
         let checked = read(std::slice::from_ref(file), true).and_then(|rules| {
             Scanner::new(&rules, ScanOptions::default())
                 .map(|_| rules.len())
@@ -113,6 +115,7 @@ fn check(files: &[PathBuf], console: &Console) -> Result<Code, Failure> {
                 console.note(&format!("{}: ok, {rules} with the built-in ones", file.display()));
             }
             Err(failure) => {
+                // The other files are checked all the same.
                 code = failure.code;
                 console.failure(&failure);
             }
@@ -139,6 +142,7 @@ fn test(rules: &RuleSet, ids: &[String], console: &Console) -> Result<Code, Fail
     let (mut scratch, mut tested, mut failed) = (scanner.scratch(), 0, 0);
     for rule in rules.iter().filter(|rule| ids.is_empty() || ids.contains(&rule.id)) {
         tested += 1;
+        // A rule for certain file names applies to no other, so the sample needs a fitting one.
         let name = rule.files.first().map_or_else(|| "x".to_owned(), |it| it.replace('*', "x"));
         let mut missed = Vec::new();
         for (form, encode) in FORMS {
@@ -150,6 +154,7 @@ fn test(rules: &RuleSet, ids: &[String], console: &Console) -> Result<Code, Fail
                 let sample = rule.mint(seed).map_err(|error| refused(None, &error))?;
                 let mut is_found = false;
                 scanner.scan_bytes(&mut scratch, name.as_bytes(), &encode(&sample), |found| {
+                    // The rule itself: another one that finds the sample as well does not count.
                     is_found |= *found.rule == *rule.id;
                 });
                 if !is_found {

@@ -33,6 +33,8 @@ pub(crate) fn run(
     console: &Console,
 ) -> Result<Code, Failure> {
     let backend = match &command {
+        // Only this one may create the store; the others would show an empty one for a mistyped
+        // name.
         RunCommand::Create(_) => store::open(global)?,
         RunCommand::List { .. }
         | RunCommand::Show { .. }
@@ -101,6 +103,7 @@ pub(crate) fn ids(
             false => coordinator.list_runs_into(tenant, after, PAGE, &mut runs),
         };
         listed.map_err(|error| Failure::store(&error))?;
+        // A short page is the last; a full one may be followed by an empty one.
         if runs.len() - before < PAGE {
             return Ok(runs);
         }
@@ -115,6 +118,7 @@ pub(crate) fn id_record(run: RunId) -> Record {
 
 fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<(), Failure> {
     let (tenant, run) = (sampler.tenant, sampler.run);
+    // Optional: a run of another program, or a damaged one, is shown without it.
     let job = job_of(sampler.coordinator, tenant, run).ok();
     let progress = sampler.progress(job.as_ref())?;
     let coordinator = sampler.coordinator;
@@ -148,6 +152,7 @@ fn show(global: &Global, mut sampler: Sampler<'_>, console: &Console) -> Result<
 /// the count of idle workers.
 pub(crate) fn registered(coordinator: &mut Coordinator, tenant: TenantId) -> Vec<WorkerEntry> {
     let mut found = Vec::new();
+    // Registered workers only add names and counts, so a failure must not hide the run.
     drop(coordinator.list_workers_into(SystemClock::new().now(), tenant, &mut found));
     found
 }
@@ -169,6 +174,8 @@ impl<'c> Control<'c> {
     }
 
     fn pause(self, global: &Global, console: &Console) -> Result<(), Failure> {
+        // A fresh id for each command: typed again, it is a new request and no retry of the old
+        // one.
         let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
         let paused = self.coordinator.pause_run(now, self.tenant, self.run, op_id);
         paused.map_err(|error| transition(self.run, "paused", &error))?;
@@ -208,6 +215,8 @@ impl<'c> Control<'c> {
         // A repetition completes an interrupted deletion, and is harmless otherwise.
         console.note(if deleted.is_replay() { "already deleted" } else { "deleted" });
         let now = SystemClock::new().now();
+        // Now, and not with the next run: the user who deletes data expects that it leaves the
+        // store.
         collect_abandoned(self.coordinator, now, self.tenant, &Notices::for_worker(console));
         self.print(global, "deleted")
     }
@@ -323,6 +332,7 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
             let failure = Failure::new(Code::Usage, format!("the run was not {done}"))
                 .why(format!("it is already {}", status_word(*status)));
             failure.next(match status {
+                // Without the option the command would report the finished run again.
                 RunStatus::Done => "start a new run: repeat its command with --restart",
                 _ => "start a new run: repeat its command",
             })

@@ -33,13 +33,16 @@ pub(crate) fn run(
         listen: args.listen,
         tenant: store::tenant(&global)?,
         tenant_name: global.tenant.clone(),
+        // Who can reach another address is not known, so changes have to be asked for.
         read_only: args.read_only.unwrap_or(!is_loopback),
         allow_hosts: args.allow_host.clone(),
         tokens,
         version: env!("GOSSIP_VERSION").to_owned(),
         limits: ServeLimits::default(),
     };
+    // Under `nohup` the signal is ignored on purpose, and a handler would undo that.
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
+    // Before the server starts: a signal in between would kill it.
     let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))
         .map_err(|error| Failure::new(Code::Internal, "cannot handle signals").why(error))?;
     let tenant = options.tenant;
@@ -51,6 +54,7 @@ pub(crate) fn run(
     let server = Server::start(Arc::new(access), options).map_err(not_started)?;
     console.note(&format!("serving {place}{read_only}; Ctrl-C to stop"));
     let mut out = std::io::stdout().lock();
+    // Only the address, because a script reads it; the rest goes to standard error.
     let written = writeln!(out, "{}", server.url()).and_then(|()| out.flush());
     written.map_err(|error| {
         Failure::new(Code::Internal, "cannot write to standard output").why(error)
@@ -82,6 +86,7 @@ fn tokens(file: &Path) -> Result<Vec<(Role, String)>, Failure> {
         Failure::new(Code::Usage, format!("cannot use `{}`", file.display())).why(error)
     };
     let mode = std::fs::metadata(file).map_err(|error| unread(&error))?.mode();
+    // Each user who can read the file could change runs.
     if mode & 0o077 != 0 {
         return Err(
             unread(&"other users can read it").next(format!("chmod 600 {}", file.display()))
@@ -118,6 +123,7 @@ impl Access for StoreAccess {
         match store::url(&self.global) {
             Ok(StoreUrl::Memory { .. }) => "memory".to_owned(),
             Ok(StoreUrl::Sqlite { path, .. }) => path.display().to_string(),
+            // Without user and password: the text is part of a page.
             Ok(StoreUrl::Etcd(config)) => format!("etcd {}", config.endpoints.join(", ")),
             Ok(StoreUrl::Postgres(config)) => {
                 format!("postgres database {} on port {}", config.database, config.port)

@@ -61,6 +61,8 @@ pub(crate) fn run(
         }
         ShardCommand::Split { shard, at } => {
             let key = shard.find(&mut control.coordinator, tenant)?;
+            // Checked here, because the owner would refuse it only later and without an answer to
+            // this user.
             let at = at.map(|at| control.split_key(key.run(), at.as_bytes())).transpose()?;
             control.request(key, &ShardAction::Split(at))?;
         }
@@ -104,10 +106,13 @@ impl Control<'_> {
         let source = job.and_then(|job| sources::restore(&job.source, job.options).ok());
         let root = source.map(|source| source.root());
         let whole = root.as_ref().map(|root| (root.start(), root.end()));
+        // The old fence may be lost with the record, so the floor is made of the time, which is
+        // above it.
         let at_least = fence_floor_at(SystemClock::new().now().as_raw() / TICKS);
         let repaired = self.coordinator.repair_shard(self.tenant, key, at_least, whole);
         let repaired = repaired.map_err(|error| not_repaired(key, &error))?;
         let filter = ShardFilter::one(key.shard());
+        // Read again: the record that was repaired is what the user wants to see.
         let rows = runs::rows(&mut self.coordinator, self.tenant, run, filter)?;
         if let Some(row) = rows.first() {
             output::one(global.output, &describe(row, runs::key_format(&rows)))?;
@@ -115,6 +120,7 @@ impl Control<'_> {
         let id = run.as_raw();
         let next = format!("Next: repeat the command of the run, or `gossip worker {id:016x}`");
         let text = match (repaired.damage, repaired.status) {
+            // First: such a shard has no progress of its own, whichever part was lost.
             (_, ShardStatus::Split) => "repaired; other shards cover its range".to_owned(),
             (ShardDamage::Hot | ShardDamage::Both, _) => {
                 format!("repaired; it starts again at the first key of its range. {next}")
@@ -134,6 +140,7 @@ impl Control<'_> {
 
     /// Returns the key of `--at`, written as `shard list` writes it.
     fn split_key(&mut self, run: RunId, text: &[u8]) -> Result<SplitKey, Failure> {
+        // All shards of a run write their keys alike, so the few roots are enough.
         let filter = ShardFilter::all().roots();
         let format =
             runs::key_format(&runs::rows(&mut self.coordinator, self.tenant, run, filter)?);
@@ -212,6 +219,7 @@ pub(crate) fn request(
     action: &ShardAction,
 ) -> Result<(), Failure> {
     let (now, op_id) = (SystemClock::new().now(), fresh_op_id());
+    // Bounded, so that the request of an owner that has died does not block others for ever.
     let until = now.saturating_add(REQUEST_TICKS);
     let requested = coordinator.request_action(now, tenant, key, action, until, op_id);
     requested.map(drop).map_err(|error| match error {
@@ -302,6 +310,7 @@ fn describe(row: &ShardSummary, format: KeyFormat) -> Record {
         .with_time("lease_until", row.lease_deadline)
         .with("fence", row.fence_epoch.as_raw())
         .with("grants", row.acquire_count)
+        // Unread items are in the count, because the cursor has passed them.
         .with("keys", keys.map_or(0, |token| token.accumulator.count() - token.unread))
         .with("unread", keys.map_or(0, |token| token.unread))
         .with("parent", row.parent.map(|parent| format!("{:016x}", parent.as_raw())));
@@ -327,6 +336,7 @@ const fn damage_word(damage: ShardDamage) -> &'static str {
 
 const fn status_word(row: &ShardSummary) -> &'static str {
     match row.status {
+        // First, because the status of a damaged record cannot be relied on.
         _ if row.damage.is_some() => "damaged",
         ShardStatus::Active if row.leased => "leased",
         ShardStatus::Active => "waiting",

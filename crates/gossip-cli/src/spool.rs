@@ -54,6 +54,7 @@ pub(crate) fn source_of(args: &JobArgs, console: &Console) -> Result<OsString, F
         [] if args.null => stdin(),
         [] => Err(Failure::new(Code::Usage, "no source given")
             .next("give a directory, a file, a range, or - for standard input")),
+        // Before the patterns and schemes: a file called `-` is written `./-`.
         [one] if one == STDIN => stdin(),
         [_] if args.null => Err(Failure::new(Code::Usage, "-0 is for standard input")
             .next("for a file whose items end with a zero byte: lines0:FILE")),
@@ -74,6 +75,8 @@ fn expanded(typed: &[OsString]) -> Result<Vec<OsString>, Failure> {
     for one in typed {
         match matches_of(one)? {
             Some(found) => paths.extend(found),
+            // The link itself is looked at: one that leads nowhere fails later, with its own
+            // error.
             None if Path::new(one).symlink_metadata().is_ok() => paths.push(one.clone()),
             None => {
                 let shown = progress::escaped(one.as_bytes());
@@ -102,7 +105,9 @@ fn matches_of(typed: &OsStr) -> Result<Option<Vec<OsString>>, Failure> {
     let text = typed.to_str().ok_or_else(|| refused("it is not UTF-8".to_owned()))?;
     let found = glob::glob(text).map_err(|error| refused(error.to_string()))?;
     let mut paths = Vec::new();
+    // Bounded, because all matches are held in memory to be written.
     for path in found.take(MATCHES_MAX) {
+        // A directory that cannot be read is an error: its files would be missing without a word.
         let path = path.map_err(|error| {
             Failure::new(
                 Code::Usage,
@@ -176,10 +181,12 @@ fn files_below(path: &Path, items: &mut Vec<PathBuf>) -> Result<(), Failure> {
             let kind = entry.file_type().map_err(|error| failed(&entry.path(), &error))?;
             names.push((entry.path(), kind));
         }
+        // The order of a directory differs between reads, and the hash of the list must not.
         names.sort_by(|(one, _), (other, _)| one.cmp(other));
         let (directories, files): (Vec<_>, Vec<_>) =
             names.into_iter().partition(|(_, kind)| kind.is_dir());
         items.extend(files.into_iter().filter(|(_, kind)| kind.is_file()).map(|(path, _)| path));
+        // Reversed, because the last one is taken first.
         waiting.extend(directories.into_iter().rev().map(|(path, _)| path));
     }
     Ok(())
@@ -191,6 +198,8 @@ fn of_stdin(null: bool, console: &Console) -> Result<OsString, Failure> {
     let (mut input, mut chunk) = (io::stdin().lock(), vec![0; CHUNK]);
     let mut is_printed = false;
     loop {
+        // Without a message a user who forgot the input would wait for a command that waits for
+        // him.
         if !is_printed && !is_ready(&input) {
             console.note(
                 "reading items from standard input; the run starts at its end. \
@@ -237,6 +246,7 @@ struct List {
 impl List {
     fn new() -> Result<Self, Failure> {
         let directory = store::state_directory()?.join(DIRECTORY);
+        // For this user only: names of files may be confidential.
         store::create_private(&directory).map_err(|error| unwritten(&directory, &error))?;
         let (file, is_unnamed) =
             unnamed_file(&directory).map_err(|error| unwritten(&directory, &error))?;
@@ -246,6 +256,7 @@ impl List {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        // Not at each write: the call costs more than the bytes of a chunk.
         if self.len >= self.check_at {
             self.check_at = self.len + CHECK_EVERY;
             let space = Space::at(&self.directory);
@@ -268,6 +279,7 @@ impl List {
         let Self { file, is_unnamed, directory, hasher, .. } = self;
         let failed = |error: &io::Error| unwritten(&directory, error);
         let mut file = file.into_inner().map_err(|error| failed(error.error()))?;
+        // Before it has its name: after a crash a name must not lead to a part of the list.
         file.sync_all().map_err(|error| failed(&error))?;
         let path = directory.join(hasher.finalize().to_hex().as_str());
         let text = |path: PathBuf| {
@@ -305,6 +317,7 @@ fn unnamed_file(directory: &Path) -> io::Result<(File, bool)> {
     let path = directory.join(format!(".{}", std::process::id()));
     let mut options = File::options();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    // At once, so that a killed command leaves nothing.
     std::fs::remove_file(&path)?;
     Ok((file, false))
 }
@@ -312,6 +325,7 @@ fn unnamed_file(directory: &Path) -> io::Result<(File, bool)> {
 /// Gives an unnamed file a name that nothing has.
 fn link(file: &File, path: &Path) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
+    // Linking by descriptor alone needs a privilege.
     let open = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     Ok(linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
@@ -323,6 +337,7 @@ fn copy(file: &mut File, path: &Path) -> io::Result<()> {
     let mut to = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
     io::copy(file, &mut to)?;
     to.sync_all()?;
+    // The same name has the same content, so it does not matter whose file stays.
     std::fs::rename(&temporary, path)
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn open_for_results(global: &Global) -> Result<Backend, Failure> {
 pub(crate) fn open_existing(global: &Global) -> Result<Backend, Failure> {
     let url = url(global)?;
     if let StoreUrl::Sqlite { path, .. } = &url
+        // The default path is created by the first command, so that it need not exist.
         && global.store.is_some()
         && is_missing(path)
     {
@@ -64,6 +65,7 @@ pub(crate) fn url(global: &Global) -> Result<StoreUrl, Failure> {
             let url = url.parse::<StoreUrl>();
             let url =
                 url.map_err(|error| Failure::new(Code::Usage, "invalid store URL").why(error))?;
+            // From the environment, because other users can read arguments.
             let etcd_password = std::env::var(ETCD_PASSWORD).ok();
             let url = url.with_etcd_password(etcd_password.filter(|value| !value.is_empty()));
             Ok(url.with_postgres_environment(postgres_environment()))
@@ -90,6 +92,7 @@ fn is_missing(path: &Path) -> bool {
 
 fn open_url(url: &StoreUrl) -> Result<Backend, Failure> {
     Backend::open(url).map_err(|error| {
+        // Its own exit code: a script can upgrade the program and repeat the command.
         if let OpenStoreError::NewerFormat { found } = error {
             return Failure::newer_store(found);
         }
@@ -117,6 +120,7 @@ pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
 /// Returns the directory of gossip in the XDG state directory; creates it.
 pub(crate) fn state_directory() -> Result<PathBuf, Failure> {
     let directory =
+        // The XDG specification says that relative paths are ignored.
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = directory("XDG_STATE_HOME")
         .or_else(|| directory("HOME").map(|home| home.join(".local/state")))

@@ -33,6 +33,7 @@ pub(crate) fn stats(global: &Global) -> Result<Code, Failure> {
     let format = backend.format().map_err(|error| Failure::store(&error))?;
     let store = of_postgres(&backend, "only a PostgreSQL store has statistics")?;
     let found = store.stats().map_err(|error| Failure::store(&error))?;
+    // At least one, because an empty store has neither.
     let versions = found.rows.saturating_add(found.dead_rows).max(1);
     let dead_percent = found.dead_rows.saturating_mul(100) / versions;
     let incarnation = found.incarnation.map(|id| format!("{:016x}", id.cast_unsigned()));

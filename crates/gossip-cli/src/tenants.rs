@@ -37,6 +37,7 @@ fn limit(
         };
         fly(&mut store, set_allotment(tenant, allotment)).map_err(failed)?;
     }
+    // Read after the change, so that the command shows what applies now.
     let usage = fly(&mut store, load_tenant_usage(tenant)).map_err(failed)?;
     let max = usage.allotment.max_shards;
     if usage.shards > max {

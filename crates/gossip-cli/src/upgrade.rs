@@ -38,6 +38,8 @@ pub(crate) fn upgrade(
     if from < FORMAT_VERSION {
         fly(&mut backend.store(), announce_format()).map_err(|error| Failure::store(&error))?;
         console.note(&format!("format {FORMAT_VERSION} is announced; older workers leave"));
+        // Older workers poll the format. Records that are rewritten before they left would stop
+        // them midway.
         thread::sleep(args.wait);
     }
     let (mut rewritten, mut last) = (0, Pass::default());
@@ -70,6 +72,7 @@ struct Pass {
 fn pass(backend: &Backend) -> Result<Pass, Failure> {
     let mut pass = Pass::default();
     for range in [KeyRange::all_tenants(), KeyRange::operator()] {
+        // Page by page, so that a commit stays small and workers are not held up.
         let mut rest = Some(range);
         while let Some(range) = rest {
             let page = fly(&mut backend.store(), upgrade_page(range, PAGE));
@@ -100,7 +103,9 @@ impl FormatWatch {
     pub(crate) fn run(&self, backend: &Backend, drain: &Drain, console: &Console) {
         let mut due = Instant::now() + POLL;
         while !self.is_over.load(Ordering::SeqCst) {
+            // Parked and not asleep, so that the end of the work does not wait for the interval.
             thread::park_timeout(due.saturating_duration_since(Instant::now()));
+            // Woken without a reason, or because the work is over, which the loop checks.
             if Instant::now() < due {
                 continue;
             }
@@ -121,6 +126,7 @@ impl FormatWatch {
     /// before it could leave.
     pub(crate) fn failure(&self, backend: &Backend) -> Option<Failure> {
         let known = Some(self.newer.load(Ordering::SeqCst)).filter(|format| *format > 0);
+        // Read again, because the upgrade may have begun after the last poll.
         known.or_else(|| self.check(backend)).map(Failure::newer_store)
     }
 

@@ -36,6 +36,7 @@ pub(crate) fn list(global: &Global, sample: Duration) -> Result<Code, Failure> {
     let listed = coordinator.list_workers_into(LogicalTime::ZERO, tenant, &mut entries);
     listed.map_err(|error| Failure::new(Code::Store, "store error").why(error))?;
     let (before, started) = (look(coordinator, tenant, &active), Instant::now());
+    // Without a lease holder a second look would show the same.
     let is_worked_on = before.values().any(|(owner, _)| owner.is_some());
     let after = match is_worked_on && !sample.is_zero() {
         true => {
@@ -46,6 +47,7 @@ pub(crate) fn list(global: &Global, sample: Duration) -> Result<Code, Failure> {
     };
     let elapsed = started.elapsed().as_secs_f64();
     let now = SystemClock::new().now();
+    // With the time after the wait, so that one that expired meanwhile is not shown as live.
     let registered = entries.iter().filter(|entry| entry.is_live_at(now));
     let mut workers: Vec<WorkerId> = registered.map(|entry| entry.worker).collect();
     workers.extend(after.values().filter_map(|(owner, _)| *owner));
@@ -122,6 +124,7 @@ impl Seen<'_> {
         let label = process.and_then(|process| process.label);
         let seen = self.entry.map(WorkerEntry::last_seen);
         let ahead = seen.map_or(0, |seen| seen.as_raw().saturating_sub(now.as_raw()));
+        // One that is behind looks the same as one that has not sent a heartbeat for a while.
         let ahead = (ahead >= CLOCK_OFFSET_MIN).then_some(ahead);
         let clock =
             ahead.map_or_else(|| "-".to_owned(), |ahead| format!("+{}", duration::rough(ahead)));

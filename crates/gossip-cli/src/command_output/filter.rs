@@ -36,6 +36,8 @@ impl<'a> Filter<'a> {
                 .split_inclusive(|byte| *byte == b'\n')
                 .for_each(|line| self.show(line, shown));
         }
+        // The cut may be inside a character or a sequence, which is decided by both parts
+        // together.
         let mut bytes = std::mem::take(&mut self.unfinished);
         bytes.extend_from_slice(chunk);
         self.filter(&bytes, false, shown);
@@ -44,6 +46,7 @@ impl<'a> Filter<'a> {
     /// Ends the stream: colours are reset, and the last line gets its line feed.
     pub(super) fn finish(&mut self, shown: &mut Vec<u8>) {
         let unfinished = std::mem::take(&mut self.unfinished);
+        // A command may end in the middle of a character.
         self.filter(&unfinished, true, shown);
         if std::mem::take(&mut self.has_color) {
             shown.extend_from_slice(RESET);
@@ -64,6 +67,7 @@ impl<'a> Filter<'a> {
                 b'\r' => carriage_return(bytes),
                 0x1b => color(bytes),
                 0x80.. => character(bytes),
+                // One byte only: the bytes behind it are looked at on their own.
                 _ => Taken::Escaped(1),
             };
             let len = match taken {
@@ -73,6 +77,8 @@ impl<'a> Filter<'a> {
                 }
                 Taken::Color(len) => {
                     self.has_color = true;
+                    // Not by `show`: a colour behind the last line must not begin another one with
+                    // its tag.
                     shown.extend_from_slice(&bytes[..len]);
                     len
                 }
@@ -81,6 +87,7 @@ impl<'a> Filter<'a> {
                     self.unfinished.extend_from_slice(bytes);
                     return;
                 }
+                // Nothing follows any more, so the first byte is no beginning of anything.
                 Taken::Unfinished => {
                     self.show(escaped(&bytes[..1]).as_bytes(), shown);
                     1
@@ -142,6 +149,7 @@ fn color(bytes: &[u8]) -> Taken {
         return Taken::Escaped(1);
     }
     let is_parameter = |byte: &&u8| matches!(byte, b'0'..=b'9' | b';' | b':');
+    // Bounded, or a command could make this process keep its whole output as one sequence.
     let end = 2 + bytes[2..].iter().take(COLOR_MAX).take_while(is_parameter).count();
     match bytes.get(end) {
         Some(b'm') => Taken::Color(end + 1),

@@ -67,6 +67,7 @@ impl CommandPrinter {
             "{}: left processes behind; what they write from now on is lost (not with --ungroup)",
             escaped(group.item)
         );
+        // A command that does it once does it for every item.
         match self.left_reported.swap(true, Ordering::Relaxed) {
             false => self.console.note(&text),
             true => self.console.detail(&text),
@@ -84,6 +85,7 @@ impl CommandPrinter {
             return Ok(());
         }
         let (screen, is_terminal) = (self.console.screen(), stream.is_terminal());
+        // Longer output would fill memory, as it may be on the disk.
         if screen.is_drawn_on(stream) && captured.len() <= WRITE_BYTES as u64 {
             let mut lines = Vec::new();
             chunks(captured, tag, is_terminal, |bytes| {
@@ -109,11 +111,13 @@ impl CommandPrinter {
 impl OutputSink for CommandPrinter {
     fn print(&self, group: &mut OutputGroup<'_>) -> io::Result<()> {
         let tag = self.tag(group);
+        // Also across streams: the error output of a command follows its own output.
         let together = self.group.lock().unwrap_or_else(PoisonError::into_inner);
         for (captured, stream) in [(&group.stdout, self.stdout()), (&group.stderr, Stream::Stderr)]
         {
             self.print_stream(captured, tag.as_deref(), stream)?;
         }
+        // Others may print while the report is formatted.
         drop(together);
         if group.left_processes {
             self.report_left(group);
@@ -137,6 +141,7 @@ fn chunks(
     let mut shown = Vec::new();
     captured.for_each_chunk(&mut |chunk| {
         filter.push(chunk, &mut shown);
+        // Tags can make many short chunks of one long one.
         if shown.len() >= WRITE_BYTES {
             write(&shown)?;
             shown.clear();

@@ -79,6 +79,7 @@ impl Judge {
         source: &OsStr,
         console: &Console,
     ) -> Result<Self, Failure> {
+        // A directory without the file is the usual case and no error.
         let found = default_file(source).filter(|path| path.is_file());
         let allow = match args.allow_list.as_ref().or(found.as_ref()) {
             Some(path) => {
@@ -118,6 +119,7 @@ impl Judge {
         if found.finding.allowed {
             return Some(Acceptance::Comment);
         }
+        // Before the allow-list, so that a finding that is in both stays in a rewritten baseline.
         if self.baseline.contains(&found.finding.id) {
             return Some(Acceptance::Baseline);
         }
@@ -129,6 +131,7 @@ impl Judge {
 
 /// Returns the path that an allow-list names: that of the item, with the member of an archive.
 fn allow_path(item: &ItemFindings, member: Option<&str>) -> Vec<u8> {
+    // Objects of git have a hash as their key; patterns are written for paths.
     let name = if item.path.is_empty() { &item.key } else { &item.path };
     match member {
         Some(member) => [name, &b"!/"[..], member.as_bytes()].concat(),
@@ -178,6 +181,8 @@ pub(crate) fn baseline_text<'a>(judged: impl Iterator<Item = &'a Judged<'a>>) ->
             let place = escaped(&item.place(finding.member.as_deref()));
             format!("{} {place}:{}", finding.rule, finding.line)
         };
+        // The same secret at several places has one id, and the first place is enough for a
+        // reader.
         places.entry(found.finding.id).or_insert_with(place);
     }
     // The header; the lines are those of a baseline with a comment each.

@@ -41,6 +41,7 @@ pub(crate) fn scan(
     args: ScanArgs,
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
+    // Before the scan, which may take hours.
     whole_secrets::check_terminal(args.report.show_secrets)?;
     let secrets = compile(global, &args.detection, console)?;
     // All of them before the first run is created: a mistake in the last would be seen hours later.
@@ -53,6 +54,7 @@ pub(crate) fn scan(
         })
         .collect();
     let (backend, tenant) = (store::open_for_results(global)?, store::tenant(global)?);
+    // One for all sources: a signal ends the command and not only the present scan.
     let drain = Drain::new();
     signals::drain_on_signals(&drain, console)?;
     console.drain_when_closed(&drain);
@@ -61,11 +63,13 @@ pub(crate) fn scan(
     for (typed, prepared, judge) in sources? {
         let (ended, run) = scanning.source(&args, (typed, &prepared), &drain)?;
         code = worse(code, ended);
+        // No report: half of the findings would look like all of them.
         if ended == Code::Interrupted {
             let id = format!("{:016x}", run.as_raw());
             console.note(&format!("findings so far: gossip findings {id}"));
             return Ok(code);
         }
+        // From the store, because other processes may have worked on the run.
         keys += runs::totals(&mut backend.coordinator(), tenant, run)?.keys;
         let report = read(&backend, tenant, run)?;
         let shown = match args.report.show_secrets {
@@ -112,6 +116,7 @@ pub(crate) fn findings(
             let connector = source.open().map_err(|error| {
                 Failure::new(Code::Usage, "the source is not available here").why(error)
             })?;
+            // The rules are needed again: the store has only hashes of the secrets.
             let secrets = compile(global, &args.detection, console)?;
             whole_secrets::read(&report, &secrets, (&source, &*connector), tenant, console)
         }
@@ -146,6 +151,7 @@ fn finish(
                 .with("unread", counts.gaps);
             output::one(format, &record)
         }
+        // One JSON value has no room for a summary; it goes to standard error.
         Format::Table | Format::Wide | Format::Json | Format::Sarif => {
             console.note(&counts_text(counts));
             Ok(())
@@ -179,6 +185,7 @@ const fn with_findings(code: Code, fail_on: Option<FailOn>, counts: &Counts) -> 
 /// Returns the code that says more.
 const fn worse(one: Code, other: Code) -> Code {
     match (one, other) {
+        // Any other code means that something is missing, which findings must not hide.
         (Code::Complete | Code::Findings, other) => other,
         (one, _) => one,
     }

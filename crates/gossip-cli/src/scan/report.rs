@@ -46,6 +46,7 @@ pub(crate) fn print(
     args: &ReportArgs,
     console: &Console,
 ) -> Result<Counts, Failure> {
+    // Judged once, so that the text, the baseline and the counts agree.
     let judged: Vec<(&RunFindings, Vec<Judged<'_>>)> =
         runs.iter().map(|run| (run, run.judge.judge(&run.report))).collect();
     let all = || judged.iter().flat_map(|(_, judged)| judged);
@@ -85,6 +86,7 @@ pub(crate) fn print(
             }
         }
     }
+    // Behind the findings, where a user who reads the end of the output sees them.
     print_gaps(runs, console);
     let accepted = all().filter(|it| it.accepted.is_some()).count() as u64;
     let gaps = runs.iter().flat_map(RunFindings::gaps).count() as u64;
@@ -150,6 +152,7 @@ fn line(judged: &Judged<'_>, run: &RunFindings) -> String {
     let (line, column, rule) = (finding.line, finding.column, &finding.rule);
     let secret = match run.secrets.find(&judged.found) {
         Some(secret) => escaped(secret),
+        // Also if it could not be read again: the source may have changed.
         None => finding.redacted.to_string(),
     };
     format!("{place}:{line}:{column}: {rule} ({}) {secret}\n", escaped(notes.as_bytes()))
@@ -178,6 +181,7 @@ fn item_value(kind: &str, id: &str, run: &RunFindings, item: &ItemFindings) -> V
     let path = if item.path.is_empty() { &item.key } else { &item.path };
     match std::str::from_utf8(path) {
         Ok(text) => value["path"] = json!(text),
+        // A lossy text could be the name of another file.
         Err(_) => value["path_hex"] = json!(hex(path)),
     }
     if !item.revision.is_empty() {

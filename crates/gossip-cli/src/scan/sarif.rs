@@ -14,6 +14,7 @@ pub(crate) const RESULTS_MAX: usize = 25_000;
 pub(crate) fn document(parts: &[(&FindingReport, &[Judged<'_>])]) -> Value {
     let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
     for judged in parts.iter().flat_map(|(_, judged)| *judged) {
+        // The index is known only when all rules are: the map is in the order of their ids.
         rules.insert(&judged.found.finding.rule, 0);
     }
     for (index, place) in rules.values_mut().enumerate() {

@@ -26,6 +26,7 @@ pub(crate) fn load(
             .why(error)
             .next("name a file: --secret-key-file FILE")
     })?;
+    // A user who scans on two machines would otherwise get two sets of hashes without a word.
     if is_new {
         let path = path.display();
         console.note(&format!(

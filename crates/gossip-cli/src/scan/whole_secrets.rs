@@ -47,6 +47,7 @@ pub(crate) fn read(
     console: &Console,
 ) -> Secrets {
     let (mut read, mut scanner) = (Secrets::default(), ItemScanner::new(secrets, tenant, source));
+    // Items with gaps alone have no secret to show, and reading them again may take long.
     for item in report.items().filter(|item| !item.findings.is_empty()) {
         let result = scanner.secrets_of(connector, item, |finding, secret| {
             let place =

@@ -52,9 +52,11 @@ impl Canvas {
         let mut lines: Vec<_> =
             frame.iter().map(|line| (line.render(style), line.width())).collect();
         if !lines.is_empty() {
+            // It does not shrink, so that the text above does not jump with each job that ends.
             self.height = self.height.max(lines.len()).min(size.rows.saturating_sub(1));
             lines.resize(self.height.max(lines.len()), (String::new(), 0));
         }
+        // A changed width rewraps the drawn lines, so they are written again.
         if text.is_empty() && lines == self.drawn && size.columns == self.columns {
             return None;
         }

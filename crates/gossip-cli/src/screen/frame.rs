@@ -67,6 +67,7 @@ pub(crate) fn lines(view: &View, size: Size, style: Style) -> Vec<Line> {
     // The least important parts are shortened from their ends until the rest fits.
     for rank in (1..=RANK_LAST).rev() {
         for part in parts.iter_mut().filter(|part| part.rank == rank) {
+            // From the end: the first lines of a part are those that matter.
             while height > rows && part.lines.pop().is_some() {
                 height -= 1;
             }
@@ -139,6 +140,7 @@ impl Frame<'_> {
         let percent = format!("{percent:>3} %");
         let left = self.columns - width(&percent);
         let room = |text: &&String| left.checked_sub(width(text) + 2);
+        // The first that fits is the longest.
         let with_bar = texts.iter().find(|text| room(text).is_some_and(|bar| bar > BAR_MIN));
         let line = Line::new().with(Paint::Strong, percent);
         if let Some(text) = with_bar {
@@ -186,6 +188,7 @@ impl Frame<'_> {
             figures.push((7, Paint::Dim, shards(&progress)));
         }
         while figures_width(&figures) > self.columns && figures.len() > 1 {
+            // The highest rank is the least important one.
             let last = figures.iter().enumerate().max_by_key(|(_, (rank, ..))| *rank);
             let Some((index, _)) = last else { break };
             figures.remove(index);
@@ -265,6 +268,7 @@ impl Frame<'_> {
             let room =
                 if is_last { self.columns } else { self.columns.saturating_sub(width(&more)) };
             if line.width() + width(gap) + 2 + width(&text) > room {
+                // A legend of a number alone says nothing.
                 if index == 0 {
                     return None;
                 }
@@ -283,6 +287,7 @@ impl Frame<'_> {
         let view = self.view;
         let shown = view.jobs.min(LANES_MAX);
         let mut lines: Vec<Line> = view.lanes.iter().take(shown).map(|it| self.lane(it)).collect();
+        // Empty ones for jobs that wait, so that the height stays.
         lines.resize(shown, Line::new());
         if view.jobs > LANES_MAX {
             let more = view.lanes.len().saturating_sub(LANES_MAX) as u64;

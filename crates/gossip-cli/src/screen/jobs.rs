@@ -77,6 +77,7 @@ impl Jobs {
             })
         };
         let mut lanes: Vec<Lane> = self.slots.iter().enumerate().filter_map(lane).collect();
+        // The job decides between equal times, so that lanes do not swap places.
         lanes.sort_by(|one, other| other.lasted.cmp(&one.lasted).then(one.job.cmp(&other.job)));
         for lane in lanes.iter_mut().take(LANES_MAX) {
             lane.item = self.name_of_oldest(lane.job - 1, names).unwrap_or_default();
@@ -95,6 +96,7 @@ impl Jobs {
             if let Some(name) = &oldest.name {
                 return Some(name.clone());
             }
+            // With the time, because tickets are used again.
             (oldest.ticket, oldest.since, oldest.key.clone())
         };
         let name = escaped(&names.brief(&key));
@@ -126,11 +128,13 @@ impl Processor for Noting<'_> {
 
     fn submit(&mut self, work: Work<'_>) -> Result<(), Broken> {
         let (ticket, key) = (work.ticket, work.key());
+        // Before the work is passed on: a processor may finish it at once.
         self.change(|slot| slot.start(ticket, key, Instant::now()));
         self.inner.submit(work)
     }
 
     fn collect(&mut self, patience: Duration, reports: &mut Vec<Report>) -> Result<(), Broken> {
+        // The list may have reports of an earlier call.
         let before = reports.len();
         let collected = self.inner.collect(patience, reports);
         if let Some(new) = reports.get(before..).filter(|new| !new.is_empty()) {
@@ -170,6 +174,7 @@ impl Slot {
     fn end(&mut self, ticket: usize) {
         match self.kept.iter().position(|kept| kept.ticket == ticket) {
             Some(index) => drop(self.kept.swap_remove(index)),
+            // It was started while the slot was full, so that only its number is known.
             None => self.others = self.others.saturating_sub(1),
         }
     }

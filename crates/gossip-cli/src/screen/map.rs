@@ -69,6 +69,7 @@ fn is_boundary(position: f64, count: usize) -> bool {
 }
 
 fn cell_at(position: f64, count: usize) -> usize {
+    // A position at a boundary may be a little below it after the multiplication.
     (position * count as f64 + 1e-9) as usize
 }
 
@@ -119,10 +120,12 @@ impl Sum {
     }
 
     fn cell(&self) -> Cell {
+        // First, because a user has to see a failure however small its part of the cell is.
         if self.has_failed {
             return Cell::Failed;
         }
         let leased = self.leased.map_or(0.0, |(_, part)| part);
+        // Only if it is no smaller part than the live one: a cell can show one worker.
         if self.stalled > NOTHING && self.stalled >= leased {
             return Cell::Stalled;
         }

@@ -126,6 +126,7 @@ impl Screen {
     /// closed; other errors of a terminal are ignored, because it is gone then.
     pub(crate) fn print(&self, stream: Stream, lines: &[u8]) -> io::Result<()> {
         if !self.is_drawn_on(stream) {
+            // Whole calls take turns, so that lines of two threads do not mix.
             let _alone =
                 self.direct[stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
             return write(stream, lines);
@@ -138,6 +139,7 @@ impl Screen {
         if lines.last().is_some_and(|last| *last != b'\n') {
             state.pending.push(b'\n');
         }
+        // The painter writes it with the next frame, which costs one write for many lines.
         if state.pending.len() < PENDING_MAX {
             self.wake.notify_one();
             return Ok(());
@@ -163,7 +165,10 @@ impl Screen {
             }
             drop(state);
             thread::sleep(pause_before_frame(written.elapsed()));
+            // Without the lock: it may read the names of items from the source.
             let views = views(Instant::now());
+            // The shell has written while the process was stopped, and the cursor is somewhere
+            // else.
             if continued.swap(false, Ordering::Relaxed) {
                 self.lock().canvas.forget();
             }
@@ -177,9 +182,11 @@ impl Screen {
     /// Draws a frame and the text that waits, in one write. Returns whether anything was written.
     fn draw(&self, views: &[View]) -> bool {
         let mut state = self.lock();
+        // Checked again: `end` may have been called since the wait.
         if state.is_over {
             return false;
         }
+        // Asked for each frame, because the shell may move the process at any time.
         state.is_live = is_in_foreground();
         let pending = std::mem::take(&mut state.pending);
         let bytes = if state.is_live {
@@ -202,6 +209,7 @@ impl Screen {
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         Self::erase(&mut state);
+        // After the erasure and under the lock, so that no frame is drawn in between.
         state.is_over = true;
         self.wake.notify_all();
     }
@@ -258,6 +266,7 @@ const PANIC_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Erases the frame before a panic is printed; the next frame is drawn below it.
 pub(crate) fn hook_panics(screen: &Arc<Screen>) {
+    // The present hook prints the message; this one only makes room for it.
     let (screen, print) = (Arc::clone(screen), panic::take_hook());
     panic::set_hook(Box::new(move |info| {
         let begun = Instant::now();
@@ -295,6 +304,7 @@ fn is_in_foreground() -> bool {
 /// Returns the size of the terminal, which may change at any time.
 fn size() -> Size {
     let Ok(size) = tcgetwinsize(io::stderr()) else { return DEFAULT_SIZE };
+    // A terminal without a known size reports zeros.
     let known = |reported: u16, default| if reported > 0 { usize::from(reported) } else { default };
     Size {
         columns: known(size.ws_col, DEFAULT_SIZE.columns),
@@ -312,6 +322,7 @@ pub(crate) fn columns_of(terminal: &impl std::os::fd::AsFd) -> usize {
 fn is_one_terminal() -> bool {
     let device = |output: io::Result<std::os::fd::OwnedFd>| {
         let device = File::from(output.ok()?).metadata().ok()?;
+        // The device and not the file: one terminal may be open under several names.
         Some(device.rdev())
     };
     let stdout = device(io::stdout().as_fd().try_clone_to_owned());

@@ -36,6 +36,7 @@ impl Style {
             Color::Never => false,
             Color::Auto => is_terminal && !is_set("NO_COLOR") && has_cursor_control(),
         };
+        // In the order of POSIX: the first that is set decides.
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(value).next();
         Self { is_colored, is_ascii: is_ascii(locale.as_deref().unwrap_or_default()) }
     }
@@ -129,6 +130,7 @@ impl Line {
         let mut clipped = Self::new();
         for (paint, text) in self.0 {
             let text = super::text::clip(&text, left, "");
+            // A clipped text is never wider than asked for.
             left -= super::text::width(&text);
             clipped.push(paint, text);
         }

@@ -22,6 +22,7 @@ pub(crate) fn counted(count: u64, thing: &str) -> String {
 
 /// Formats a rate per second: with a decimal below ten, where a whole number would say little.
 pub(crate) fn rate(per_second: f64) -> String {
+    // Above it the decimal would round to 10.0, which is wider than the whole number.
     if per_second > 0.0 && per_second < 9.95 {
         format!("{per_second:.1}/s")
     } else {

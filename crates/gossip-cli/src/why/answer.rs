@@ -59,6 +59,7 @@ pub(super) fn of_run(facts: &Facts) -> Answer {
 }
 
 fn active(facts: &Facts) -> Answer {
+    // What stops the whole run comes first: with it, the state of single shards explains nothing.
     obstacle(facts).or_else(|| leases(facts, &facts.rows)).unwrap_or_else(|| unclaimed(facts))
 }
 
@@ -103,6 +104,7 @@ pub(super) fn full_disk(space: Space) -> Option<Answer> {
 fn clock_skew(facts: &Facts) -> Option<Answer> {
     let skew = u64::try_from(DEFAULT_MAX_CLOCK_SKEW.as_millis()).unwrap_or(u64::MAX);
     let ahead = |time: LogicalTime| time.as_raw().saturating_sub(facts.now.as_raw());
+    // Of owners only: the clock of a worker without a shard delays no other work.
     let of_run = facts
         .entries
         .iter()
@@ -112,6 +114,7 @@ fn clock_skew(facts: &Facts) -> Option<Answer> {
         .find(|(_, ahead)| *ahead > skew);
     let lease = facts.record.config().lease_duration();
     let by_lease = facts.rows.iter().find_map(|row| {
+        // A deadline is at most one lease ahead of the clock that set it.
         let beyond = ahead(row.lease_deadline?).checked_sub(lease)?;
         (beyond > skew).then_some((row.owner?, beyond))
     });
@@ -132,6 +135,7 @@ fn clock_skew(facts: &Facts) -> Option<Answer> {
 
 /// Explains live leases among `rows`; `None` if there is none.
 fn leases(facts: &Facts, rows: &[ShardSummary]) -> Option<Answer> {
+    // A lease that has ended has an owner, too, but stops nothing.
     let leased: Vec<&ShardSummary> = rows.iter().filter(|row| row.leased).collect();
     let first = leased.first()?;
     let owner = first.owner?;
@@ -213,6 +217,8 @@ fn unclaimed(facts: &Facts) -> Answer {
     let live: Vec<&WorkerEntry> = facts.live_workers().collect();
     let is_retried =
         |row: &ShardSummary| row.park_reason == Some(ParkReason::TooManyErrors) || row.attempts > 0;
+    // A live worker that claims nothing has a reason, and a shard that was tried is the likely
+    // one.
     if let Some(worker) = live.first()
         && let Some(row) = facts.rows.iter().find(|row| is_retried(row))
     {
@@ -221,6 +227,7 @@ fn unclaimed(facts: &Facts) -> Answer {
             .evidence(attempts(facts, row))
             .next(format!("wait, or try now: gossip retry {} --all", facts.id()));
     }
+    // Behind the retries, because a shard that waits for one may be parked.
     if waiting.is_empty() {
         return parked(facts);
     }
@@ -230,6 +237,7 @@ fn unclaimed(facts: &Facts) -> Answer {
             .next("run the same command again in a moment");
     }
     match &facts.source {
+        // A worker would refuse to join, so a command to do so would not help.
         SourceState::Changed => source_changed(facts),
         SourceState::Missing(why) => source_missing(facts, why),
         SourceState::Here | SourceState::Unknown => {
@@ -267,6 +275,7 @@ fn parked(facts: &Facts) -> Answer {
     let parked: Vec<&ShardSummary> =
         facts.rows.iter().filter(|row| row.status == ShardStatus::Parked).collect();
     let with = |reason| parked.iter().filter(|row| row.park_reason == Some(reason)).count() as u64;
+    // Workers complete a run in a step of its own, which the last of them may not have reached.
     let Some(first) = parked.first() else {
         return Answer::new(
             "about-to-complete",
@@ -278,6 +287,7 @@ fn parked(facts: &Facts) -> Answer {
     let (items, exhausted) = (with(ParkReason::Poisoned), with(ParkReason::TooManyErrors));
     let source = with(ParkReason::NotFound) + with(ParkReason::PermissionDenied);
     let retry = match facts.failures.as_slice() {
+        // One item can be named, which is the command that a user would type.
         [item] if item.item.shard().is_some_and(|shard| item.is_failed_item_of(shard)) => {
             facts.retry(item)
         }
@@ -368,6 +378,7 @@ fn counts(facts: &Facts) -> String {
     let intact = || facts.rows.iter().filter(|row| row.damage.is_none());
     let with = |status| intact().filter(|row| row.status == status).count();
     let is_over = facts.record.status().is_terminal();
+    // The end of a run does not clear the leases of its shards.
     let leased = if is_over { 0 } else { intact().filter(|row| row.leased).count() };
     format!(
         "shards: {} done, {leased} leased, {} waiting, {} parked",
@@ -421,6 +432,7 @@ pub(super) fn of_shard(facts: &Facts, shard: ShardId) -> Result<Answer, Failure>
         }
         ShardStatus::Active => match facts.record.status() {
             RunStatus::Active => obstacle(facts)
+                // Another shard is damaged, which does not stop this one.
                 .filter(|answer| answer.incident != "damaged-record")
                 .or_else(|| leases(facts, std::slice::from_ref(row)))
                 .unwrap_or_else(|| unclaimed_shard(facts, row))
@@ -434,6 +446,7 @@ pub(super) fn of_shard(facts: &Facts, shard: ShardId) -> Result<Answer, Failure>
 }
 
 fn unclaimed_shard(facts: &Facts, row: &ShardSummary) -> Answer {
+    // Other shards are worked on, so it is only a matter of time.
     if facts.rows.iter().any(|row| row.leased) {
         return Answer::new("waiting", "the shard waits for a free worker")
             .evidence("workers of the run are busy with other shards")

@@ -74,6 +74,7 @@ impl Facts {
         let mut entries = Vec::new();
         // The registry is advisory; without it workers have no names.
         drop(coordinator.list_workers_into(LogicalTime::ZERO, tenant, &mut entries));
+        // Optional: an answer from fewer facts is better than none.
         let usage = fly(&mut backend.store(), load_tenant_usage(tenant)).ok();
         let records = StoreRepository::new(backend.store(), tenant, fresh_nonce());
         let handoffs = handoffs(records, run, &rows);
@@ -129,6 +130,8 @@ impl Facts {
 
     pub(super) fn is_live(&self, entry: &WorkerEntry) -> bool {
         let gone = entry.process.is_some_and(|process| {
+            // A killed worker stays registered until its entry expires; on its own host the kernel
+            // knows better.
             matches!(SystemHost.presence(&process), Presence::Gone | Presence::Ending)
         });
         entry.is_live_at(self.now) && !gone
@@ -165,11 +168,13 @@ fn handoffs(
 ) -> Vec<MoveTerms> {
     let (mut found, mut after) = (Vec::new(), None);
     for _ in 0..HANDOFF_PAGES {
+        // The handoffs that were read are of use without the others.
         let Ok(page) = records.page(after.as_ref(), IN_PROGRESS_PAGE) else { break };
         let pending = page.found.iter().filter(|stored| !stored.record.state.is_terminal());
         let terms = pending.filter_map(|stored| MoveTerms::of(&stored.record).ok());
         found.extend(terms.filter(|terms| {
             let row = rows.iter().find(|row| row.shard == terms.key.shard());
+            // The record of a move may stay open after the fence of the shard has decided it.
             terms.key.run() == run && terms.outcome(row) == MoveOutcome::Before
         }));
         match page.next {
@@ -185,6 +190,7 @@ fn source_state(job: &Job) -> SourceState {
         Ok(source) => source,
         Err(error) => return SourceState::Missing(error.to_string()),
     };
+    // The stamp first: a file that has changed can be opened all the same.
     match source.check_stamp(job.stamp).and_then(|()| source.open().map(drop)) {
         Ok(()) => SourceState::Here,
         Err(ConnectorError::SourceChanged) => SourceState::Changed,

@@ -43,6 +43,7 @@ pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
             && (row.end.is_empty() || *key < *row.end)
     };
     let exists = exists(&source, facts, &key);
+    // Ranges of shards that are not split do not overlap, so there is one at most.
     let Some(row) = facts.rows.iter().find(is_in) else {
         // In a damaged shard, or in no part of the source.
         return Ok(match facts.rows.iter().any(|row| row.damage.is_some()) {
@@ -50,10 +51,12 @@ pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
             false => not_in_source(facts, &shown),
         });
     };
+    // Before the range is explained: a key that the source lacks lies in a range as well.
     if exists == Some(false) {
         return Ok(not_in_source(facts, &shown));
     }
     let shard = row.shard.as_raw();
+    // The cursor alone says it: every key up to it is done or has a record.
     let is_passed = row.status == ShardStatus::Done
         || row.last_key.as_deref().is_some_and(|last| *key <= *last);
     if is_passed {
@@ -61,6 +64,7 @@ pub(super) fn explain(facts: &Facts, typed: &OsStr) -> Result<Answer, Failure> {
     }
     if row.status == ShardStatus::Parked && row.park_reason == Some(ParkReason::Poisoned) {
         let text = row.park_context.as_deref().unwrap_or("its command failed");
+        // The key and not the typed text, because it names one item only.
         let name = OsString::from_vec(source.key_format().text(&key).into_owned());
         return Ok(Answer::new("item-failed", format!("the command failed for {shown}"))
             .evidence(format!("shard {shard:016x}: {}", progress::escaped(text.as_bytes())))
@@ -150,6 +154,7 @@ fn exists(source: &Source, facts: &Facts, key: &[u8]) -> Option<bool> {
 /// Lists the first key at or above `key`; empty if there is none.
 fn first_from(connector: &dyn Connector, source: &Source, key: &[u8]) -> Option<Vec<u8>> {
     let root = source.root();
+    // From the key on, so that one page of one item answers the question.
     let range = ShardSpecRef::new(key, root.end(), root.metadata());
     let mut page = Page::with_limits(PageLimits::try_new(1, MIN_PAGE_BYTES).ok()?);
     let mut listing = CheckedEnumeration::open(connector, range, CursorUpdate::initial()).ok()?;

@@ -27,6 +27,7 @@ use self::facts::Facts;
 /// Explains a run, or one of its shards or items.
 pub(crate) fn why(global: &Global, args: &WhyArgs) -> Result<Code, Failure> {
     let url = store::url(global)?;
+    // The error is kept, because a full disk is an answer and no failure of this command.
     let (opened, tenant) = (store::open_existing(global), store::tenant(global)?);
     let backend = match (opened, &url) {
         // SQLite needs some room to open a file at all.
