@@ -440,11 +440,11 @@ impl Worker<'_> {
         let id = format!("{:016x}", run.as_raw());
         let finish = finish.map_err(|error| work_failure(&error, run))?;
         let mut coordinator = self.backend.coordinator();
-        let totals = match finish {
-            // The counts are in the store, which cannot be read.
-            Finish::DrainedUnsaved => return self.conclude_without_store(run, progress),
-            _ => runs::totals(&mut coordinator, self.tenant, run)?,
-        };
+        // The counts are in the store, which cannot be read.
+        if finish == Finish::DrainedUnsaved {
+            return self.conclude_without_store(run, progress);
+        }
+        let totals = runs::totals(&mut coordinator, self.tenant, run)?;
         let (code, text) = match finish {
             // The run has covered its source, but not all that the source should have shown.
             Finish::Complete if totals.unread > 0 => {

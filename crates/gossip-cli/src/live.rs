@@ -399,7 +399,11 @@ fn conclude(
     console.note(&format!("run {:016x}: {}", run.as_raw(), outcome(latest)));
     Ok(match latest.status {
         RunStatus::Failed | RunStatus::Cancelled => Code::RunOver,
-        _ if totals.parked + totals.damaged + totals.unread > 0 => Code::Incomplete,
-        _ => Code::Complete,
+        RunStatus::Initializing | RunStatus::Active | RunStatus::Done => {
+            match totals.parked + totals.damaged + totals.unread {
+                0 => Code::Complete,
+                1.. => Code::Incomplete,
+            }
+        }
     })
 }

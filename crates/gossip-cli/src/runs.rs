@@ -334,7 +334,10 @@ fn transition(run: RunId, done: &str, error: &RunTransitionError) -> Failure {
             failure.next(match status {
                 // Without the option the command would report the finished run again.
                 RunStatus::Done => "start a new run: repeat its command with --restart",
-                _ => "start a new run: repeat its command",
+                RunStatus::Initializing
+                | RunStatus::Active
+                | RunStatus::Failed
+                | RunStatus::Cancelled => "start a new run: repeat its command",
             })
         }
         error => Failure::new(Code::Usage, format!("the run was not {done}")).why(error),

@@ -54,6 +54,8 @@
 //! thread ([`block_on`] parks the calling one). It does not depend on `gossip-frontier`: keys are
 //! bytes here.
 #![forbid(unsafe_code)]
+// A new variant must be a compile error where the protocol or the store decides by it.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod block_on;
 mod claim_clock;

@@ -138,7 +138,9 @@ impl Sum {
         let covered = match state {
             State::Done => 100,
             // Never 100 by rounding: that would hide a key that is not done.
-            _ => (self.done * 100.0).clamp(0.0, 99.0) as u8,
+            State::Leased | State::Stalled | State::Waiting | State::Failed => {
+                (self.done * 100.0).clamp(0.0, 99.0) as u8
+            }
         };
         Bucket { state, worker, covered }
     }

@@ -392,9 +392,9 @@ impl Desk {
     ) -> Result<(String, bool), Problem> {
         let of = |shard| ShardKey::new(run, shard);
         match (action.action, shard) {
-            (Verb::Pause | Verb::Resume | Verb::Cancel, _) => {
-                self.transition(action.action, run, key)
-            }
+            (Verb::Pause, _) => self.transition(Transition::Pause, run, key),
+            (Verb::Resume, _) => self.transition(Transition::Resume, run, key),
+            (Verb::Cancel, _) => self.transition(Transition::Cancel, run, key),
             // Before the line below: of all verbs on shards only this one is allowed without a
             // shard.
             (Verb::Retry, None) => self.retry_all(run, key),
@@ -451,18 +451,18 @@ impl Desk {
 
     fn transition(
         &mut self,
-        verb: Verb,
+        to: Transition,
         run: RunId,
         key: Option<&str>,
     ) -> Result<(String, bool), Problem> {
-        let (now, op_id) = self.begin(key, verb as u64, 0);
-        let (made, message) = match verb {
-            Verb::Pause => (
+        let (now, op_id) = self.begin(key, to.verb() as u64, 0);
+        let (made, message) = match to {
+            Transition::Pause => (
                 self.writer.pause_run(now, self.tenant, run, op_id),
                 "paused; workers release their shards at their next lease renewal",
             ),
-            Verb::Resume => (self.writer.resume_run(now, self.tenant, run, op_id), "resumed"),
-            _ => (
+            Transition::Resume => (self.writer.resume_run(now, self.tenant, run, op_id), "resumed"),
+            Transition::Cancel => (
                 self.writer.cancel_run(now, self.tenant, run, op_id),
                 "cancelled; its workers stop at their next lease renewal",
             ),
@@ -570,6 +570,24 @@ impl Desk {
             Some(key) => op_id(key, verb, shard),
         };
         (SystemClock::new().now(), op_id)
+    }
+}
+
+/// The verbs that change the status of a run.
+#[derive(Clone, Copy)]
+enum Transition {
+    Pause,
+    Resume,
+    Cancel,
+}
+
+impl Transition {
+    const fn verb(self) -> Verb {
+        match self {
+            Self::Pause => Verb::Pause,
+            Self::Resume => Verb::Resume,
+            Self::Cancel => Verb::Cancel,
+        }
     }
 }
 

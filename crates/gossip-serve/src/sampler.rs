@@ -642,7 +642,7 @@ fn status_word(look: &RunLook) -> &'static str {
         RunStatus::Active if look.paused => "paused",
         RunStatus::Active => match evaluate_run_terminal(&progress) {
             RunTerminalEvaluation::HasFailures => "incomplete",
-            _ => "active",
+            RunTerminalEvaluation::StillActive | RunTerminalEvaluation::AllDone => "active",
         },
         RunStatus::Done if totals.unread > 0 || totals.damaged > 0 => "incomplete",
         RunStatus::Done => "done",

@@ -207,10 +207,10 @@ async fn whole_ring(
 }
 
 fn writer_of(key: &Key) -> EventWriter {
-    match key {
-        Key::Event { writer, .. } => EventWriter::from_raw(*writer),
-        other => unreachable!("{:?} lies outside the range", other.kind()),
-    }
+    let Key::Event { writer, .. } = key else {
+        unreachable!("{:?} lies outside the range", key.kind())
+    };
+    EventWriter::from_raw(*writer)
 }
 
 #[cfg(test)]

@@ -97,9 +97,9 @@ async fn finish_deletions(
     let mut failed = Ok(());
     while let Some(range) = rest {
         let page = io.read(vec![Read::Scan { range, limit }]).await?.page();
-        let run_of = |key: &Key| match key {
-            Key::RunRoots { run, .. } => Some(*run),
-            _ => None,
+        let run_of = |key: &Key| {
+            let Key::RunRoots { run, .. } = key else { return None };
+            Some(*run)
         };
         let mut runs: Vec<_> = page.iter().filter_map(|(key, _)| run_of(key)).collect();
         // A run has one key per chunk of roots, and its chunks are adjacent.
@@ -227,9 +227,9 @@ impl Pages {
         assert!(page.len() <= self.limit, "a store respects the page limit");
         let full = page.last().filter(|_| page.len() >= self.limit);
         self.rest = full.map(|(key, _)| range.after(key));
-        let of_run = |(key, value)| match key {
-            Key::RunHead { run, .. } => Some((run, value)),
-            _ => None,
+        let of_run = |(key, value)| {
+            let Key::RunHead { run, .. } = key else { return None };
+            Some((run, value))
         };
         Ok(Some(page.into_iter().filter_map(of_run).collect()))
     }

@@ -239,10 +239,8 @@ impl MovePage {
 }
 
 const fn move_at(key: &Key) -> Option<HandoffId> {
-    match key {
-        Key::HandoffIndex { handoff, .. } => Some(*handoff),
-        _ => None,
-    }
+    let Key::HandoffIndex { handoff, .. } = key else { return None };
+    Some(*handoff)
 }
 
 fn save_txn(write: &HandoffWrite<'_>, value: Vec<u8>) -> Txn {

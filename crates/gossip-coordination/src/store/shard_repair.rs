@@ -327,9 +327,9 @@ async fn entries(
     page: usize,
 ) -> Result<Vec<LogicalTime>, InfraError> {
     let index = io.scan_all(KeyRange::claims_of(tenant, shard.run()), page).await?;
-    let times = index.iter().filter_map(|(key, _)| match key {
-        Key::ClaimIndex { shard: other, at, .. } if *other == shard => Some(*at),
-        _ => None,
+    let times = index.iter().filter_map(|(key, _)| {
+        let Key::ClaimIndex { shard: other, at, .. } = key else { return None };
+        (*other == shard).then_some(*at)
     });
     Ok(times.collect())
 }

@@ -109,10 +109,8 @@ fn pair(hot: Page, cold: Page, is_covered: impl Fn(ShardId) -> bool) -> Vec<Shar
 }
 
 const fn shard_of(key: &Key) -> Option<ShardId> {
-    match key {
-        Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. } => Some(shard.shard()),
-        _ => None,
-    }
+    let (Key::ShardHot { shard, .. } | Key::ShardCold { shard, .. }) = key else { return None };
+    Some(shard.shard())
 }
 
 /// The stored parts of one shard.

@@ -142,16 +142,18 @@ pub(super) async fn list(
         return Ok(());
     }
     for (key, value) in io.scan(range, limit).await? {
-        let (group, number, record) = match key {
-            Key::Failure { tenant, shard, number } => {
+        let outside = || -> ! { unreachable!("{:?} lies outside the range", key.kind()) };
+        let (group, number, record) = match kind {
+            SideRecordKind::Failure => {
+                let Key::Failure { tenant, shard, number } = key else { outside() };
                 let failure = decode_failure(tenant, shard, number, &value.bytes)?;
                 (shard.shard(), number, SideRecord::Failure(failure))
             }
-            Key::ResultBlock { tenant, shard, block } => {
+            SideRecordKind::Results => {
+                let Key::ResultBlock { tenant, shard, block } = key else { outside() };
                 let results = decode_results(tenant, shard, block, &value.bytes)?;
                 (shard.shard(), block, SideRecord::Results(results))
             }
-            other => unreachable!("{:?} lies outside the range", other.kind()),
         };
         let id = SideRecordId { group: group.as_raw(), number };
         out.push(StoredSideRecord { id, record });

@@ -121,8 +121,12 @@ impl Numbering {
         match source {
             Source::Manifest { .. } => Self::Rows,
             Source::Integers(integers) => Self::From(integers.first()),
-            // Lines are known by their position and paths by their name.
-            _ => Self::None,
+            // Lines are known by their position and paths by their name. A registered source
+            // defines no order.
+            Source::Tree { .. }
+            | Source::Lines { .. }
+            | Source::Git { .. }
+            | Source::Registered(_) => Self::None,
         }
     }
 

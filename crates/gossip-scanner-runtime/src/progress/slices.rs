@@ -74,7 +74,10 @@ impl RunLook {
                 let ((from, to, covered), state) = (place((index, shard)), state_of(shard));
                 let covered = match state {
                     SliceState::Done => to,
-                    _ => covered.unwrap_or(from).clamp(from, to),
+                    SliceState::Leased
+                    | SliceState::Waiting
+                    | SliceState::Parked
+                    | SliceState::Damaged => covered.unwrap_or(from).clamp(from, to),
                 };
                 let (holder, lease_ends) = (shard.owner, shard.lease_deadline);
                 Slice { shard: shard.shard, from, covered, to, state, holder, lease_ends }

@@ -258,8 +258,10 @@ impl HeldLease {
                 self.transit.asked = None;
                 self.transit.withdrawn = true;
             }
-            // Everything else is for the task, which ignores actions that it does not support.
-            _ => self.request = Some(action.clone()),
+            // The coordinator's enum may grow. The task ignores actions that it does not support.
+            ShardAction::Split(_) | ShardAction::Release | _ => {
+                self.request = Some(action.clone());
+            }
         }
     }
 }

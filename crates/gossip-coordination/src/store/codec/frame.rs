@@ -54,12 +54,12 @@ pub(super) fn seal(key: &Key, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>
 
 /// Verifies `value` under `key` and returns the fields of its payload.
 pub(super) fn open<'a>(key: &Key, value: &'a [u8]) -> Result<Fields<'a>, InfraError> {
-    let (payload, stored) = unframe(key.kind(), value).map_err(|error| match error {
+    let (payload, stored) = unframe(key.kind(), value).map_err(|error| {
         // One flipped bit in the version byte must not look like a newer program.
-        InfraError::Refused { .. } => {
-            refuse_newer(key, value).err().unwrap_or_else(|| differs(key))
+        match matches!(error, InfraError::Refused { .. }) {
+            true => refuse_newer(key, value).err().unwrap_or_else(|| differs(key)),
+            false => error,
         }
-        error => error,
     })?;
     // Hashing dominates decoding; unchanged values were verified by this thread before.
     if !checked::is_known(key, value) {
