@@ -32,10 +32,12 @@ pub enum RuleError {
         /// Why it is refused.
         reason: String,
     },
-    /// The automaton over all literals cannot be built.
-    #[error("literals of all rules: {reason}")]
+    /// The automaton over all literals would be too large.
+    #[error("the anchors of all rules have {len} bytes in all encodings, at most {max} allowed")]
     Literals {
-        /// Why it cannot be built.
-        reason: String,
+        /// Their length.
+        len: usize,
+        /// The maximum.
+        max: usize,
     },
 }

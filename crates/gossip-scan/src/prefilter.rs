@@ -33,6 +33,13 @@ pub(crate) struct Hit {
     pub(crate) literal: usize,
 }
 
+/// Maximum length of all literals together, in all their forms. The automaton has at most one state
+/// per byte, and a state takes up to 1 KiB.
+const LITERAL_BYTES_MAX: usize = 1 << 20;
+
+// The ids of states are multiplied by the number of transitions and must fit into 31 bits.
+const _: () = assert!((LITERAL_BYTES_MAX + 2) * 256 < 1 << 31);
+
 /// The automaton over all literals.
 pub(crate) struct Prefilter {
     dfa: DFA,
@@ -57,12 +64,16 @@ impl Prefilter {
                 }
             }
         }
+        let len = table.keys().map(|(literal, ..)| literal.len()).sum();
+        if len > LITERAL_BYTES_MAX {
+            return Err(RuleError::Literals { len, max: LITERAL_BYTES_MAX });
+        }
         let dfa = Builder::new()
             // The only kind that reports overlapping matches: one literal may lie inside another.
             .match_kind(MatchKind::Standard)
             .prefilter(false)
             .build(table.keys().map(|(literal, ..)| literal))
-            .map_err(|error| RuleError::Literals { reason: error.to_string() })?;
+            .expect("so few literals make fewer states than there are ids");
         let len_max = table.keys().map(|(literal, ..)| literal.len()).max().unwrap_or(1);
         let literals = table
             .into_iter()

@@ -142,6 +142,19 @@ fn wrong_rules_are_refused() {
 }
 
 #[test]
+fn too_many_anchors_are_refused_before_the_automaton_is_built() {
+    let anchors: Vec<String> = (0..4_000).map(|number| format!("\"{number:048}\"")).collect();
+    let anchors = format!("[{}]", anchors.join(","));
+    let too_many = text(&[("anchors", &anchors), ("regex", "'[0-9]{48}'"), ("max_len", "48")]);
+    let error = compile(&too_many).err().unwrap();
+    assert!(matches!(error, RuleError::Literals { len, max } if len > max), "{error}");
+    let text = error.to_string();
+    assert!(text.ends_with("bytes in all encodings, at most 1048576 allowed"), "{text}");
+    // All built-in rules have a small part of it.
+    Scanner::new(&RuleSet::built_in(), ScanOptions::default()).unwrap();
+}
+
+#[test]
 fn broken_texts_name_line_and_column() {
     let broken = compile("version = 1\n[[rule]]\nid = \n").err().unwrap();
     assert!(matches!(broken, RuleError::Syntax { line: 3, .. }), "{broken}");
