@@ -13,8 +13,8 @@ use std::iter;
 
 use gossip_contracts::coordination::{ShardSpec, ShardSpecInputError, ShardSpecRef};
 use gossip_frontier::{
-    HintPropagationError, KeyBuf, KeyEncoding as _, ManifestRowKey, MetadataBuf, ShardEncodeError,
-    ShardHint, ShardMetadata, decode_hint, decode_metadata, propagate_hint_on_split,
+    HintPropagationError, KeyBuf, KeyEncoding as _, ManifestRowKey, MetadataBuf, ShardHint,
+    ShardMetadata, decode_hint, decode_metadata, propagate_hint_on_split,
 };
 use thiserror::Error;
 
@@ -49,7 +49,9 @@ pub(crate) fn part(
             match propagate_hint_on_split(hint, start, end)? {
                 // Not encoded again, so that equal metadata stays equal bytes.
                 same if same == hint => parent.metadata,
-                narrowed => ShardMetadata::new(narrowed, connector_extra).encode_into(&mut buf)?,
+                narrowed => ShardMetadata::new(narrowed, connector_extra)
+                    .encode_into(&mut buf)
+                    .expect("a narrowed hint is no longer than its parent's, which fits"),
             }
         }
         Err(_) => parent.metadata,
@@ -78,9 +80,6 @@ pub enum PartError {
     /// It does not fit the hint.
     #[error(transparent)]
     Hint(#[from] HintPropagationError),
-    /// Hint and job do not fit into metadata.
-    #[error(transparent)]
-    Metadata(#[from] ShardEncodeError),
     /// It is no range.
     #[error(transparent)]
     Range(#[from] ShardSpecInputError),
@@ -88,6 +87,7 @@ pub enum PartError {
 
 #[cfg(test)]
 mod tests {
+    use gossip_contracts::coordination::MAX_METADATA_SIZE;
     use gossip_frontier::{ShardSpecScratch, manifest_shard_ref, prefix_shard_ref};
     use proptest::prelude::*;
 
@@ -130,6 +130,27 @@ mod tests {
         let between = [&row_key(12)[..], b"\0"].concat();
         let refused = part(parent.as_spec_ref(), &between, &row_key(20));
         assert!(matches!(refused, Err(PartError::Hint(_))), "{refused:?}");
+    }
+
+    /// The largest metadata there is: a part has no more of it.
+    #[test]
+    fn parts_of_full_metadata_fit() {
+        let (mut scratch, mut other) = (ShardSpecScratch::new(), ShardSpecScratch::new());
+        let longest = |made: &dyn Fn(&[u8]) -> bool| {
+            let fits = |len: &usize| made(&vec![b'j'; *len]);
+            let len = (0..=MAX_METADATA_SIZE).rev().find(fits).expect("an empty job fits");
+            vec![b'j'; len]
+        };
+        let job = longest(&|job| {
+            manifest_shard_ref(0, 10, 20, job, &mut ShardSpecScratch::new()).is_ok()
+        });
+        let parent = manifest_shard_ref(0, 10, 20, &job, &mut scratch).unwrap();
+        assert_eq!(parent.metadata.len(), MAX_METADATA_SIZE);
+        let cut = part(parent, &row_key(12), &row_key(20)).unwrap();
+        assert_eq!(cut.metadata().len(), MAX_METADATA_SIZE);
+        let job = longest(&|job| prefix_shard_ref(b"p", job, &mut ShardSpecScratch::new()).is_ok());
+        let parent = prefix_shard_ref(b"p", &job, &mut other).unwrap();
+        assert!(part(parent, b"pm", parent.end).is_ok());
     }
 
     proptest! {
