@@ -7,6 +7,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use gossip::prelude::*;
+use gossip::secrets::{RuleSet, SecretScan, TenantSecretKey};
 use gossip_testkit::test_support::EtcdServer;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -101,4 +103,16 @@ fn worker_stops_while_the_store_is_down() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stderr.contains("complete: 150 keys"), "{}", ran.stderr);
     assert_eq!(scratch.lines("seen").iter().collect::<BTreeSet<_>>().len(), 150);
+}
+
+#[test]
+fn search_for_secrets_is_refused_by_a_store_without_results() {
+    let etcd = EtcdServer::single();
+    let key = TenantSecretKey::from_bytes([7; 32]);
+    let secrets = SecretScan::new(&RuleSet::built_in(), key).unwrap();
+    let scan = Scan::of("range:0..2").store(url(&etcd, "findings"));
+    let refused = scan.find_secrets(&secrets, |_| {}).unwrap_err();
+    let text = "the store keeps no findings; use sqlite:PATH or postgres://USER@HOST/DB";
+    assert!(matches!(refused, ScanError::NoResults), "{refused:?}");
+    assert_eq!(refused.to_string(), text);
 }

@@ -278,3 +278,38 @@ fn finished_run_over_a_repository_says_what_changed_since() {
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("the source now has 1 item more"), "{ran:?}");
 }
+
+#[test]
+fn run_is_not_renamed() {
+    let scratch = Scratch::new();
+    let create = |source: &str, name: &[&str]| {
+        let args = [&["run", "create", source][..], name, &["--", "true"]].concat();
+        scratch.run(&args)
+    };
+    assert_eq!(create("range:0..8", &["--name", "nightly"]).code, Some(0));
+    let ran = create("range:0..8", &["--name", "weekly"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    for text in [
+        "a run cannot be renamed",
+        "exists and has the name nightly",
+        "repeat the command with --name nightly",
+    ] {
+        assert!(ran.stderr.contains(text), "{text}: {ran:?}");
+    }
+    assert_eq!(create("range:0..9", &[]).code, Some(0));
+    let ran = create("range:0..9", &["--name", "weekly"]);
+    assert!(ran.stderr.contains("repeat the command without --name"), "{ran:?}");
+}
+
+#[test]
+fn repository_without_git_is_refused() {
+    let scratch = Scratch::new();
+    let mut command = scratch.command("env");
+    // A directory without programs.
+    command.arg(format!("PATH={}", scratch.tree().display()));
+    command.arg(env!("CARGO_BIN_EXE_gossip")).args(["exec", "git:.", "--", "/bin/true"]);
+    let ran = finish(command.spawn().unwrap());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("git is not installed"), "{ran:?}");
+    assert!(ran.stderr.contains("needs the program `git` in PATH"), "{ran:?}");
+}

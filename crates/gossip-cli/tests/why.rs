@@ -370,6 +370,31 @@ fn store_on_a_network_file_system_is_refused() {
     assert!(allowed.contains("its directory does not exist"), "{ran:?}");
 }
 
+/// Without the boot id a power cut would go unnoticed. A mount hides it here.
+#[test]
+fn relaxed_sync_without_a_boot_id_is_refused() {
+    let scratch = Scratch::new();
+    let gossip = env!("CARGO_BIN_EXE_gossip");
+    let script = format!(
+        ": > empty; mount --bind empty /proc/sys/kernel/random/boot_id || exit 77\n\
+         {gossip} run create range:0..4 --store 'sqlite:store.db?sync=relaxed' -- true\n\
+         echo \"refused $?\"\n\
+         {gossip} -q run create range:0..4 --store 'sqlite:store.db?sync=full' -- true\n\
+         echo \"full $?\""
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]);
+    support::piped(&mut command).current_dir(scratch.path());
+    let ran = finish(command.spawn().unwrap());
+    if ran.code == Some(77) || ran.stderr.contains("unshare:") {
+        rustix::io::write(std::io::stderr(), b"NOT RUN: mounts are not permitted here\n").unwrap();
+        return;
+    }
+    assert!(ran.stdout.contains("refused 5") && ran.stdout.contains("full 0"), "{ran:?}");
+    let text = "sync=relaxed needs the boot id of Linux; use sync=full on this system";
+    assert!(ran.stderr.contains(text), "{ran:?}");
+}
+
 #[test]
 fn doctor_of_a_healthy_machine() {
     let scratch = Scratch::new();

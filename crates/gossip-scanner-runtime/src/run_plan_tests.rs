@@ -11,7 +11,7 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::connectors::{SourceOptions, SourceStamp};
 use crate::job::{Job, JobError, MAX_JOB_SIZE, Signer, StoredJob, StreamFormat};
 use crate::job_key::JobKey;
-use crate::run_plan::{OpenedRun, OpenedState, RunPlan, open_run};
+use crate::run_plan::{MAX_GENERATIONS, OpenRunError, OpenedRun, OpenedState, RunPlan, open_run};
 use crate::test_support::{TENANT, World};
 
 fn config() -> RunConfig {
@@ -72,6 +72,22 @@ fn a_cancelled_or_deleted_run_gives_way_to_the_next_generation() {
     assert_eq!((second.generation, second.state), (1, OpenedState::New));
     admin.delete_run(clock.now(), TENANT, first.run, OpId::from_raw(4)).unwrap();
     assert_eq!(open(&world, &plan, &CUTS).generation, 1);
+}
+
+/// Ids of generations are derived and never stored, so all of them are looked up.
+#[test]
+fn plan_without_a_free_generation_is_refused() {
+    let (world, plan, clock) = (World::new(), plan(b"source", b""), SystemClock::new());
+    let mut admin = world.handle();
+    for generation in 0..MAX_GENERATIONS {
+        let run = plan.run_id(generation);
+        admin.create_run(clock.now(), TENANT, run, config()).unwrap();
+        admin.cancel_run(clock.now(), TENANT, run, OpId::from_raw(2)).unwrap();
+    }
+    let opened = open_run(&mut admin, &clock, &|_| {}, &plan, &|_| Ok(cuts(&CUTS)));
+    assert_eq!(opened, Err(OpenRunError::TooManyGenerations));
+    let text = "there were 10000 runs of this kind; delete the store, or change settings";
+    assert_eq!(opened.unwrap_err().to_string(), text);
 }
 
 #[test]

@@ -1,15 +1,17 @@
-//! Finding and creating runs on a store that fails.
+//! Finding and creating runs: refused requests, and a store that fails.
 
 use std::ffi::OsStr;
 use std::time::Duration;
 
+use gossip_contracts::connector::{Connector, ConnectorError};
+use gossip_contracts::coordination::ShardSpec;
 use gossip_coordination::store::{
     Answer, CommitOutcome, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
 };
-use gossip_coordination::{InfraError, RunName};
+use gossip_coordination::{InfraError, RunManagement as _, RunName};
 
 use crate::clock::SystemClock;
-use crate::connectors::{Source, SourceOptions};
+use crate::connectors::{Source, SourceFamily, SourceOptions, SourceRegistry};
 use crate::job::Job;
 use crate::run_plan::OpenedRun;
 use crate::start::{RunRequest, StartError};
@@ -45,14 +47,23 @@ impl Store for OnceAbsent {
 
 /// Opens the run of a source under the name `nightly`, with a failure of one read.
 fn open(store: &MapStore, source: &str, reads_before: u32) -> Result<OpenedRun, StartError> {
+    let source = Source::parse(OsStr::new(source), SourceOptions::default()).unwrap();
+    open_named(store, &source, Some("nightly"), reads_before)
+}
+
+fn open_named(
+    store: &MapStore,
+    source: &Source,
+    name: Option<&str>,
+    reads_before: u32,
+) -> Result<OpenedRun, StartError> {
     let options = SourceOptions::default();
-    let source = Source::parse(OsStr::new(source), options).unwrap();
     let connector = source.open().unwrap();
     let job =
         Job { source: source.text(), options, stamp: None, command: Vec::new(), stream: None };
     let request = RunRequest {
         tenant: TENANT,
-        source: &source,
+        source,
         connector: &*connector,
         job: &job,
         settings: b"",
@@ -60,7 +71,7 @@ fn open(store: &MapStore, source: &str, reads_before: u32) -> Result<OpenedRun, 
         lease: Duration::from_secs(15),
         retries: 5,
         shards: 1,
-        name: Some(RunName::try_new("nightly").unwrap()),
+        name: name.map(|name| RunName::try_new(name).unwrap()),
         restart: false,
         allow_parallel: true,
     };
@@ -84,4 +95,55 @@ fn name_of_a_run_that_cannot_be_read_for_a_moment_is_not_given_again() {
             other => panic!("after {reads_before} reads: {other:?}"),
         }
     }
+}
+
+#[test]
+fn existing_run_is_not_renamed() {
+    let store = MapStore::new();
+    let source = Source::parse(OsStr::new("range:0..10"), SourceOptions::default()).unwrap();
+    let made = open_named(&store, &source, Some("nightly"), u32::MAX).unwrap();
+    let renamed = open_named(&store, &source, Some("weekly"), u32::MAX);
+    let name = Some(RunName::try_new("nightly").unwrap());
+    assert_eq!(renamed, Err(StartError::OtherName { run: made.run, name }));
+    // Without a name the request is about the same run, whatever its name is.
+    assert_eq!(open_named(&store, &source, None, u32::MAX).unwrap().run, made.run);
+}
+
+#[test]
+fn unnamed_run_does_not_get_a_name_later() {
+    let store = MapStore::new();
+    let source = Source::parse(OsStr::new("range:0..10"), SourceOptions::default()).unwrap();
+    let made = open_named(&store, &source, None, u32::MAX).unwrap();
+    let named = open_named(&store, &source, Some("weekly"), u32::MAX).unwrap_err();
+    assert_eq!(named, StartError::OtherName { run: made.run, name: None });
+    let text = format!("run {:016x} exists under another name", made.run.as_raw());
+    assert_eq!(named.to_string(), text);
+}
+
+/// A family whose root a program made without the envelope of `gossip-frontier`.
+struct Unhinted;
+
+impl SourceFamily for Unhinted {
+    fn open(&self, _name: &OsStr) -> Result<Box<dyn Connector>, ConnectorError> {
+        Source::parse(OsStr::new("range:0..10"), SourceOptions::default()).unwrap().open()
+    }
+
+    fn root(&self, _name: &OsStr) -> ShardSpec {
+        ShardSpec::new(b"a", b"z", b"own")
+    }
+}
+
+#[test]
+fn root_without_a_hint_is_refused_before_a_run_is_created() {
+    let (store, mut registry) = (MapStore::new(), SourceRegistry::new());
+    registry.register("unhinted", Unhinted).unwrap();
+    let source = registry.parse(OsStr::new("unhinted:x"), SourceOptions::default()).unwrap();
+    let refused = open_named(&store, &source, None, u32::MAX).unwrap_err();
+    assert!(matches!(refused, StartError::RootHint(_)), "{refused:?}");
+    let text = refused.to_string();
+    assert!(text.starts_with("the root of the source has no valid hint: "), "{text}");
+    let mut coordinator = StoreCoordinator::new(store, StoreConfig::new(1));
+    let mut runs = Vec::new();
+    coordinator.list_active_runs_into(TENANT, None, 8, &mut runs).unwrap();
+    assert_eq!(runs, []);
 }
