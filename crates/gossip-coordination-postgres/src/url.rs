@@ -19,6 +19,7 @@
 use std::time::Duration;
 
 use gossip_coordination::store::parse_duration;
+use gossip_stdx::percent_decode;
 use thiserror::Error;
 
 use crate::config::{ConfigError, DEFAULT_PORT, PostgresConfig, PostgresTls, TlsFiles};
@@ -129,27 +130,6 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
     };
     let port = port.map_or(Some(DEFAULT_PORT), |port| port.parse().ok())?;
     Some((host, port))
-}
-
-/// Replaces each `%` and its two hex digits by the byte that they name. `None` if two hex digits do
-/// not follow a `%`, or if the result is not UTF-8.
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        if *byte != b'%' {
-            bytes.push(*byte);
-            continue;
-        }
-        let (digits, tail) = rest.split_at_checked(2)?;
-        // Checked first, because `from_str_radix` would accept a sign: `%+1`.
-        let is_hex = digits.iter().all(u8::is_ascii_hexdigit);
-        let digits = std::str::from_utf8(digits).ok().filter(|_| is_hex)?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = tail;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// The settings that a URL may have.

@@ -1,6 +1,7 @@
 //! The text behind the scheme: a place, and settings behind `?`.
 
 use gossip_scanner_runtime::connectors::SourceRefusal;
+use gossip_stdx::percent_decode;
 
 /// A name that was split.
 pub(crate) struct TableName<'a> {
@@ -29,7 +30,9 @@ impl<'a> TableName<'a> {
                     continue;
                 }
             };
-            let value = percent_decode(target.1).filter(|value| !value.is_empty());
+            let value = percent_decode(target.1);
+            // The engines read a name up to a zero byte.
+            let value = value.filter(|value| !value.is_empty() && !value.contains('\0'));
             let value = value.ok_or_else(|| refused("a name in the source is malformed"))?;
             if target.0.replace(value).is_some() {
                 return Err(refused("a setting of the source is given twice"));
@@ -46,24 +49,6 @@ pub(crate) fn refused(text: &str) -> SourceRefusal {
 /// Returns an identifier in quotes, for SQLite and PostgreSQL.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Replaces each `%` and its two hex digits by the byte that they name.
-fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((byte, tail)) = rest.split_first() {
-        rest = tail;
-        if *byte != b'%' {
-            bytes.push(*byte);
-            continue;
-        }
-        let (digits, tail) = rest.split_at_checked(2)?;
-        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
-        bytes.push(digit(digits[0])? * 16 + digit(digits[1])?);
-        rest = tail;
-    }
-    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Bounded containers and child processes that the workspace needs and `std` does not provide.
+//! Bounded containers, child processes and small functions that the workspace needs and `std` does
+//! not provide.
 //!
 //! - [`RingBuffer`]: a FIFO queue of at most `N` items, stored inline, oldest first.
 //! - [`InlineVec`]: a vector that stores up to `N` items inline and spills to the heap beyond.
 //! - [`ByteSlab`]: byte strings in one buffer of fixed size, addressed by [`ByteSlot`].
 //! - [`prefetch()`]: a hint to the processor that a value will be read soon.
+//! - [`percent_decode()`]: text of a URL without its escapes.
 //! - [`spawn`]: child processes that signals of the terminal do not reach, and that die with us.
 //!
 //! ```
@@ -33,6 +35,7 @@
 #![deny(unsafe_code)]
 
 mod inline_vec;
+mod percent;
 #[expect(unsafe_code, reason = "the processor's prefetch instruction takes a pointer")]
 mod prefetch;
 pub mod process;
@@ -49,6 +52,7 @@ mod ring_buffer_tests;
 mod test_support;
 
 pub use inline_vec::{InlineVec, IntoIter as InlineVecIntoIter};
+pub use percent::percent_decode;
 pub use prefetch::{prefetch, prefetch_whole};
 pub use ring_buffer::{IntoIter as RingBufferIntoIter, Iter as RingBufferIter, RingBuffer};
 pub use slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge, SlotSpacing};

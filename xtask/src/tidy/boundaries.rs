@@ -113,6 +113,7 @@ const EDGES: [Edges; 16] = [
             "gossip-coordination-postgres",
             "gossip-frontier",
             "gossip-scanner-runtime",
+            "gossip-stdx",
         ],
         external: None,
     },
