@@ -18,10 +18,8 @@
 //! the server's limit. Bytes are counted as encoded. A single transaction is sent without a
 //! wrapper, and may use both limits in full.
 
-use foldhash::fast::FixedState;
-use gossip_coordination::store::{CommitOutcome, Compare, Key, KeyRange, Txn, Write};
+use gossip_coordination::store::{CommitOutcome, Footprint, Txn, Write};
 use gossip_coordination::{InfraError, StoreRefusal};
-use hashbrown::HashSet;
 
 use crate::budget::Budget;
 use crate::error::EtcdError;
@@ -141,7 +139,9 @@ impl<N> Batch<N> {
         let fits = ops <= budget.ops && bytes <= budget.bytes;
         let txns = &self.txns;
         // Built for the second transaction: a batch of one, the usual case, needs no sets.
-        let footprint = self.footprint.get_or_insert_with(|| Footprint::of(txns));
+        let footprint = self
+            .footprint
+            .get_or_insert_with(|| txns.iter().map(|(prepared, _)| &prepared.txn).collect());
         if !fits || footprint.conflicts_with(&prepared.txn) {
             return Some((prepared, note));
         }
@@ -325,57 +325,6 @@ fn group_request(request: impl Fn(usize) -> TxnRequest, group: &Group) -> TxnReq
         whole.success.push(Request::Txn(nested).into());
     }
     whole
-}
-
-/// The keys that the transactions of a batch compare and write.
-#[derive(Debug, Default)]
-struct Footprint {
-    compared: HashSet<Key, FixedState>,
-    compared_ranges: Vec<KeyRange>,
-    written: HashSet<Key, FixedState>,
-}
-
-impl Footprint {
-    fn of<N>(txns: &[(PreparedTxn, N)]) -> Self {
-        let mut footprint = Self::default();
-        txns.iter().for_each(|(prepared, _)| footprint.add(&prepared.txn));
-        footprint
-    }
-
-    fn add(&mut self, txn: &Txn) {
-        self.written.extend(txn.writes().iter().map(|write| *write.key()));
-        for compare in txn.compares() {
-            match compare {
-                Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => {
-                    self.compared.insert(*key);
-                }
-                Compare::Empty(range) => self.compared_ranges.push(*range),
-            }
-        }
-    }
-
-    /// Returns whether `txn` writes a key that the batch uses, or compares one that it writes.
-    fn conflicts_with(&self, txn: &Txn) -> bool {
-        // Both directions: a write may invalidate a compare of the batch, and a write of the batch
-        // one of this transaction's.
-        let writes_into = |write: &Write| {
-            let key = write.key();
-            self.written.contains(key)
-                || self.compared.contains(key)
-                || self.compared_ranges.iter().any(|range| contains(range, key))
-        };
-        let looks_at = |compare: &Compare| match compare {
-            Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => {
-                self.written.contains(key)
-            }
-            Compare::Empty(range) => self.written.iter().any(|key| contains(range, key)),
-        };
-        txn.writes().iter().any(writes_into) || txn.compares().iter().any(looks_at)
-    }
-}
-
-fn contains(range: &KeyRange, key: &Key) -> bool {
-    range.contains(key.to_bytes().as_bytes())
 }
 
 fn too_large(ops: usize, bytes: usize, budget: &Budget) -> InfraError {

@@ -6,12 +6,10 @@
 //!   them together, so neither may depend on the other.
 //! - A transaction without an answer is [`CommitOutcome::Unknown`].
 
-use foldhash::fast::FixedState;
 use gossip_coordination::InfraError;
 use gossip_coordination::store::{
-    CommitOutcome, Compare, Conflict, Key, KeyRange, Txn, Versioned, Write,
+    CommitOutcome, Compare, Conflict, Footprint, Key, Txn, Versioned, Write,
 };
-use hashbrown::HashSet;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -48,7 +46,8 @@ impl<N> Batch<N> {
         let bytes = self.bytes + txn.byte_count();
         let txns = &self.txns;
         // Built for the second transaction: a batch of one, the usual case, needs no sets.
-        let footprint = self.footprint.get_or_insert_with(|| Footprint::of(txns));
+        let footprint =
+            self.footprint.get_or_insert_with(|| txns.iter().map(|(txn, _)| txn).collect());
         if txns.len() >= TXNS_MAX || bytes > BYTES_MAX || footprint.conflicts_with(&txn) {
             return Some((txn, note));
         }
@@ -267,7 +266,7 @@ impl CommitAnswer {
             let of_txn = |place: usize, first: usize, count: usize| {
                 place.checked_sub(first).filter(|place| *place < count)
             };
-            let keys: Vec<Key> = txn.compares().iter().filter_map(key_of).collect();
+            let keys: Vec<Key> = txn.compares().iter().filter_map(Compare::key).collect();
             let mut found = Vec::new();
             for (place, value) in &broken {
                 if let Some(place) = of_txn(*place, compares, key_count) {
@@ -301,13 +300,6 @@ impl CommitAnswer {
     }
 }
 
-const fn key_of(compare: &Compare) -> Option<Key> {
-    match compare {
-        Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => Some(*key),
-        Compare::Empty(_) => None,
-    }
-}
-
 fn bytes_of(key: &Key) -> Vec<u8> {
     key.to_bytes().as_bytes().to_vec()
 }
@@ -321,53 +313,4 @@ fn signed(revision: u64) -> i64 {
 /// A revision as the store layer has it.
 pub(crate) fn unsigned(revision: i64) -> Option<u64> {
     u64::try_from(revision).ok()
-}
-
-/// The keys that the transactions of a batch compare and write.
-#[derive(Debug, Default)]
-struct Footprint {
-    compared: HashSet<Key, FixedState>,
-    compared_ranges: Vec<KeyRange>,
-    written: HashSet<Key, FixedState>,
-}
-
-impl Footprint {
-    fn of<N>(txns: &[(Txn, N)]) -> Self {
-        let mut footprint = Self::default();
-        txns.iter().for_each(|(txn, _)| footprint.add(txn));
-        footprint
-    }
-
-    fn add(&mut self, txn: &Txn) {
-        self.written.extend(txn.writes().iter().map(|write| *write.key()));
-        self.compared.extend(txn.compares().iter().filter_map(key_of));
-        for compare in txn.compares() {
-            if let Compare::Empty(range) = compare {
-                self.compared_ranges.push(*range);
-            }
-        }
-    }
-
-    /// Returns whether `txn` writes a key that the batch uses, or compares one that it writes.
-    fn conflicts_with(&self, txn: &Txn) -> bool {
-        // Both directions: a write may invalidate a compare of the batch, and a write of the batch
-        // one of this transaction's.
-        let writes_into = |write: &Write| {
-            let key = write.key();
-            self.written.contains(key)
-                || self.compared.contains(key)
-                || self.compared_ranges.iter().any(|range| contains(range, key))
-        };
-        let looks_at = |compare: &Compare| match compare {
-            Compare::At { key, .. } | Compare::Value { key, .. } | Compare::Absent(key) => {
-                self.written.contains(key)
-            }
-            Compare::Empty(range) => self.written.iter().any(|key| contains(range, key)),
-        };
-        txn.writes().iter().any(writes_into) || txn.compares().iter().any(looks_at)
-    }
-}
-
-fn contains(range: &KeyRange, key: &Key) -> bool {
-    range.contains(key.to_bytes().as_bytes())
 }

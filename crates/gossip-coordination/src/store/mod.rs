@@ -76,6 +76,7 @@ mod engine;
 mod event_ring;
 mod flight;
 mod floors;
+mod footprint;
 mod gc;
 mod handoffs;
 mod index;
@@ -122,6 +123,7 @@ pub use self::engine::{Answer, AsyncStore, Page, Read, Store, StoreLimits};
 pub use self::flight::Flight;
 #[cfg(test)]
 pub(crate) use self::flight::{Reply, Step};
+pub use self::footprint::Footprint;
 pub use self::handoffs::{
     HandoffWrite, MovePage, SaveHandoffError, StoredHandoff, forget_handoff, list_handoffs,
     list_moves, load_handoff, save_handoff,

@@ -44,7 +44,7 @@ pub enum Compare {
 impl Compare {
     /// Returns the compared key, if it is a single one.
     #[must_use]
-    pub(crate) const fn key(&self) -> Option<Key> {
+    pub const fn key(&self) -> Option<Key> {
         match self {
             Self::At { key, .. } | Self::Value { key, .. } | Self::Absent(key) => Some(*key),
             Self::Empty(_) => None,
