@@ -192,7 +192,10 @@ pub use self::op_ids::fresh_op_id;
 pub use self::processor::{
     Broken, CommandStatus, Inline, ItemFailure, ItemResult, Processor, Report, Silence, Work,
 };
-pub use self::progress::{Eta, Progress, ProgressKind, ProgressMeter, RunLook, Slice, SliceState};
+pub use self::progress::{
+    CELL_ROUNDING, Eta, Progress, ProgressKind, ProgressMeter, RunLook, Slice, SliceState,
+    cells_touched, spread,
+};
 pub use self::results::{ITEM_RESULTS_MAX, ResultsError, StoredResults, for_each_result};
 pub use self::run_plan::{OpenRunError, OpenedRun, OpenedState, RunPlan, open_run};
 pub use self::split_specs::PartError;

@@ -3,13 +3,10 @@
 //! The borders are fractions of the source, by the density that was measured when the run was first
 //! seen, so a split moves none of them.
 
-use gossip::runtime::{Slice, SliceState};
+use gossip::runtime::{CELL_ROUNDING, Slice, SliceState, cells_touched, spread};
 
 /// Buckets of a run.
 pub(crate) const BUCKETS: usize = 512;
-
-/// Less than this part of a bucket is a rounding error of the positions.
-const NOTHING: f64 = 1e-6;
 
 /// What a bucket shows: what most of its unfinished keys are. A failed item shows always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,40 +59,15 @@ pub(crate) fn buckets(
     for slice in slices {
         if matches!(slice.state, SliceState::Parked | SliceState::Damaged) {
             // Apart from the sums: a single failed item is too small to show in them.
-            mark_failed(&mut sums, slice);
+            // Of a single item the bucket in which it lies.
+            let touched = cells_touched(slice.covered, slice.to, count);
+            sums[touched].iter_mut().for_each(|sum| sum.has_failed = true);
         }
         spread(&mut sums, slice.from, slice.covered, |sum, part| sum.done += part);
         let holder = holder(slice);
         spread(&mut sums, slice.covered, slice.to, |sum, part| sum.add(slice.state, holder, part));
     }
     sums.iter().map(Sum::bucket).collect()
-}
-
-/// Marks the buckets of a parked range; of a single item the one in which it lies.
-fn mark_failed(sums: &mut [Sum], slice: &Slice) {
-    let count = sums.len();
-    let at = |position: f64| position * count as f64;
-    let first = ((at(slice.covered) + NOTHING) as usize).min(count.saturating_sub(1));
-    let end = (at(slice.to) - NOTHING).ceil().max(0.0) as usize;
-    for sum in sums.iter_mut().take(end.max(first + 1)).skip(first) {
-        sum.has_failed = true;
-    }
-}
-
-/// Calls `add` with each bucket that a range touches and the part of the bucket in the range.
-fn spread(sums: &mut [Sum], from: f64, to: f64, mut add: impl FnMut(&mut Sum, f64)) {
-    let (from, to) = (from * sums.len() as f64, to * sums.len() as f64);
-    let first = from as usize;
-    for (index, sum) in sums.iter_mut().enumerate().skip(first) {
-        let (start, end) = (index as f64, (index + 1) as f64);
-        if start >= to {
-            return;
-        }
-        let part = to.min(end) - from.max(start);
-        if part > 0.0 {
-            add(sum, part);
-        }
-    }
 }
 
 /// The parts of one bucket, each from 0 to 1.
@@ -126,12 +98,12 @@ impl Sum {
     }
 
     fn bucket(&self) -> Bucket {
-        let leased = self.leased.filter(|(_, part)| *part > NOTHING);
+        let leased = self.leased.filter(|(_, part)| *part > CELL_ROUNDING);
         let state = match leased {
             _ if self.has_failed => State::Failed,
             Some((holder, _)) if holder.is_stalled => State::Stalled,
             Some(_) => State::Leased,
-            None if self.waiting <= NOTHING && self.done > NOTHING => State::Done,
+            None if self.waiting <= CELL_ROUNDING && self.done > CELL_ROUNDING => State::Done,
             None => State::Waiting,
         };
         let worker = leased.map(|(holder, _)| holder.number);

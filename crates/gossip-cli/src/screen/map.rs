@@ -1,5 +1,7 @@
 //! The keyspace map: one cell for each part of the source.
 
+use gossip::runtime::{CELL_ROUNDING, cells_touched, spread};
+
 use super::style::{Line, Paint, Style};
 
 /// A range of the source in one state. Positions are fractions from 0 to 1.
@@ -49,43 +51,14 @@ pub(crate) fn cells(ranges: &[Range], count: usize) -> Vec<Cell> {
 impl Range {
     fn add_to(&self, sums: &mut [Sum]) {
         if self.rest == Rest::Failed {
-            let count = sums.len();
-            let first = cell_at(self.covered, count).min(count.saturating_sub(1));
-            // The end belongs to the next range, unless the range is a single item.
-            let end = cell_at(self.to, count) + usize::from(!is_boundary(self.to, count));
-            for sum in sums.iter_mut().take(end.max(first + 1)).skip(first) {
+            let touched = cells_touched(self.covered, self.to, sums.len());
+            for sum in &mut sums[touched] {
                 sum.has_failed = true;
             }
         }
         spread(sums, self.from, self.covered, |sum, part| sum.done += part);
         let rest = self.rest;
         spread(sums, self.covered, self.to, |sum, part| sum.add(rest, part));
-    }
-}
-
-fn is_boundary(position: f64, count: usize) -> bool {
-    let scaled = position * count as f64;
-    (scaled - scaled.round()).abs() < 1e-9
-}
-
-fn cell_at(position: f64, count: usize) -> usize {
-    // A position at a boundary may be a little below it after the multiplication.
-    (position * count as f64 + 1e-9) as usize
-}
-
-/// Calls `add` with each cell that a range touches and the part of the cell in the range.
-fn spread(sums: &mut [Sum], from: f64, to: f64, mut add: impl FnMut(&mut Sum, f64)) {
-    let (from, to) = (from * sums.len() as f64, to * sums.len() as f64);
-    let first = from as usize;
-    for (index, sum) in sums.iter_mut().enumerate().skip(first) {
-        let (start, end) = (index as f64, (index + 1) as f64);
-        if start >= to {
-            return;
-        }
-        let part = to.min(end) - from.max(start);
-        if part > 0.0 {
-            add(sum, part);
-        }
     }
 }
 
@@ -99,9 +72,6 @@ struct Sum {
     leased: Option<(usize, f64)>,
     has_failed: bool,
 }
-
-/// Less than this of a cell is a rounding error of the positions.
-const NOTHING: f64 = 1e-6;
 
 impl Sum {
     fn add(&mut self, rest: Rest, part: f64) {
@@ -126,13 +96,13 @@ impl Sum {
         }
         let leased = self.leased.map_or(0.0, |(_, part)| part);
         // Only if it is no smaller part than the live one: a cell can show one worker.
-        if self.stalled > NOTHING && self.stalled >= leased {
+        if self.stalled > CELL_ROUNDING && self.stalled >= leased {
             return Cell::Stalled;
         }
         match self.leased {
-            Some((worker, part)) if part > NOTHING => Cell::Leased(worker, self.done >= 0.5),
-            _ if self.waiting <= NOTHING && self.done > NOTHING => Cell::Done,
-            _ => Cell::Waiting(self.done > NOTHING),
+            Some((worker, part)) if part > CELL_ROUNDING => Cell::Leased(worker, self.done >= 0.5),
+            _ if self.waiting <= CELL_ROUNDING && self.done > CELL_ROUNDING => Cell::Done,
+            _ => Cell::Waiting(self.done > CELL_ROUNDING),
         }
     }
 }

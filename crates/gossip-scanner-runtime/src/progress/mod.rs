@@ -20,6 +20,7 @@
 //!
 //! Nothing here reads a clock or decides anything; it reads stored records.
 
+mod cells;
 mod eta;
 mod meter;
 mod slices;
@@ -34,6 +35,7 @@ use gossip_coordination::{
     GetRunError, RunManagement, RunStatus, ShardFilter, ShardStatus, ShardSummary,
 };
 
+pub use self::cells::{CELL_ROUNDING, cells_touched, spread};
 pub use self::eta::Eta;
 pub(crate) use self::eta::Speed;
 pub use self::meter::ProgressMeter;
