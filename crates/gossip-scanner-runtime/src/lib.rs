@@ -122,6 +122,7 @@ mod backoff;
 pub mod certificate;
 mod clock;
 pub mod connectors;
+mod delegation;
 mod density;
 mod environment;
 mod event_log;

@@ -10,6 +10,8 @@ use gossip_coordination::{
     for_each_run_operation, for_each_shard_operation,
 };
 
+use crate::delegation::reservations_of_inner;
+
 /// What the store did since the last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StoreReport {
@@ -139,20 +141,7 @@ impl<B: RunManagement> RunManagement for Monitored<B> {
 }
 
 impl<B: ShardClaiming> ShardClaiming for Monitored<B> {
-    const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
-
-    fn change_count(&mut self) -> Option<u64> {
-        self.inner.change_count()
-    }
-
-    fn reserve_claim(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        worker: WorkerId,
-    ) -> Result<ClaimReservation, ClaimError> {
-        self.inner.reserve_claim(now, tenant, worker)
-    }
+    reservations_of_inner! {}
 
     fn probe_candidates_into(
         &mut self,

@@ -9,6 +9,7 @@ use gossip_coordination::{
     RunManagement, ShardClaiming, for_each_run_operation, for_each_shard_operation,
 };
 
+use crate::delegation::reservations_of_inner;
 use crate::observer::{Event, Observer};
 
 /// Events kept of one operation; further ones are dropped. A renewal emits one event per lease of a
@@ -76,20 +77,7 @@ impl<B: RunManagement + CollectEvents> RunManagement for Observed<'_, B> {
 }
 
 impl<B: ShardClaiming + CollectEvents> ShardClaiming for Observed<'_, B> {
-    const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
-
-    fn change_count(&mut self) -> Option<u64> {
-        self.inner.change_count()
-    }
-
-    fn reserve_claim(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        worker: WorkerId,
-    ) -> Result<ClaimReservation, ClaimError> {
-        self.inner.reserve_claim(now, tenant, worker)
-    }
+    reservations_of_inner! {}
 
     fn probe_candidates_into(
         &mut self,

@@ -20,6 +20,7 @@ use gossip_coordination::{
 };
 
 use crate::clock::{Clock, ClockOffset};
+use crate::delegation::reservations_of_inner;
 
 /// A coordinator handle of a worker.
 pub(crate) struct WallTime<'c, B> {
@@ -250,22 +251,9 @@ impl<B: RunManagement> RunManagement for WallTime<'_, B> {
 }
 
 impl<B: ShardClaiming> ShardClaiming for WallTime<'_, B> {
-    const CANDIDATES_PER_SCAN: usize = B::CANDIDATES_PER_SCAN;
-
-    fn change_count(&mut self) -> Option<u64> {
-        self.inner.change_count()
-    }
-
-    fn reserve_claim(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        worker: WorkerId,
-    ) -> Result<ClaimReservation, ClaimError> {
-        // Not converted: the cooldown is a wait of this process, and a step of the wall clock must
-        // not extend it.
-        self.inner.reserve_claim(now, tenant, worker)
-    }
+    // Not converted: the cooldown is a wait of this process, and a step of the wall clock must
+    // not extend it.
+    reservations_of_inner! {}
 
     fn probe_candidates_into(
         &mut self,
