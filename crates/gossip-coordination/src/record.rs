@@ -9,11 +9,12 @@
 //! boxed apart, and the operation log is taken from the pool on first use.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::sync::Arc;
 
 use gossip_contracts::coordination::{
-    CursorSemantics, CursorUpdate, MAX_SPAWNED_PER_SHARD, PooledCursor, PooledShardSpec,
-    PooledSpawned, ShardSpecRef,
+    CursorSemantics, CursorUpdate, MAX_SPAWNED_PER_SHARD, MAX_SPLIT_CHILDREN, PooledCursor,
+    PooledShardSpec, PooledSpawned, ShardSpecRef,
 };
 use gossip_contracts::identity::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
@@ -88,6 +89,20 @@ impl ParkReason {
         Self::ALL.get(usize::from(number)).copied()
     }
 }
+
+// `from_u8` finds a number by its place.
+const _: () = {
+    let mut number = 0;
+    while number < ShardStatus::ALL.len() {
+        assert!(ShardStatus::ALL[number] as usize == number);
+        number += 1;
+    }
+    number = 0;
+    while number < ParkReason::ALL.len() {
+        assert!(ParkReason::ALL[number] as usize == number);
+        number += 1;
+    }
+};
 
 const _: () = {
     assert!(ShardStatus::Active as u8 == 0);
@@ -167,6 +182,12 @@ pub struct ShardRecord {
 
 // There may be millions of records.
 const _: () = assert!(size_of::<ShardRecord>() <= 120);
+// Up to the lease it is read by everything that looks for work or moves a deadline.
+const _: () = assert!(offset_of!(ShardRecord, lease) + size_of::<Option<LeaseHolder>>() <= 64);
+// A shard that was never split can be split into as many children as one plan has.
+const _: () = assert!(MAX_SPLIT_CHILDREN <= MAX_SPAWNED_PER_SHARD);
+// Every executed operation leaves an entry (INV-14).
+const _: () = assert!(OP_LOG_CAP > 0);
 
 /// The parts that most shards never have.
 pub(crate) struct Rare {
@@ -426,6 +447,8 @@ impl ShardRecord {
     /// Panics if a spawned id is not a derived one (INV-8).
     pub(crate) fn assert_spawned(&self, pool: &RecordPool) {
         if let Some(rare) = &self.rare {
+            let listed = rare.spawned.iter(&pool.bytes).count();
+            assert_eq!(listed, rare.spawned.len(), "the list has as many ids as it counts");
             let all_derived = rare.spawned.iter(&pool.bytes).all(ShardId::is_derived);
             assert_holds(holds(all_derived, "INV-8: spawned shards are derived"));
         }
@@ -588,13 +611,17 @@ impl<'a> ShardView<'a> {
     /// Start, end and metadata, one behind the other, and the lengths of the first two.
     #[inline]
     pub(crate) fn packed_spec(&self) -> (&'a [u8], [usize; 2]) {
-        self.record.spec.packed(&self.pool.bytes)
+        let (bytes, [start, end]) = self.record.spec.packed(&self.pool.bytes);
+        assert!(start + end <= bytes.len(), "start and end are part of the packed bytes");
+        (bytes, [start, end])
     }
 
     /// Cursor key and token, one behind the other, and the length of the key.
     #[inline]
     pub(crate) fn packed_cursor(&self) -> (&'a [u8], usize) {
-        self.record.cursor.packed(&self.pool.bytes)
+        let (bytes, key) = self.record.cursor.packed(&self.pool.bytes);
+        assert!(key <= bytes.len(), "the key is part of the packed bytes");
+        (bytes, key)
     }
 
     /// Remembered operations.

@@ -235,6 +235,7 @@ pub(super) fn grant(
     // After a restore the floor lies above every fence that was issued before it.
     let fence = record.fence_epoch().increment().max(run.fence_floor);
     assert!(fence > record.fence_epoch(), "every grant increments the fence");
+    assert!(fence >= run.fence_floor, "a grant is not below the fence floor of its run");
     assert!(deadline >= now, "a deadline is at or after the grant");
     Lease::new(tenant, record.key(), worker, fence, deadline, token)
 }

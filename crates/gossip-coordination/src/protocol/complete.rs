@@ -60,6 +60,8 @@ impl ShardTransition for Complete<'_> {
         check_key_present(self.cursor)?;
         check_cursor(self.cursor, shard.cursor(), shard.spec())?;
 
+        let is_owner = shard.record().lease_owner() == Some(self.lease.owner());
+        assert!(is_owner, "the caller is the lease holder");
         assert!(shard.record().is_leased_at(now), "only a live lease can complete a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Complete, payload_hash, at);

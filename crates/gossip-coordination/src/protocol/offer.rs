@@ -104,6 +104,7 @@ impl ShardTransition for OfferShard<'_> {
         }
 
         assert!(self.terms.deadline > now, "an offer's deadline is in the future");
+        assert!(record.offer().is_none(), "a shard has one offer at a time");
         assert!(record.lease_owner() == Some(self.lease.owner()), "the caller is the lease holder");
         let at = stored_time(shard, now);
         let change = ShardChange::Offer {

@@ -54,6 +54,8 @@ impl ShardTransition for Park<'_> {
 
         // The run status is not checked: parking starts no work, so it is allowed while the run is
         // paused or terminal.
+        let is_owner = shard.record().lease_owner() == Some(self.lease.owner());
+        assert!(is_owner, "the caller is the lease holder");
         assert!(shard.record().is_leased_at(now), "only a live lease can park a shard");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::Park, payload_hash, at);

@@ -71,6 +71,8 @@ impl RepairShard {
         let rebuilt = if remains.is_covered { ShardStatus::Split } else { ShardStatus::Active };
         let status = remains.status.unwrap_or(rebuilt);
         assert!(fence > known, "a repair raises the fence");
+        let was_parked = remains.status == Some(ShardStatus::Parked);
+        assert!(status != ShardStatus::Parked || was_parked, "a repair parks no shard");
         Ok(RepairedShard { damage, status, fence })
     }
 }

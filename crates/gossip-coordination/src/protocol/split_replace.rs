@@ -89,6 +89,7 @@ impl ShardTransition for SplitReplace<'_> {
         check_ids_free(&ids, seen)?;
         assert!(ids.len() == self.plan.children().len(), "every child of the plan gets an id");
         assert!(ids.iter().all(|id| id.is_derived()), "children have derived ids");
+        assert!(!ids.contains(&self.lease.key().shard()), "no child is its own parent");
         let at = stored_time(shard, now);
         let entry = OpLogEntry::new(self.op_id, OpKind::SplitReplace, payload_hash, at);
         let sequence = self.lease.sequence();

@@ -79,6 +79,10 @@ impl ShardTransition for SplitResidual<'_> {
         check_ids_free(&[residual], seen)?;
         assert!(residual.is_derived(), "a residual has a derived id");
         assert!(residual != self.lease.key().shard(), "a residual differs from its parent");
+        let (left, right) = (self.plan.new_parent(), self.plan.residual());
+        assert!(left.start == shard.spec().start, "the parent keeps its first key");
+        assert!(left.end == right.start, "no key lies between the parent and the residual");
+        assert!(right.end == shard.spec().end, "the residual ends where its parent ended");
 
         let at = stored_time(shard, now);
         let change = ShardChange::Shrink {

@@ -89,6 +89,8 @@ impl RevisionFloor {
                 return Err(older());
             }
         }
+        assert!(hot >= self.hot, "the floor of a shard never falls");
+        assert!(head >= self.head, "the floor of a run never falls");
         (self.hot, self.head) = (hot, head);
         Ok(())
     }
@@ -183,11 +185,15 @@ impl Loaded {
             return None;
         }
         for (key, value) in conflict.into_found() {
+            // The keys are those that our transaction compared.
+            let is_own = key.tenant().is_none_or(|other| other == tenant);
+            assert!(is_own, "a conflict is about no other tenant's key");
             match key {
                 Key::ShardHot { shard: other, .. } if other == shard => self.hot = Some(value?),
                 // A deleted head cannot be merged: `value?` leads to a load, which finds the run
                 // gone.
-                Key::RunHead { .. } => {
+                Key::RunHead { run, .. } => {
+                    assert!(run == shard.run(), "an operation compares the head of its own run");
                     self.head = Some(Head::decode(tenant, shard.run(), value?).ok()?);
                 }
                 Key::TenantCounter { .. } => self.quota.count = value,
@@ -258,6 +264,9 @@ impl Loaded {
             (Some(hot), Some(cold)) => (hot, cold),
             (Some(_), None) | (None, Some(_)) => return Err(half_a_shard()),
         };
+        let is_cached = self.origin == Origin::Cache;
+        assert!(!is_cached || self.owner.is_none(), "an owner key is never cached");
+        assert!(!is_cached || self.quota.count.is_none(), "a count of shards is never cached");
         // Cached bytes were verified when they were read or written, so they skip the checksum.
         let decode = match self.origin {
             Origin::Cache => decode_own_shard,
@@ -265,7 +274,11 @@ impl Loaded {
         };
         core.pool.begin();
         match decode(tenant, key, &hot.bytes, &cold.bytes, &mut core.pool) {
-            Ok(found) => Ok(Some(found)),
+            Ok((record, indexed_at)) => {
+                assert!(record.key() == key, "a record is decoded under its own key");
+                assert!(record.tenant() == **tenant, "a record is decoded for its own tenant");
+                Ok(Some((record, indexed_at)))
+            }
             Err(DecodeShardError::Stored(error)) => Err(error),
             Err(DecodeShardError::PoolFull(full)) => {
                 unreachable!("the pool fits the largest shard: {full}")

@@ -203,6 +203,7 @@ impl Quota {
         added: u64,
         removed: u64,
     ) -> Result<(), InfraError> {
+        assert!(added == 0 || removed == 0, "a commit creates shards or deletes some");
         let [count, allotment] = Self::keys(tenant);
         // Without the compare, one of two concurrent changes of the count would be lost.
         txn.expect(count, self.count.as_ref());

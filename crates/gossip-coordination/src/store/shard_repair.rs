@@ -62,6 +62,8 @@ pub(super) async fn repair(
         let issued = unresolved.map_or(FenceEpoch::ZERO, |it| it.fence);
         remains.facts.fence = remains.facts.fence.max(issued);
         let repaired = operation.decide(&remains.facts)?;
+        assert!(repaired.fence > issued, "a repair never issues a fence twice");
+        assert!(repaired.fence > found.fence(tenant, key), "a repair fences out the old leases");
         let rebuilt = remains.rebuild(core, &repaired)?;
         let txn = found.txn((io, core.limits.page), (tenant, key), rebuilt, &repaired).await;
         let txn = txn.map_err(|error| tries.ended(error))?;
@@ -197,6 +199,11 @@ impl Found {
         if let Some(at) = rebuilt.indexed_at {
             put_claim(&mut txn, tenant, shard, at);
         }
+        let is_claimable = rebuilt.indexed_at.is_some();
+        assert!(
+            is_claimable == (repaired.status == ShardStatus::Active),
+            "exactly an active shard is in the claim index"
+        );
         if repaired.status != ShardStatus::Parked {
             txn.delete(Key::ParkedIndex { tenant, shard });
         }
@@ -277,6 +284,9 @@ impl Rests<'_> {
         let record = join_shard(&owner, self.key, &hot, &cold, &mut core.pool)
             .map_err(|_| RepairShardError::RangeUnknown)?;
         record.assert_invariants(&core.pool);
+        assert!(record.status() == repaired.status, "the record has the status of the decision");
+        assert!(record.fence_epoch() == repaired.fence, "the record has the fence of the decision");
+        assert!(record.lease().is_none(), "a repaired shard is free");
         let (view, indexed_at) = (ShardView::new(&record, &core.pool), indexed_time(&record));
         let rebuilt = Rebuilt {
             hot: encoded(|out| encode_hot(view, indexed_at, out)),
