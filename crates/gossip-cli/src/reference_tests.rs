@@ -30,7 +30,7 @@ fn create(backend: &Backend, tenant: TenantId, end: u32, name: Option<&str>) -> 
 struct Quiet;
 
 impl gossip::runtime::Observer for Quiet {
-    fn observe(&self, _event: gossip::Event<'_>) {}
+    fn observe(&self, _event: gossip::runtime::Event<'_>) {}
 }
 
 fn find(coordinator: &mut Coordinator, tenant: TenantId, typed: &str) -> Result<RunId, Failure> {

@@ -27,9 +27,6 @@ pub(crate) const ENDPOINTS_MAX: usize = 16;
 
 /// The default time that an owner key outlives the keep-alives of its process.
 pub const DEFAULT_OWNER_LEASE_TTL: Duration = Duration::from_secs(15);
-/// Below this a leader that stalls for a moment revokes leases of healthy workers: a leader that
-/// was stopped for nine seconds revoked a lease of four in every try, and none of ten.
-pub const ADVISED_OWNER_LEASE_TTL: Duration = Duration::from_secs(10);
 /// The shortest owner lease: etcd grants no less than its election timeout of about a second, and
 /// a keep-alive at a third of the time must be able to fail once.
 pub(crate) const OWNER_LEASE_TTL_MIN: Duration = Duration::from_secs(2);
@@ -64,8 +61,7 @@ pub const DEFAULT_MAX_REQUEST_BYTES: usize = 3 << 19;
 /// etcd itself warns above ten mebibytes.
 pub(crate) const MAX_REQUEST_BYTES_MAX: usize = 10 << 20;
 
-const _: () = assert!(OWNER_LEASE_TTL_MIN.as_secs() < ADVISED_OWNER_LEASE_TTL.as_secs());
-const _: () = assert!(ADVISED_OWNER_LEASE_TTL.as_secs() <= DEFAULT_OWNER_LEASE_TTL.as_secs());
+const _: () = assert!(OWNER_LEASE_TTL_MIN.as_secs() <= DEFAULT_OWNER_LEASE_TTL.as_secs());
 const _: () = assert!(DEFAULT_OWNER_LEASE_TTL.as_secs() <= OWNER_LEASE_TTL_MAX.as_secs());
 const _: () = assert!(DEFAULT_MAX_CLOCK_SKEW.as_secs() <= MAX_CLOCK_SKEW_MAX.as_secs());
 const _: () = assert!(DEFAULT_RETRIES <= RETRIES_MAX);
@@ -93,6 +89,10 @@ pub struct EtcdConfig {
     /// Timeout of a request. A commit that timed out has an unknown outcome.
     pub request_timeout: Duration,
     /// How long owner keys exist after the last keep-alive of their process; in whole seconds.
+    ///
+    /// Below ten seconds a leader that stalls for a moment revokes leases of healthy workers: a
+    /// leader that was stopped for nine seconds revoked a lease of four in every try, and none of
+    /// ten.
     pub owner_lease_ttl: Duration,
     /// The maximum difference between clocks: while an owner key exists, a takeover waits for the
     /// deadline plus this.
@@ -163,13 +163,6 @@ impl EtcdConfig {
         // commit.
         Budget::new(self)?;
         Ok(())
-    }
-
-    /// Returns whether the owner lease is shorter than [`ADVISED_OWNER_LEASE_TTL`], whose
-    /// documentation says why that is unwise.
-    #[must_use]
-    pub fn is_owner_lease_short(&self) -> bool {
-        self.owner_lease_ttl < ADVISED_OWNER_LEASE_TTL
     }
 
     fn check_endpoints(&self) -> Result<(), ConfigError> {

@@ -80,9 +80,8 @@ pub use self::backend::{
 };
 pub use self::budget::RequestTooSmall;
 pub use self::config::{
-    ADVISED_OWNER_LEASE_TTL, ConfigError, DEFAULT_MAX_CLOCK_SKEW, DEFAULT_MAX_REQUEST_BYTES,
-    DEFAULT_MAX_TXN_OPS, DEFAULT_OWNER_LEASE_TTL, DEFAULT_RETRIES, EtcdConfig, EtcdTls,
-    RETRIES_MAX, TlsIdentityFiles,
+    ConfigError, DEFAULT_MAX_CLOCK_SKEW, DEFAULT_MAX_REQUEST_BYTES, DEFAULT_MAX_TXN_OPS,
+    DEFAULT_OWNER_LEASE_TTL, DEFAULT_RETRIES, EtcdConfig, EtcdTls, RETRIES_MAX, TlsIdentityFiles,
 };
 pub use self::error::{EtcdCause, EtcdError, Fate, SizeLimit};
 pub use self::grpc::GrpcClient;

@@ -15,9 +15,9 @@ use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
 use thiserror::Error;
 
 /// The default port of PostgreSQL.
-pub const DEFAULT_PORT: u16 = 5432;
+pub(crate) const DEFAULT_PORT: u16 = 5432;
 /// The default schema.
-pub const DEFAULT_SCHEMA: &str = "gossip";
+pub(crate) const DEFAULT_SCHEMA: &str = "gossip";
 /// The default timeout of connecting.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The default timeout of a request: twice the lock timeout of the server's functions.

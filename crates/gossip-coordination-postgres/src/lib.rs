@@ -61,9 +61,8 @@ mod url;
 pub use self::backend::{AsyncPostgresCoordinator, ConnectError, PostgresCoordinator};
 pub use self::blocking::BlockingStore;
 pub use self::config::{
-    ConfigError, DEFAULT_CONNECT_TIMEOUT, DEFAULT_PORT, DEFAULT_REQUEST_TIMEOUT, DEFAULT_SCHEMA,
-    NAME_LEN_MAX, PostgresConfig, PostgresEnvironment, PostgresTls, TIMEOUT_MAX, TIMEOUT_MIN,
-    TlsFiles,
+    ConfigError, DEFAULT_CONNECT_TIMEOUT, DEFAULT_REQUEST_TIMEOUT, NAME_LEN_MAX, PostgresConfig,
+    PostgresEnvironment, PostgresTls, TIMEOUT_MAX, TIMEOUT_MIN, TlsFiles,
 };
 pub use self::operator::{Durability, PostgresStats};
 pub use self::store::PostgresStore;

@@ -67,13 +67,13 @@ impl ClockOffset {
     /// Converts worker time to wall time. Zero stays zero, which means "never"; any other time is
     /// at least one.
     #[must_use]
-    pub fn to_wall(self, time: LogicalTime) -> LogicalTime {
+    pub(crate) fn to_wall(self, time: LogicalTime) -> LogicalTime {
         shifted(time, self.0)
     }
 
     /// Converts wall time to worker time.
     #[must_use]
-    pub fn to_worker(self, time: LogicalTime) -> LogicalTime {
+    pub(crate) fn to_worker(self, time: LogicalTime) -> LogicalTime {
         shifted(time, self.0.saturating_neg())
     }
 }

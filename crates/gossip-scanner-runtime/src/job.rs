@@ -201,7 +201,7 @@ impl StoredJob {
 
     /// Returns the job without its MAC.
     #[must_use]
-    pub fn into_job(self) -> Job {
+    pub(crate) fn into_job(self) -> Job {
         self.job
     }
 

@@ -43,9 +43,11 @@
 //! They are re-exported whole: [`coordination`] (leases, cursors, runs without a worker; see
 //! `examples/coordinator_only.rs`), [`connector`] (the contract of sources), [`identity`],
 //! [`model`] (cursors, shard specifications), [`frontier`] (keys as ordered bytes), [`handoff`],
-//! [`etcd`] and [`postgres`] (settings of the stores on servers), [`runtime`], [`certificate`].
+//! [`etcd`] and [`postgres`] (settings of the stores on servers). Of the runtime, [`runtime`] has
+//! the worker and what it reports, and [`certificate`] the proof of what a run covered.
 #![forbid(unsafe_code)]
 
+pub mod runtime;
 mod scan;
 pub mod secrets;
 pub mod sources;
@@ -59,8 +61,7 @@ pub use gossip_coordination_etcd as etcd;
 pub use gossip_coordination_postgres as postgres;
 pub use gossip_frontier as frontier;
 pub use gossip_handoff as handoff;
-pub use gossip_scanner_runtime as runtime;
-pub use gossip_scanner_runtime::{Drain, Event, EventLog, FailedItem, LogEntry, certificate};
+pub use gossip_scanner_runtime::certificate;
 
 pub use self::scan::{
     FAILED_LISTED_MAX, FailedRange, Item, ItemError, Joined, Outcome, Prepared, RunCommand, Scan,

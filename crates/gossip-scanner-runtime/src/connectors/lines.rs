@@ -77,7 +77,7 @@ impl LineFile {
     /// # Errors
     ///
     /// As [`Self::open`].
-    pub fn open_with(path: &Path, end: LineEnd) -> Result<Self, ConnectorError> {
+    pub(crate) fn open_with(path: &Path, end: LineEnd) -> Result<Self, ConnectorError> {
         let syntax = match end {
             LineEnd::Feed => RowSyntax::Lines,
             LineEnd::Nul => RowSyntax::Nul,

@@ -22,7 +22,8 @@ impl Handler {
     ///
     /// # Errors
     ///
-    /// As [`Template::parse_for`], unless it is kept running.
+    /// [`TemplateError`] if its placeholders cannot be filled from the items of `source`; not if it
+    /// is kept running.
     pub fn parse(
         command: &[OsString],
         stream: Option<StreamFormat>,

@@ -109,7 +109,7 @@ impl Template {
     /// # Errors
     ///
     /// [`TemplateError`].
-    pub fn parse_for(command: &[OsString], source: &Source) -> Result<Self, TemplateError> {
+    pub(crate) fn parse_for(command: &[OsString], source: &Source) -> Result<Self, TemplateError> {
         let bytes = || command.iter().skip(1).map(|word| word.as_bytes());
         let columns = match bytes().any(has_name) {
             true => Columns::of(source)?,

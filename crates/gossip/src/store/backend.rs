@@ -94,7 +94,7 @@ impl Backend {
     /// Returns whether the store has room for the results of items. etcd holds all of its data in
     /// memory, so results could fill it for every tenant.
     #[must_use]
-    pub const fn keeps_results(&self) -> bool {
+    pub(crate) const fn keeps_results(&self) -> bool {
         match self.open {
             Open::Memory(..) | Open::Sqlite(_) | Open::Postgres(..) => true,
             Open::Etcd(..) => false,
