@@ -188,7 +188,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "check-handoff",
         arguments: "[FAULTS CRASHES] | --save",
-        purpose: "search everything that can happen to one planned move, and for mutants; \
+        purpose: "search everything that can happen to one handoff, and for mutants; \
                   --save writes the tables of docs/reliability.md",
         run: check_handoff::run,
     },
@@ -196,7 +196,7 @@ const COMMANDS: &[Command] = &[
         name: "sim-handoff",
         arguments: "[--schedules N] [--from SEED] [--threads N] [--save] | --seed SEED | \
                     --bugs [--save]",
-        purpose: "play random schedules of planned moves, and look for mutants; \
+        purpose: "play random schedules of handoffs, and look for mutants; \
                   --save writes the tables of docs/reliability.md",
         run: sim_handoff::run,
     },

@@ -1,6 +1,6 @@
 //! Planned ownership transfer in six phases, each stored so that a crash can be recovered.
 //!
-//! Planned moves are far more frequent than failures: rolling restarts, rebalancing, a player who
+//! Handoffs are far more frequent than failures: rolling restarts, rebalancing, a player who
 //! enters another zone. Either side can crash between the moment the old owner stops and the moment
 //! the new owner starts, and an improvised protocol then leaves two owners or none. Here both sides
 //! store a record of the move after every step, and recovery continues from that record.

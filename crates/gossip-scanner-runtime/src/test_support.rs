@@ -91,7 +91,7 @@ impl World {
         StoreCoordinator::new(self.store.another_handle(), StoreConfig::new(nonce))
     }
 
-    /// The records of planned moves, opened by another thread or process.
+    /// The records of handoffs, opened by another thread or process.
     pub(crate) fn records(&self) -> Box<dyn Repository> {
         let nonce = self.next_nonce.fetch_add(1, Ordering::Relaxed);
         Box::new(StoreRepository::new(self.store.another_handle(), TENANT, nonce))

@@ -91,7 +91,7 @@ impl Snapshot {
                     "Leases seen to pass from one worker to another",
                     of(&counters.takeovers),
                 ),
-                ("handoffs", "Planned moves seen", of(&counters.handoffs)),
+                ("handoffs", "Handoffs seen", of(&counters.handoffs)),
             ],
             gauges: vec![
                 ("workers_slow", "Workers below half of the median rate of their run", slow as f64),

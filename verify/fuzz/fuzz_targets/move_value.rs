@@ -1,4 +1,4 @@
-//! Decoding the stored value of a planned move never panics, and it is written the same again.
+//! Decoding the stored value of a handoff never panics, and it is written the same again.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| gossip_decoder_laws::move_value(data));

@@ -23,7 +23,7 @@ topic!("attempts":
     a_checkpoint_at_the_same_key_is_no_progress,
     a_final_cursor_in_an_offer_is_progress,
     a_clean_release_gives_the_attempt_back,
-    a_failed_release_and_a_planned_move_leave_the_count,
+    a_failed_release_and_a_handoff_leave_the_count,
     unparking_starts_the_count_anew,
     children_have_one_try_each,
     a_residual_has_one_try,
@@ -167,7 +167,7 @@ pub fn a_clean_release_gives_the_attempt_back<T: ConformanceTarget>(target: &T) 
 }
 
 /// A failure counts; a handoff does not.
-pub fn a_failed_release_and_a_planned_move_leave_the_count<T: ConformanceTarget>(target: &T) {
+pub fn a_failed_release_and_a_handoff_leave_the_count<T: ConformanceTarget>(target: &T) {
     let mut world = World::with_config(target, config(Some(9)));
     let held = world.acquire(10, key(0), 1);
     world.release(11, &held.lease, ReleaseMode::Failed, 1).expect("live");

@@ -76,7 +76,7 @@ pub(crate) fn index_entry(data: &[u8]) -> bool {
     }
 }
 
-/// Decoding the stored value of a planned move never panics, and it is written the same again.
+/// Decoding the stored value of a handoff never panics, and it is written the same again.
 pub(crate) fn move_value(data: &[u8]) -> bool {
     let (tenant, handoff) = (TENANT, HandoffId::from_raw(6));
     same_again(Key::Handoff { tenant, handoff }, data, |value, again| {

@@ -145,7 +145,7 @@ pub(crate) fn handoff_mutants() -> Vec<(String, &'static str, &'static str)> {
 /// Searches for a mutant of a handoff participant.
 pub(crate) fn handoff_mutant(name: &str) -> Result<Option<Finding>, String> {
     let known = handoff::Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
-    let bug = *known.ok_or_else(|| format!("no mutant `{name}` of a planned move"))?;
+    let bug = *known.ok_or_else(|| format!("no mutant `{name}` of a handoff"))?;
     let report = explore(HANDOFF_BUDGET, Some(bug), HANDOFF_STATES_MAX);
     Ok(report.finding.map(|finding| {
         let after = format!("{} states, {} steps", report.states, finding.way.len());

@@ -134,7 +134,7 @@ fn rows(catalog: &Catalog, options: &Options) -> Vec<Row> {
     let handoff = engine::handoff_mutants().into_iter().filter(|(name, ..)| is_wanted(name));
     rows.extend(handoff.map(|it| {
         let task = Task::HandoffMutant(it.0.clone());
-        plain("planned move", "model", it, task)
+        plain("handoff", "model", it, task)
     }));
     rows
 }

@@ -51,7 +51,7 @@ pub(crate) enum Task {
     Layer(Layer),
     /// The simulator with a mutant of its store.
     StoreMutant(String),
-    /// The search of planned moves with a mutant of a participant.
+    /// The search of handoffs with a mutant of a participant.
     HandoffMutant(String),
 }
 

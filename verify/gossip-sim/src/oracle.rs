@@ -19,7 +19,7 @@
 //! | TwoOwners | no grant before the true end of another lease, except by its own offer, or earlier by no more than the clocks differ; the difference must exceed the honoured skew while the owner key is there | two workers on one shard |
 //! | Handoff | an offer is accepted by its destination, in time, while it is open | a shard taken over without consent |
 //! | FrozenSource | while an offer is open, its source can only renew and withdraw | progress that the destination never sees |
-//! | MoveRedoesNothing | a handoff redoes no key | a planned move that costs work |
+//! | MoveRedoesNothing | a handoff redoes no key | a handoff that costs work |
 //! | Replay | a retry returns the first result and has no second effect | a lost reply that doubles an operation |
 //! | OpIdReused | a retry with other parameters is rejected | an id bug of the caller that goes unnoticed |
 //! | LostKey | every key at or below a cursor was assigned to a worker whose write was accepted | a skipped key |

@@ -160,7 +160,7 @@ impl Facts {
     }
 }
 
-/// Returns the planned moves of shards of this run that may still happen.
+/// Returns the handoffs of shards of this run that may still happen.
 fn handoffs(
     mut records: StoreRepository<gossip::store::AnyStore>,
     run: RunId,

@@ -1,4 +1,4 @@
-//! The planned move of a live shard: the six phases combined with the fence.
+//! The handoff of a live shard: the six phases combined with the fence.
 //!
 //! ```text
 //!  source                                   fence    destination

@@ -54,7 +54,7 @@ impl Default for HandoffConfig {
     }
 }
 
-/// The terms of one planned move. The record contains all of them from Lock on.
+/// The terms of one handoff. The record contains all of them from Lock on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MoveTerms {
     /// The id of the record.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **Monotone.** A tally measures the set of covered keys: counts from the runtime's tokens, and
-//! sampled keys at or below the cursors. That set only grows: a pause, a split, a planned move or
+//! sampled keys at or below the cursors. That set only grows: a pause, a split, a handoff or
 //! an unparking moves no key out of it. A listing of many shards is not of one instant, so a meter
 //! also never reports less than before.
 //!

@@ -57,7 +57,7 @@ fn a_search_that_is_cut_short_says_so() {
 
 /// A sequence keeps out the late offer that the log does not recognize any more.
 #[test]
-fn a_planned_move_of_sequenced_operations_redoes_nothing() {
+fn a_handoff_of_sequenced_operations_redoes_nothing() {
     let forgotten = short("forgotten");
     search_to_the_end(Config { honest: true, sequenced: true, ..forgotten });
 }
@@ -65,7 +65,7 @@ fn a_planned_move_of_sequenced_operations_redoes_nothing() {
 /// A known limitation of operations without a sequence: once sixteen operations have evicted a
 /// withdrawal from the log, a late offer is opened again. A longer log would make this test fail.
 #[test]
-fn a_planned_move_may_redo_keys_once_the_withdrawal_is_forgotten() {
+fn a_handoff_may_redo_keys_once_the_withdrawal_is_forgotten() {
     let config = Config { honest: true, ..short("forgotten") };
     let report = search(config, Strictness::Records, usize::MAX);
     let finding = report.finding.expect("the log evicts the withdrawal");

@@ -21,7 +21,7 @@ fn file(name: &str) -> (TestDirectory, String, String) {
 }
 
 #[test]
-fn planned_moves_on_sqlite_lose_nothing_and_redo_nothing() {
+fn handoffs_on_sqlite_lose_nothing_and_redo_nothing() {
     let (_directory, url, journals) = file("trial-moves");
     let figures = run_trial(&["moves", &url, &journals, "60", "0", "1"]);
     assert!(figures.contains("0 lost, 0 redone by a move, 0 redone after takeovers"), "{figures}");
