@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gossip_coordination::SIDE_RECORD_BYTES_MAX;
-use gossip_coordination::store::CLAIM_COOLDOWN_MAX;
+use gossip_coordination::store::{CLAIM_COOLDOWN_MAX, SettingError};
 use proptest::prelude::*;
 
 use crate::budget::Budget;
@@ -205,7 +205,7 @@ fn credentials_reach_other_machines_by_tls_or_if_allowed() {
 
 #[test]
 fn urls_that_are_none_are_refused() {
-    let value = |name, expected| UrlError::Value { name, expected };
+    let value = |name, expected| UrlError::Setting(SettingError::Value { name, expected });
     let time = "a number followed by ms, s or m";
     for (url, why) in [
         ("http://h/p", UrlError::Scheme),
@@ -224,17 +224,17 @@ fn urls_that_are_none_are_refused() {
         ("etcd://@h/p", ConfigError::NoUser.into()),
         ("etcd://h/p?password_file=f", ConfigError::NoUser.into()),
         ("etcd://h/p?tls=on", value("tls", "off")),
-        ("etcd://u@h/p?tls=off&ca=c", UrlError::Contradiction),
-        ("etcd://h/p?retries", UrlError::Pair { index: 0 }),
-        ("etcd://h/p?retries=1&x=2", UrlError::UnknownSetting { index: 1 }),
-        ("etcd://h/p?retries=1&retries=1", UrlError::SetTwice { name: "retries" }),
+        ("etcd://u@h/p?tls=off&ca=c", SettingError::Contradiction.into()),
+        ("etcd://h/p?retries", SettingError::Pair { index: 0 }.into()),
+        ("etcd://h/p?retries=1&x=2", SettingError::Unknown { index: 1 }.into()),
+        ("etcd://h/p?retries=1&retries=1", SettingError::SetTwice { name: "retries" }.into()),
         ("etcd://h/p?retries=-1", value("retries", "a number")),
         ("etcd://h/p?coalesce=yes", value("coalesce", "on or off")),
         ("etcd://h/p?request_timeout=5", value("request_timeout", time)),
         ("etcd://h/p?request_timeout=s", value("request_timeout", time)),
         ("etcd://h/p?ca=", value("ca", "percent-encoded text")),
-        ("etcd://h/p?cert=c", UrlError::HalfIdentity),
-        ("etcd://h/p?server_name=c", UrlError::NoAuthorities),
+        ("etcd://h/p?cert=c", SettingError::HalfIdentity.into()),
+        ("etcd://h/p?server_name=c", SettingError::NoAuthorities.into()),
         ("etcd://h/p?owner_lease_ttl=2500ms", ConfigError::FractionOfSecond.into()),
     ] {
         assert_eq!(EtcdConfig::from_url(url).expect_err(url), why, "{url}");

@@ -17,9 +17,9 @@
 //!
 //! What it never does: show any part of the URL in an error, because the whole may hold a password.
 
-use std::time::Duration;
-
-use gossip_coordination::store::parse_duration;
+use gossip_coordination::store::{
+    SettingError, TlsSettings, duration_of, number_of, settings_of, text_of,
+};
 use gossip_stdx::percent_decode;
 use thiserror::Error;
 
@@ -60,41 +60,9 @@ pub enum UrlError {
          GOSSIP_ETCD_PASSWORD"
     )]
     Password,
-    /// A part after `?` is not `setting=value`.
-    #[error("part {index} behind ? is no setting=value")]
-    Pair {
-        /// Which one, from zero.
-        index: usize,
-    },
-    /// There is no such setting.
-    #[error("part {index} behind ? is no setting that we know")]
-    UnknownSetting {
-        /// Which one, from zero.
-        index: usize,
-    },
-    /// A setting is given twice.
-    #[error("{name} is set twice")]
-    SetTwice {
-        /// Which one.
-        name: &'static str,
-    },
-    /// A value is not what the setting takes.
-    #[error("{name} must be {expected}")]
-    Value {
-        /// Which setting.
-        name: &'static str,
-        /// What it takes.
-        expected: &'static str,
-    },
-    /// A certificate without its key, or a key without its certificate.
-    #[error("cert and key belong together")]
-    HalfIdentity,
-    /// A setting of TLS without the authorities, which turn it on.
-    #[error("cert, key and server_name need ca, the file of the authorities")]
-    NoAuthorities,
-    /// Both TLS and clear text are asked for.
-    #[error("ca turns TLS on and tls=off turns it off")]
-    Contradiction,
+    /// The settings after `?` cannot be read.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The settings are understood and cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -167,24 +135,18 @@ const SETTINGS: [&str; 16] = [
 /// Sets what the part of a URL after `?` says. Unknown and repeated settings are errors. Does not
 /// check the values against their bounds.
 fn apply_query(config: &mut EtcdConfig, query: &str) -> Result<(), UrlError> {
-    let mut values: [Option<&str>; SETTINGS.len()] = [None; SETTINGS.len()];
-    for (index, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
-        let (name, value) = pair.split_once('=').ok_or(UrlError::Pair { index })?;
-        let known = SETTINGS.iter().position(|setting| *setting == name);
-        let at = known.ok_or(UrlError::UnknownSetting { index })?;
-        // An error rather than a choice: nothing says which of the two is meant.
-        if values[at].replace(value).is_some() {
-            return Err(UrlError::SetTwice { name: SETTINGS[at] });
-        }
-    }
     let mut tls = TlsSettings::default();
-    // In the order of the list, so that the reported error does not depend on the order in the URL.
-    for (name, value) in SETTINGS.into_iter().zip(values) {
-        if let Some(value) = value {
-            apply(config, &mut tls, name, value)?;
-        }
+    for (name, value) in settings_of(query, SETTINGS)? {
+        apply(config, &mut tls, name, value)?;
     }
-    config.tls = tls.finish(config.allow_clear_text)?;
+    config.allow_clear_text |= tls.is_off();
+    config.tls = tls.finish()?.map(|chosen| EtcdTls {
+        ca_file: chosen.ca.into(),
+        identity: chosen
+            .identity
+            .map(|(cert, key)| TlsIdentityFiles { cert_file: cert.into(), key_file: key.into() }),
+        server_name: chosen.server_name,
+    });
     Ok(())
 }
 
@@ -195,83 +157,29 @@ fn apply(
     tls: &mut TlsSettings,
     name: &'static str,
     value: &str,
-) -> Result<(), UrlError> {
+) -> Result<(), SettingError> {
     match name {
-        "connect_timeout" => config.connect_timeout = duration(name, value)?,
-        "request_timeout" => config.request_timeout = duration(name, value)?,
-        "owner_lease_ttl" => config.owner_lease_ttl = duration(name, value)?,
-        "max_clock_skew" => config.max_clock_skew = duration(name, value)?,
-        "claim_cooldown" => config.claim_cooldown = duration(name, value)?,
-        "retries" => config.retries = number(name, value)?,
-        "max_children_per_op" => config.max_children_per_op = number(name, value)?,
-        "max_txn_ops" => config.max_txn_ops = number(name, value)?,
-        "max_request_bytes" => config.max_request_bytes = number(name, value)?,
+        "connect_timeout" => config.connect_timeout = duration_of(name, value)?,
+        "request_timeout" => config.request_timeout = duration_of(name, value)?,
+        "owner_lease_ttl" => config.owner_lease_ttl = duration_of(name, value)?,
+        "max_clock_skew" => config.max_clock_skew = duration_of(name, value)?,
+        "claim_cooldown" => config.claim_cooldown = duration_of(name, value)?,
+        "retries" => config.retries = number_of(name, value)?,
+        "max_children_per_op" => config.max_children_per_op = number_of(name, value)?,
+        "max_txn_ops" => config.max_txn_ops = number_of(name, value)?,
+        "max_request_bytes" => config.max_request_bytes = number_of(name, value)?,
         "coalesce" => config.coalesce = switch(name, value)?,
-        "password_file" => config.password_file = Some(text(name, value)?.into()),
-        "tls" if value == "off" => config.allow_clear_text = true,
-        "tls" => return Err(UrlError::Value { name, expected: "off" }),
-        "ca" => tls.ca = Some(text(name, value)?),
-        "cert" => tls.cert = Some(text(name, value)?),
-        "key" => tls.key = Some(text(name, value)?),
-        "server_name" => tls.server_name = Some(text(name, value)?),
+        "password_file" => config.password_file = Some(text_of(name, value)?.into()),
+        name if TlsSettings::NAMES.contains(&name) => tls.set(name, value)?,
         _ => unreachable!("every setting that is listed is applied"),
     }
     Ok(())
 }
 
-/// The TLS settings of a URL.
-#[derive(Default)]
-struct TlsSettings {
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
-    server_name: Option<String>,
-}
-
-impl TlsSettings {
-    /// Returns the TLS settings; `None` if none was given. Fails for a certificate without its key
-    /// or the reverse, for settings without the authorities, and for settings beside `tls=off`.
-    fn finish(self, is_off: bool) -> Result<Option<EtcdTls>, UrlError> {
-        let identity = match (self.cert, self.key) {
-            (Some(cert), Some(key)) => {
-                Some(TlsIdentityFiles { cert_file: cert.into(), key_file: key.into() })
-            }
-            (None, None) => None,
-            (Some(_), None) | (None, Some(_)) => return Err(UrlError::HalfIdentity),
-        };
-        if is_off && self.ca.is_some() {
-            return Err(UrlError::Contradiction);
-        }
-        // The authorities of the system are not trusted, so without `ca` no server could be
-        // verified.
-        let Some(ca) = self.ca else {
-            let says_nothing = identity.is_none() && self.server_name.is_none();
-            return says_nothing.then_some(None).ok_or(UrlError::NoAuthorities);
-        };
-        Ok(Some(EtcdTls { ca_file: ca.into(), identity, server_name: self.server_name }))
-    }
-}
-
-fn number<N: std::str::FromStr>(name: &'static str, value: &str) -> Result<N, UrlError> {
-    value.parse().map_err(|_| UrlError::Value { name, expected: "a number" })
-}
-
-fn switch(name: &'static str, value: &str) -> Result<bool, UrlError> {
+fn switch(name: &'static str, value: &str) -> Result<bool, SettingError> {
     match value {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(UrlError::Value { name, expected: "on or off" }),
+        _ => Err(SettingError::Value { name, expected: "on or off" }),
     }
-}
-
-fn text(name: &'static str, value: &str) -> Result<String, UrlError> {
-    let decoded = percent_decode(value).filter(|text| !text.is_empty());
-    decoded.ok_or(UrlError::Value { name, expected: "percent-encoded text" })
-}
-
-/// Parses a number with its unit: `ms`, `s` or `m`. Anything else is an error that names the
-/// setting.
-fn duration(name: &'static str, value: &str) -> Result<Duration, UrlError> {
-    let error = UrlError::Value { name, expected: "a number followed by ms, s or m" };
-    parse_duration(value).ok_or(error)
 }

@@ -16,9 +16,9 @@
 //!
 //! What it never does: show any part of the URL in an error.
 
-use std::time::Duration;
-
-use gossip_coordination::store::parse_duration;
+use gossip_coordination::store::{
+    SettingError, TlsSettings, duration_of, number_of, settings_of, text_of,
+};
 use gossip_stdx::percent_decode;
 use thiserror::Error;
 
@@ -54,41 +54,9 @@ pub enum UrlError {
     /// User, host and database are not `user@host:port/database`.
     #[error("a store is postgres://USER@HOST:PORT/DATABASE, percent-encoded")]
     Place,
-    /// A part after `?` is not `setting=value`.
-    #[error("part {index} behind ? is no setting=value")]
-    Pair {
-        /// Which one, from zero.
-        index: usize,
-    },
-    /// There is no such setting.
-    #[error("part {index} behind ? is no setting that we know")]
-    UnknownSetting {
-        /// Which one, from zero.
-        index: usize,
-    },
-    /// A setting is given twice.
-    #[error("{name} is set twice")]
-    SetTwice {
-        /// Which one.
-        name: &'static str,
-    },
-    /// A value is not what the setting takes.
-    #[error("{name} must be {expected}")]
-    Value {
-        /// Which setting.
-        name: &'static str,
-        /// What it takes.
-        expected: &'static str,
-    },
-    /// A certificate without its key, or a key without its certificate.
-    #[error("cert and key belong together")]
-    HalfIdentity,
-    /// A setting of TLS without the authorities, which turn it on.
-    #[error("cert, key and server_name need ca, the file of the authorities")]
-    NoAuthorities,
-    /// Both TLS and clear text are asked for.
-    #[error("ca turns TLS on and tls=off turns it off")]
-    Contradiction,
+    /// The settings after `?` cannot be read.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The settings are understood and cannot work.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -150,24 +118,20 @@ const SETTINGS: [&str; 12] = [
 
 /// Sets what the part of a URL after `?` says. Unknown and repeated settings are errors.
 fn apply_query(config: &mut PostgresConfig, query: &str) -> Result<(), UrlError> {
-    let mut values: [Option<&str>; SETTINGS.len()] = [None; SETTINGS.len()];
-    for (index, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
-        let (name, value) = pair.split_once('=').ok_or(UrlError::Pair { index })?;
-        let known = SETTINGS.iter().position(|setting| *setting == name);
-        let at = known.ok_or(UrlError::UnknownSetting { index })?;
-        // An error rather than a choice: nothing says which of the two is meant.
-        if values[at].replace(value).is_some() {
-            return Err(UrlError::SetTwice { name: SETTINGS[at] });
-        }
-    }
     let mut tls = TlsSettings::default();
-    // In the order of the list, so that the reported error does not depend on the order in the URL.
-    for (name, value) in SETTINGS.into_iter().zip(values) {
-        if let Some(value) = value {
-            apply(config, &mut tls, name, value)?;
-        }
+    for (name, value) in settings_of(query, SETTINGS)? {
+        apply(config, &mut tls, name, value)?;
     }
-    config.tls = tls.finish()?;
+    let is_off = tls.is_off();
+    config.tls = match tls.finish()? {
+        Some(chosen) => PostgresTls::Verified(TlsFiles {
+            ca_file: chosen.ca.into(),
+            identity: chosen.identity.map(|(cert, key)| (cert.into(), key.into())),
+            server_name: chosen.server_name,
+        }),
+        None if is_off => PostgresTls::Off,
+        None => PostgresTls::LoopbackOnly,
+    };
     Ok(())
 }
 
@@ -178,71 +142,20 @@ fn apply(
     tls: &mut TlsSettings,
     name: &'static str,
     value: &str,
-) -> Result<(), UrlError> {
+) -> Result<(), SettingError> {
     match name {
-        "schema" => config.schema = text(name, value)?,
-        "password_file" => config.password_file = Some(text(name, value)?.into()),
-        "connect_timeout" => config.connect_timeout = duration(name, value)?,
-        "request_timeout" => config.request_timeout = duration(name, value)?,
-        "claim_cooldown" => config.claim_cooldown = duration(name, value)?,
-        "max_children_per_op" => {
-            let parsed = value.parse().ok();
-            config.max_children_per_op =
-                parsed.ok_or(UrlError::Value { name, expected: "a number" })?;
-        }
+        "schema" => config.schema = text_of(name, value)?,
+        "password_file" => config.password_file = Some(text_of(name, value)?.into()),
+        "connect_timeout" => config.connect_timeout = duration_of(name, value)?,
+        "request_timeout" => config.request_timeout = duration_of(name, value)?,
+        "claim_cooldown" => config.claim_cooldown = duration_of(name, value)?,
+        "max_children_per_op" => config.max_children_per_op = number_of(name, value)?,
         "pooler" if value == "transaction" => config.is_pooled = true,
-        "pooler" => return Err(UrlError::Value { name, expected: "transaction" }),
-        "ca" => tls.ca = Some(text(name, value)?),
-        "cert" => tls.cert = Some(text(name, value)?),
-        "key" => tls.key = Some(text(name, value)?),
-        "server_name" => tls.server_name = Some(text(name, value)?),
-        "tls" if value == "off" => tls.is_off = true,
-        "tls" => return Err(UrlError::Value { name, expected: "off" }),
+        "pooler" => {
+            return Err(SettingError::Value { name, expected: "transaction" });
+        }
+        name if TlsSettings::NAMES.contains(&name) => tls.set(name, value)?,
         _ => unreachable!("every setting that is listed is applied"),
     }
     Ok(())
-}
-
-/// The TLS settings of a URL.
-#[derive(Default)]
-struct TlsSettings {
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
-    server_name: Option<String>,
-    is_off: bool,
-}
-
-impl TlsSettings {
-    fn finish(self) -> Result<PostgresTls, UrlError> {
-        let identity = match (self.cert, self.key) {
-            (Some(cert), Some(key)) => Some((cert.into(), key.into())),
-            (None, None) => None,
-            (Some(_), None) | (None, Some(_)) => return Err(UrlError::HalfIdentity),
-        };
-        match self.ca {
-            Some(_) if self.is_off => Err(UrlError::Contradiction),
-            Some(ca) => {
-                let server_name = self.server_name;
-                Ok(PostgresTls::Verified(TlsFiles { ca_file: ca.into(), identity, server_name }))
-            }
-            // The authorities of the system are not trusted, so without `ca` no server could be
-            // verified.
-            None if identity.is_some() || self.server_name.is_some() => {
-                Err(UrlError::NoAuthorities)
-            }
-            None if self.is_off => Ok(PostgresTls::Off),
-            None => Ok(PostgresTls::LoopbackOnly),
-        }
-    }
-}
-
-fn text(name: &'static str, value: &str) -> Result<String, UrlError> {
-    let decoded = percent_decode(value).filter(|text| !text.is_empty());
-    decoded.ok_or(UrlError::Value { name, expected: "percent-encoded text" })
-}
-
-fn duration(name: &'static str, value: &str) -> Result<Duration, UrlError> {
-    let error = UrlError::Value { name, expected: "a number followed by ms, s or m" };
-    parse_duration(value).ok_or(error)
 }

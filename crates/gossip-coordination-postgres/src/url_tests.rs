@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gossip_coordination::store::SettingError;
+
 use crate::config::{ConfigError, PostgresConfig, PostgresTls};
 use crate::url::UrlError;
 
@@ -58,20 +60,20 @@ fn a_wrong_url_is_refused_and_not_shown() {
         ("@localhost/d", UrlError::Config(ConfigError::Name { name: "user" })),
         ("u@localhost/", UrlError::Config(ConfigError::Name { name: "database" })),
         ("u@localhost/%canary", UrlError::Place),
-        ("u@localhost/d?canary", UrlError::Pair { index: 0 }),
-        ("u@localhost/d?canary=1", UrlError::UnknownSetting { index: 0 }),
-        ("u@localhost/d?schema=a&schema=canary", UrlError::SetTwice { name: "schema" }),
+        ("u@localhost/d?canary", SettingError::Pair { index: 0 }.into()),
+        ("u@localhost/d?canary=1", SettingError::Unknown { index: 0 }.into()),
+        ("u@localhost/d?schema=a&schema=canary", SettingError::SetTwice { name: "schema" }.into()),
         ("u@localhost/d?schema=Canary", UrlError::Config(ConfigError::Schema)),
         ("u@localhost/d?schema=1canary", UrlError::Config(ConfigError::Schema)),
         ("u@localhost/d?schema=pg_canary", UrlError::Config(ConfigError::Schema)),
         ("u@localhost/d?schema=a\";canary", UrlError::Config(ConfigError::Schema)),
-        ("u@localhost/d?cert=canary", UrlError::HalfIdentity),
-        ("u@localhost/d?cert=canary&key=k", UrlError::NoAuthorities),
-        ("u@localhost/d?ca=canary&tls=off", UrlError::Contradiction),
-        ("u@localhost/d?tls=canary", UrlError::Value { name: "tls", expected: "off" }),
+        ("u@localhost/d?cert=canary", SettingError::HalfIdentity.into()),
+        ("u@localhost/d?cert=canary&key=k", SettingError::NoAuthorities.into()),
+        ("u@localhost/d?ca=canary&tls=off", SettingError::Contradiction.into()),
+        ("u@localhost/d?tls=canary", SettingError::Value { name: "tls", expected: "off" }.into()),
         (
             "u@localhost/d?pooler=canary",
-            UrlError::Value { name: "pooler", expected: "transaction" },
+            SettingError::Value { name: "pooler", expected: "transaction" }.into(),
         ),
         (
             "u@localhost/d?request_timeout=1ms",

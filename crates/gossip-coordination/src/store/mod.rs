@@ -136,7 +136,10 @@ pub use self::nonce::fresh_nonce;
 pub use self::quota::{Allotment, TenantUsage, load_allotment, load_tenant_usage, set_allotment};
 pub use self::range::KeyRange;
 pub use self::scatter::ClaimSpot;
-pub use self::settings::{CLAIM_COOLDOWN_MAX, DEFAULT_MAX_CLOCK_SKEW, parse_duration, ticks};
+pub use self::settings::{
+    CLAIM_COOLDOWN_MAX, DEFAULT_MAX_CLOCK_SKEW, SettingError, TlsChoice, TlsSettings, duration_of,
+    number_of, parse_duration, settings_of, text_of, ticks,
+};
 pub use self::txn::{CommitOutcome, Compare, Conflict, Txn, Versioned, Write};
 pub use self::upgrade::{UpgradedPage, announce_format, load_store_format, upgrade_page};
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gossip_coordination_postgres::UrlError;
+use gossip_coordination::store::SettingError;
 use gossip_coordination_sqlite::SyncMode;
 use rstest::rstest;
 
@@ -75,7 +75,7 @@ fn every_store_has_a_claim_cooldown(#[case] url: &str, #[case] millis: u64) {
 #[case("state.db", StoreUrlError::NoScheme)]
 #[case("/var/lib/state.db", StoreUrlError::NoScheme)]
 #[case("mysql://host/db", StoreUrlError::UnknownScheme)]
-#[case("postgres://u@h/d?x=1", StoreUrlError::Postgres(UrlError::UnknownSetting { index: 0 }))]
+#[case("postgres://u@h/d?x=1", StoreUrlError::Postgres(SettingError::Unknown { index: 0 }.into()))]
 #[case("SQLITE:x", StoreUrlError::NoScheme)]
 #[case("memory:x", StoreUrlError::MemoryPath)]
 #[case("memory:?", StoreUrlError::MemorySetting)]
