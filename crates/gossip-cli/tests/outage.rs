@@ -1,5 +1,6 @@
-//! Workers whose store is unusable for some time: a full disk, an etcd without space, an etcd that
-//! is stopped, killed or cut off. They wait without starting an item, and then finish.
+//! Workers whose store is unusable for some time: a full disk, a file that was moved, an etcd
+//! without space, an etcd that is stopped, killed or cut off. They wait without starting an item,
+//! and then finish.
 
 #![expect(clippy::unwrap_used, reason = "a file of tests")]
 
@@ -245,6 +246,61 @@ fn signal_ends_workers_that_wait_for_the_store() {
     }
     assert!(asked.elapsed() < DRAIN_MAX, "after {:?}", asked.elapsed());
     assert!(pair.errors(0).contains("stopped while the store is unusable"), "{}", pair.errors(0));
+}
+
+/// A store of SQLite in the directory of a pair, by the name of its file.
+const FILE: &str = "store.db";
+
+/// The database, its log and the index of its log.
+const FILES: [&str; 3] = [FILE, "store.db-wal", "store.db-shm"];
+
+#[cfg(unix)]
+#[test]
+fn workers_wait_for_a_file_that_is_moved_away_and_back() {
+    let pair = Pair::start(format!("sqlite:{FILE}"), &[]);
+    let path = |name: &str| pair.scratch.path().join(name);
+    let away = |name: &str| path(&format!("{name}.away"));
+    FILES.iter().for_each(|name| fs::rename(path(name), away(name)).unwrap());
+    pair.wait_for_standstill();
+    assert!(FILES.iter().all(|name| !path(name).exists()), "a worker created a file");
+    assert!(pair.errors(0).contains("move the original back"), "{}", pair.errors(0));
+    FILES.iter().for_each(|name| fs::rename(away(name), path(name)).unwrap());
+    pair.finish_and_verify();
+}
+
+#[cfg(unix)]
+#[test]
+fn workers_stop_if_a_deleted_file_does_not_come_back() {
+    let mut pair = Pair::start(format!("sqlite:{FILE}"), &["3s"]);
+    let path = |name: &str| pair.scratch.path().join(name);
+    FILES.iter().for_each(|name| fs::remove_file(path(name)).unwrap());
+    for worker in std::mem::take(&mut pair.workers) {
+        assert_eq!(finish(worker).code, Some(5), "{}{}", pair.errors(0), pair.errors(1));
+    }
+    for number in 0..2 {
+        let errors = pair.errors(number);
+        assert!(errors.contains("the store was unusable for"), "{errors}");
+        assert!(errors.contains("was moved or deleted"), "{errors}");
+    }
+    assert!(pair.seen().len() < KEYS, "the workers did not wait");
+    assert!(FILES.iter().all(|name| !path(name).exists()), "a worker created a file");
+}
+
+/// A copy may lack progress that was saved after it was made, so no worker continues in one.
+#[cfg(unix)]
+#[test]
+fn workers_stop_at_once_if_a_copy_takes_the_place_of_their_file() {
+    let mut pair = Pair::start(format!("sqlite:{FILE}"), &[]);
+    let path = |name: &str| pair.scratch.path().join(name);
+    fs::copy(path(FILE), path("copy")).unwrap();
+    fs::rename(path("copy"), path(FILE)).unwrap();
+    for worker in std::mem::take(&mut pair.workers) {
+        assert_eq!(finish(worker).code, Some(5));
+    }
+    for number in 0..2 {
+        let errors = pair.errors(number);
+        assert!(errors.contains("another file has the name of the database"), "{errors}");
+    }
 }
 
 /// A store that cannot be opened is an error at once: nothing was started that could wait.

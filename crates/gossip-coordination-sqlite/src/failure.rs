@@ -28,6 +28,7 @@ pub(crate) fn infra(operation: &'static str, error: &rusqlite::Error) -> InfraEr
             transient("another process holds the file: is one of them stopped?")
         }
         ErrorCode::FileLockingProtocolFailed => transient("too many processes open it at once"),
+        ErrorCode::SystemIoFailure if is_missing(error) => transient("move the original back"),
         ErrorCode::SystemIoFailure => transient("look at the disk and at the system's log"),
         ErrorCode::OutOfMemory => transient("there is no memory left"),
         ErrorCode::OperationInterrupted | ErrorCode::OperationAborted => transient("interrupted"),
@@ -35,8 +36,8 @@ pub(crate) fn infra(operation: &'static str, error: &rusqlite::Error) -> InfraEr
         ErrorCode::DiskFull => {
             refused(StoreRefusal::NoSpace, "make room on the disk, or raise the file's limit")
         }
-        ErrorCode::ReadOnly if is_moved(error) => {
-            refused(StoreRefusal::Unusable, "the file was moved or deleted; open it again")
+        ErrorCode::ReadOnly if is_replaced(error) => {
+            refused(StoreRefusal::Unusable, "it may lack saved progress; move the original back")
         }
         ErrorCode::ReadOnly => {
             refused(StoreRefusal::ReadOnly, "allow writing to the file and to its directory")
@@ -77,6 +78,16 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn is_moved(error: &rusqlite::Error) -> bool {
-    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_DBMOVED)
+/// Returns whether another file has the name of the database.
+fn is_replaced(error: &rusqlite::Error) -> bool {
+    has_extended_code(error, ffi::SQLITE_READONLY_DBMOVED)
+}
+
+/// Returns whether no file has the name of the database.
+fn is_missing(error: &rusqlite::Error) -> bool {
+    has_extended_code(error, ffi::SQLITE_IOERR_VNODE)
+}
+
+fn has_extended_code(error: &rusqlite::Error, code: i32) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == code)
 }

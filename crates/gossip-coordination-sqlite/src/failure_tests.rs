@@ -32,6 +32,7 @@ fn every_code_that_callers_meet_has_its_kind() {
         (ffi::SQLITE_LOCKED, "transient"),
         (ffi::SQLITE_PROTOCOL, "transient"),
         (ffi::SQLITE_IOERR_READ, "transient"),
+        (ffi::SQLITE_IOERR_VNODE, "transient"),
         (ffi::SQLITE_NOMEM, "transient"),
         (ffi::SQLITE_INTERRUPT, "transient"),
         (ffi::SQLITE_CANTOPEN, "transient"),

@@ -12,13 +12,14 @@ use gossip_contracts::coordination::{
     CursorSemantics, CursorUpdate, InitialShardInput, ShardSpecRef,
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, WorkerId};
-use gossip_coordination::store::{CommitOutcome, Key, Store, Txn};
+use gossip_coordination::store::{CommitOutcome, Key, Read, Store, Txn};
 use gossip_coordination::{
     AcquireScratch, CoordinationBackend, InfraError, RunConfig, RunManagement, ShardDamage,
     ShardFilter, ShardSummary, StoreRefusal,
 };
 use gossip_testkit::Rng;
 
+use crate::apply::COMMIT;
 use crate::core::LIMITS;
 use crate::failure::infra;
 use crate::test_support::{Scratch, TENANT, applied, commit, key, put, raw_connection, stored};
@@ -202,44 +203,144 @@ fn writer_without_a_connection_opens_another() {
     assert!(database.core().log_frames() > 0, "the new connection reports the length of the log");
 }
 
-/// Moves the file away, lets `replace` create another, and returns the error of a commit.
-fn commit_without_the_file(replace: impl FnOnce(&Scratch)) -> InfraError {
+/// The database, its log and its index.
+const FILES: [&str; 3] = ["store.db", "store.db-wal", "store.db-shm"];
+
+/// Moves `names` out of the way.
+fn move_away(scratch: &Scratch, names: &[&str]) {
+    for name in names {
+        fs::rename(scratch.file(name), scratch.file(&format!("{name}.away"))).unwrap();
+    }
+}
+
+/// Undoes [`move_away`], over whatever has the names now.
+fn move_back(scratch: &Scratch, names: &[&str]) {
+    for name in names {
+        fs::rename(scratch.file(&format!("{name}.away")), scratch.file(name)).unwrap();
+    }
+}
+
+/// Moves `names` away, lets `replace` create others, and returns the error of a commit. Checks that
+/// nothing uses the files meanwhile, and that commits succeed after they are moved back.
+fn commit_without(names: &[&str], replace: impl FnOnce(&Scratch)) -> InfraError {
     let scratch = Scratch::new();
     let database = scratch.database();
     let mut store = database.store();
     applied(&mut store, put(1, b"one"));
-    for name in ["store.db", "store.db-wal", "store.db-shm"] {
-        fs::rename(scratch.file(name), scratch.file(&format!("{name}.away"))).unwrap();
-    }
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
+    move_away(&scratch, names);
     replace(&scratch);
     let error = commit(&mut store, put(1, b"two")).unwrap_err();
-    assert!(matches!(error, InfraError::Refused { why: StoreRefusal::Unusable, .. }), "{error}");
     // A connection that is opened from now on must not read another file than this one writes.
-    let read = database.core().open_reader().map(drop).unwrap_err();
-    assert!(infra("read", &read).to_string().contains("moved"), "{read}");
-
-    // After the file is moved back, commits succeed.
-    for name in ["store.db", "store.db-wal", "store.db-shm"] {
-        fs::rename(scratch.file(&format!("{name}.away")), scratch.file(name)).unwrap();
-    }
+    let opened = database.core().open_reader().map(drop).unwrap_err();
+    assert_eq!(infra(COMMIT, &opened), error);
+    let read = store.read(vec![Read::Get(key(1))]).unwrap_err();
+    assert_eq!(read.is_retryable(), error.is_retryable(), "{read}");
+    assert_eq!(error.is_retryable(), !scratch.file(names[0]).exists(), "{error}");
+    move_back(&scratch, names);
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"one");
     applied(&mut store, put(1, b"three"));
+    drop((store, database));
+    // Another process finds all of it.
+    assert_eq!(stored(&mut scratch.database().store(), 1).unwrap().bytes, b"three");
     error
 }
 
-#[cfg(unix)]
-#[test]
-fn moved_or_deleted_file_is_not_written() {
-    let error = commit_without_the_file(|_| {});
-    assert!(error.to_string().contains("open it again"), "{error}");
+fn is_unusable(error: &InfraError) -> bool {
+    matches!(error, InfraError::Refused { why: StoreRefusal::Unusable, .. })
 }
 
 #[cfg(unix)]
 #[test]
-fn replaced_file_is_not_written() {
-    commit_without_the_file(|scratch| {
+fn missing_file_is_waited_for_and_not_created() {
+    for names in [&FILES[..], &FILES[..1]] {
+        let error = commit_without(names, |_| {});
+        assert!(matches!(error, InfraError::Transient { .. }), "{error}");
+        assert!(error.to_string().contains("move the original back"), "{error}");
+    }
+}
+
+/// SQLite removes a log that it finds beside an empty database, and with it commits.
+#[cfg(unix)]
+#[test]
+fn file_that_is_back_without_its_log_or_index_is_waited_for() {
+    for name in &FILES[1..] {
+        let scratch = Scratch::new();
+        let database = scratch.database();
+        let mut store = database.store();
+        applied(&mut store, put(1, b"one"));
+        let is_missing = |store: &mut _| {
+            let error = commit(store, put(1, b"two")).unwrap_err();
+            assert!(matches!(error, InfraError::Transient { .. }), "{name}: {error}");
+        };
+        move_away(&scratch, &FILES[..1]);
+        is_missing(&mut store);
+        move_away(&scratch, &[name]);
+        move_back(&scratch, &FILES[..1]);
+        is_missing(&mut store);
+        assert!(database.core().open_reader().is_err(), "{name} would be created anew");
+        move_back(&scratch, &[name]);
+        applied(&mut store, put(1, b"three"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn deleted_file_is_not_written() {
+    let scratch = Scratch::new();
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    FILES.iter().for_each(|name| fs::remove_file(scratch.file(name)).unwrap());
+    let error = commit(&mut store, put(1, b"two")).unwrap_err();
+    assert!(matches!(error, InfraError::Transient { .. }), "{error}");
+    drop((store, database));
+    assert!(FILES.iter().all(|name| !scratch.file(name).exists()), "a file was created");
+}
+
+#[cfg(unix)]
+#[test]
+fn replaced_file_is_refused() {
+    let error = commit_without(&FILES, |scratch| {
         // Another process finds no file and creates a new one.
         applied(&mut scratch.database().store(), put(1, b"another"));
     });
+    assert!(is_unusable(&error), "{error}");
+}
+
+/// A copy may lack commits that were acknowledged after it was made.
+#[cfg(unix)]
+#[test]
+fn copy_in_place_of_the_file_is_refused() {
+    let error = commit_without(&FILES, |scratch| {
+        for name in FILES {
+            fs::copy(scratch.file(&format!("{name}.away")), scratch.file(name)).unwrap();
+        }
+    });
+    assert!(is_unusable(&error), "{error}");
+}
+
+/// The commit is in the file, but another process may have created one in its place meanwhile.
+#[cfg(unix)]
+#[test]
+fn commit_into_a_file_that_is_moved_meanwhile_is_unresolved() {
+    let scratch = Arc::new(Scratch::new());
+    let database = scratch.database();
+    let mut store = database.store();
+    applied(&mut store, put(1, b"one"));
+    let (moving, mut is_moved) = (Arc::clone(&scratch), false);
+    database.core().after_commit(move || {
+        if !std::mem::replace(&mut is_moved, true) {
+            move_away(&moving, &FILES);
+        }
+    });
+    assert_eq!(commit(&mut store, put(1, b"two")), Ok(CommitOutcome::Unknown));
+    // The answer would settle the commit.
+    let read = store.read(vec![Read::Get(key(1))]).unwrap_err();
+    assert!(matches!(read, InfraError::Transient { .. }), "{read}");
+    move_back(&scratch, &FILES);
+    assert_eq!(stored(&mut store, 1).unwrap().bytes, b"two");
+    applied(&mut store, put(1, b"three"));
 }
 
 #[test]

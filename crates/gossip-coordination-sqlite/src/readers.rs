@@ -49,19 +49,10 @@ impl Readers {
     /// of the pool are in use.
     pub(crate) fn read(&self, reads: &[Read], page_max: usize) -> Result<Vec<Answer>, InfraError> {
         let pooled = self.checkout().map_err(|error| infra(READ, &error))?;
-        let connection = pooled.connection();
-        let answer = |read| answer(connection, read, page_max);
-        // A single statement reads from one snapshot without an explicit transaction.
-        if is_single_statement(reads) {
-            return reads.iter().map(answer).collect();
-        }
-        let run = |sql: &str| -> rusqlite::Result<()> {
-            connection.prepare_cached(sql)?.execute([]).map(|_| ())
-        };
-        run("BEGIN").map_err(|error| infra(READ, &error))?;
-        let answers = reads.iter().map(answer).collect();
-        // Also after a failed read: an open transaction would keep the log from starting over.
-        run("COMMIT").map_err(|error| infra(READ, &error))?;
+        let answers = read_on(pooled.connection(), reads, page_max);
+        // After the read: an answer from a file that was moved before could settle an unresolved
+        // commit that no other process will ever find.
+        self.file.check().map_err(|error| infra(READ, &error))?;
         answers
     }
 
@@ -116,6 +107,27 @@ impl Drop for Pooled<'_> {
         }
         self.readers.returned.notify_one();
     }
+}
+
+/// Returns the answers to `reads` on `connection`, all from one snapshot.
+fn read_on(
+    connection: &Connection,
+    reads: &[Read],
+    page_max: usize,
+) -> Result<Vec<Answer>, InfraError> {
+    let answer = |read| answer(connection, read, page_max);
+    // A single statement reads from one snapshot without an explicit transaction.
+    if is_single_statement(reads) {
+        return reads.iter().map(answer).collect();
+    }
+    let run = |sql: &str| -> rusqlite::Result<()> {
+        connection.prepare_cached(sql)?.execute([]).map(|_| ())
+    };
+    run("BEGIN").map_err(|error| infra(READ, &error))?;
+    let answers = reads.iter().map(answer).collect();
+    // Also after a failed read: an open transaction would keep the log from starting over.
+    run("COMMIT").map_err(|error| infra(READ, &error))?;
+    answers
 }
 
 /// Returns whether all reads together take at most one statement.

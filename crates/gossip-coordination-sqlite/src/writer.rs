@@ -71,7 +71,8 @@ pub(crate) enum GroupFailure {
     NotStarted(InfraError),
     /// A transaction failed, or the disk is full; nothing was committed.
     RolledBack(InfraError),
-    /// The `COMMIT` failed and may have been applied. These would be the outcomes.
+    /// The `COMMIT` failed and may have been applied, or the file was moved meanwhile. These would
+    /// be the outcomes.
     Unresolved(InfraError, Vec<CommitOutcome>),
 }
 
@@ -168,7 +169,12 @@ impl Writer {
         drop(group);
         let Err(error) = run(connection, "COMMIT") else {
             self.is_unresolved = false;
-            return Ok(outcomes);
+            // If the file was moved meanwhile, another process may have created one and leased the
+            // same shards. So nothing is acknowledged before the file is moved back.
+            return match self.file.check() {
+                Ok(()) => Ok(outcomes),
+                Err(error) => Err(GroupFailure::Unresolved(infra(COMMIT, &error), outcomes)),
+            };
         };
         // A failed `COMMIT` after an unresolved one may have completed the frames of that one.
         let is_certain = certainly_did_not_happen(&error) && !self.is_unresolved;
