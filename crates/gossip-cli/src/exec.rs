@@ -385,7 +385,7 @@ impl Worker<'_> {
                 item_tries: args.tries.get(),
                 parked_retries: args.retry_parked,
                 parked_retry_delay: ticks(args.retry_parked_after),
-                ..TaskConfig::default()
+                ..WorkOptions::default().task
             },
             limits: Limits {
                 items: args.rate.map(NonZeroU64::get),

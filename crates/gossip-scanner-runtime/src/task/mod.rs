@@ -21,6 +21,7 @@
 //! - An operation that may have been applied is retried with the same id until it is answered.
 //! - A task ends with its shard completed, parked, split or released, or without the lease.
 
+mod checkpoint_pace;
 mod covered_keys;
 mod items;
 mod listing;
@@ -34,6 +35,8 @@ mod side_records;
 mod ahead_tests;
 #[cfg(test)]
 mod hint_tests;
+#[cfg(test)]
+mod pace_tests;
 #[cfg(test)]
 mod replace_tests;
 #[cfg(test)]
@@ -56,6 +59,7 @@ use gossip_coordination::{
     CoordinationFacade, FailureRecord, InfraError, Lease, ParkReason, SessionState, ShardAction,
 };
 
+use self::checkpoint_pace::CheckpointPace;
 use self::covered_keys::CoveredKeys;
 pub use self::items::COLLECT_PATIENCE;
 use self::listing::Ahead;
@@ -77,6 +81,9 @@ pub struct TaskConfig {
     pub checkpoint_items: u64,
     /// Checkpoint after this many ticks, if there is progress.
     pub checkpoint_ticks: u64,
+    /// Checkpoint slow items sooner, as often as costs 2 % of the time, but not before this many
+    /// ticks. From `checkpoint_ticks` on the interval is fixed.
+    pub checkpoint_ticks_min: u64,
     /// How often an item is tried before it fails for good; at least one.
     pub item_tries: u32,
     /// How often in a row listing may fail before the shard is parked.
@@ -129,6 +136,8 @@ impl Default for TaskConfig {
         Self {
             checkpoint_items: 10_000,
             checkpoint_ticks: 1000,
+            // Fixed: the pace of a store is that of a real clock, and simulations have none.
+            checkpoint_ticks_min: u64::MAX,
             item_tries: 3,
             listing_tries: 5,
             // Off: a run that cannot finish should say so at once.
@@ -254,6 +263,8 @@ pub struct ShardTask {
     /// Whether the store may be used in this step.
     store: StoreAccess,
     saved_at: LogicalTime,
+    /// How soon a checkpoint follows the last one.
+    pace: CheckpointPace,
     backoff: Backoff,
     listing_failures: u32,
     /// The task waits until this time.
@@ -375,6 +386,7 @@ impl ShardTask {
             pending: None,
             store: StoreAccess::Usable,
             saved_at: now,
+            pace: CheckpointPace::default(),
             backoff: Backoff::new(config.retry_first, config.retry_longest, seed),
             listing_failures: 0,
             wait_until: None,
@@ -411,6 +423,7 @@ impl ShardTask {
         B: CoordinationFacade,
     {
         self.store = context.store;
+        self.pace.step(now);
         // An operation in flight is still retried after the deadline: its first try may have been
         // applied, and only the store can say so.
         let has_ended = self.session.as_ref().is_none_or(|it| now >= it.lease().deadline());
@@ -704,8 +717,10 @@ impl ShardTask {
 
     /// Returns when a checkpoint is due by time; `None` if there is no progress to store.
     fn checkpoint_due_at(&self) -> Option<LogicalTime> {
-        let due = self.saved_at.saturating_add(self.config.checkpoint_ticks);
-        (self.covered.unsaved > 0).then_some(due)
+        let TaskConfig { checkpoint_ticks, checkpoint_ticks_min, .. } = self.config;
+        let unsaved = self.covered.unsaved;
+        let ticks = self.pace.interval(unsaved, checkpoint_ticks_min, checkpoint_ticks);
+        (unsaved > 0).then_some(self.saved_at.saturating_add(ticks))
     }
 
     fn drop_lease<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {

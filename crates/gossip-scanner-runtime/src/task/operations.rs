@@ -105,6 +105,7 @@ impl ShardTask {
         }
         self.covered.unsaved = 0;
         self.saved_at = now;
+        self.pace.stored(now);
         self.save_soon = false;
         if let Some(request) = saved.into_inner().request {
             self.request(request.action());

@@ -276,7 +276,8 @@ impl<'a> Scan<'a> {
     }
 
     /// Sets after how many items and after which time progress is checkpointed, 10,000 and 1 s by
-    /// default: a crash repeats at most so much per thread, and a batch of items.
+    /// default: a crash repeats at most so much per thread, and a batch of items. Items of 10 ms
+    /// and more are checkpointed sooner, as often as costs 2 % of the time.
     #[must_use]
     pub fn checkpoint(mut self, items: u64, every: Duration) -> Self {
         self.work.task.checkpoint_items = items.max(1);
@@ -608,12 +609,18 @@ impl Observer for OnEvent<'_> {
     }
 }
 
+/// The shortest interval between checkpoints, in ticks: two items of 10 ms.
+const CHECKPOINT_TICKS_MIN: u64 = 20;
+
 impl Default for WorkOptions {
     fn default() -> Self {
         Self {
             // It respects the CPU limit of a container, which the number of processors does not.
             threads: thread::available_parallelism().map_or(1, NonZeroUsize::get),
-            task: TaskConfig::default(),
+            task: TaskConfig {
+                checkpoint_ticks_min: CHECKPOINT_TICKS_MIN,
+                ..TaskConfig::default()
+            },
             limits: Limits::default(),
             max_parked: 100,
             auto_split: true,
