@@ -33,6 +33,10 @@ const RUNS_MAX: usize = 256;
 /// Searches per lease and skew: each delays a takeover by at most a quarter.
 const LOOKS_PER_WINDOW: u64 = 4;
 
+/// Repetitions of a search that found a lease that may be void: for the second scan of the claim
+/// that found it, for the exclusive claim that follows, and for a claim in between.
+const REPEATS_MAX: u8 = 3;
+
 /// Leases per search; the next search continues behind them. A claim tries no more.
 const LOOK_PAGE: usize = CLAIM_CANDIDATES_MAX;
 
@@ -65,6 +69,8 @@ struct Searched {
     due: u64,
     /// Where the next search begins, if the last one did not reach the end.
     from: Option<ClaimSpot>,
+    /// How often the last search was repeated.
+    repeats: u8,
 }
 
 impl LeaseWatches {
@@ -100,12 +106,16 @@ impl LeaseWatches {
     }
 
     /// Notes the lease duration of a run, by which its next search is found, and the result of a
-    /// search: the last lease found, if there may be more.
+    /// search.
+    ///
+    /// A search that found a lease that may be void is repeated by the next scans: a shard on its
+    /// last attempt is refused to the claim that finds it, and granted to the exclusive claim that
+    /// follows at once.
     pub(super) fn looked(
         &self,
         of: (TenantId, RunId),
         lease_duration: u64,
-        look: Option<(FarLook, Option<ClaimSpot>)>,
+        look: Option<(FarLook, FarFound)>,
         max_clock_skew: u64,
     ) {
         let Some(ticks) = self.now() else { return };
@@ -116,10 +126,15 @@ impl LeaseWatches {
                 table.runs.clear();
             }
             let known =
-                table.runs.entry(of).or_insert(Searched { lease_duration, due: ticks, from: None });
-            if let Some((_, last)) = look {
-                known.due = ticks.saturating_add(period);
-                known.from = last.map(|last| last.plus(1));
+                table.runs.entry(of).or_insert_with(|| Searched::new(lease_duration, ticks));
+            if let Some((look, found)) = look {
+                let repeats = found.may_be_void && known.repeats < REPEATS_MAX;
+                known.repeats = if repeats { known.repeats + 1 } else { 0 };
+                known.due = if repeats { ticks } else { ticks.saturating_add(period) };
+                known.from = match repeats {
+                    true => Some(look.from),
+                    false => found.last.map(|last| last.plus(1)),
+                };
             }
         });
     }
@@ -162,6 +177,21 @@ impl fmt::Debug for LeaseWatches {
         let leases = self.with(|table| table.leases.len());
         f.debug_struct("LeaseWatches").field("leases", &leases).finish_non_exhaustive()
     }
+}
+
+impl Searched {
+    const fn new(lease_duration: u64, due: u64) -> Self {
+        Self { lease_duration, due, from: None, repeats: 0 }
+    }
+}
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FarFound {
+    /// The last lease found, if there may be more.
+    pub(super) last: Option<ClaimSpot>,
+    /// Whether the deadline of one may be void.
+    pub(super) may_be_void: bool,
 }
 
 /// A search for leases that are to be watched.

@@ -13,6 +13,7 @@ use gossip_contracts::coordination::{
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
 use super::{MapStore, ProcessState, StoreConfig, StoreCoordinator};
+use crate::protocol::ClaimScope;
 use crate::*;
 
 const TENANT: TenantId = TenantId::from_bytes([4; 32]);
@@ -85,6 +86,11 @@ const fn key(shard: u64) -> ShardKey {
 
 /// A store with a run of so many shards.
 fn store_of(shards: u8) -> MapStore {
+    store_with_attempts(shards, None)
+}
+
+/// The same, with so many attempts for each shard.
+fn store_with_attempts(shards: u8, attempts: Option<u32>) -> MapStore {
     let store = MapStore::new();
     let mut admin = StoreCoordinator::new(store.another_handle(), config(WorkerId::from_raw(99)));
     let bounds: Vec<_> = (0..shards).map(|id| ([b'a', id], [b'a', id + 1])).collect();
@@ -97,7 +103,7 @@ fn store_of(shards: u8) -> MapStore {
             cursor: CursorUpdate::initial(),
         })
         .collect();
-    let run = RunConfig::try_new(CursorSemantics::Completed, LEASE, None).unwrap();
+    let run = RunConfig::try_new(CursorSemantics::Completed, LEASE, attempts).unwrap();
     let op = OpId::from_raw(1);
     admin.create_run_with_shards(at(1), TENANT, RUN, run, &roots, op).unwrap();
     store
@@ -124,6 +130,29 @@ fn shard_with_a_far_deadline_is_claimed_after_a_lease_and_the_skew() {
     let lease = right.claim(100 + 2 * WINDOW).unwrap();
     assert!(lease.fence() > leases[0].fence());
     assert_eq!(lease.deadline(), at(100 + 2 * WINDOW + LEASE), "by the right clock");
+}
+
+/// A claim that spares last attempts finds the shard and refuses it. The exclusive claim of the
+/// same worker follows at once.
+#[test]
+fn far_shard_on_its_last_attempt_is_found_by_the_exclusive_claim_that_follows() {
+    let store = store_with_attempts(1, Some(1));
+    let held = Process::new(&store, FAST).acquire(AHEAD, 0).unwrap();
+    let mut right = Process::new(&store, RIGHT);
+    for _ in 0..2 {
+        assert!(right.claim(100).is_err());
+    }
+    right.pass(2 * WINDOW);
+    let now = 100 + 2 * WINDOW;
+    let mut within = |scope| {
+        let mut scratch = Box::new(AcquireScratch::new());
+        let (handle, worker) = (&mut right.handle, right.worker);
+        let claimed = handle.claim_within(scope, at(now), TENANT, RUN, worker, &mut scratch);
+        claimed.map(|view| view.lease.fence())
+    };
+    let spared = within(ClaimScope::SpareLastAttempts);
+    assert!(matches!(spared, Err(ClaimError::OnlyLastAttempts)), "{spared:?}");
+    assert!(within(ClaimScope::Any).unwrap() > held.fence());
 }
 
 /// After the step back a renewal keeps the deadline, so neither record nor index shows a new time;

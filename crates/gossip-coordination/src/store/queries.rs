@@ -15,7 +15,7 @@ use super::core::Core;
 use super::engine::Read;
 use super::flight::Io;
 use super::key::Key;
-use super::lease_watches::FarLook;
+use super::lease_watches::{FarFound, FarLook};
 use super::run_flight::load_run;
 use super::scatter::ClaimSpot;
 use super::shard_scan::{DecodedParts, ShardScan};
@@ -283,21 +283,28 @@ async fn add_void(
         return Ok(());
     };
     let last = found.last().map(|(spot, _)| *spot).filter(|_| look.is_full(found.len()));
-    core.watches.looked((tenant, run), lease_duration, Some((look, last)), skew);
+    let noted = |may_be_void| {
+        let result = FarFound { last, may_be_void };
+        core.watches.looked((tenant, run), lease_duration, Some((look, result)), skew);
+    };
     // Usually: only a wrong clock stores such a deadline.
     if found.is_empty() {
+        noted(false);
         return Ok(());
     }
     let shards = || found.iter().map(|(_, shard)| ShardKey::new(run, *shard));
     // The hot parts, because a renewal that keeps the deadline leaves the index as it is.
     let keys = shards().map(|shard| Key::ShardHot { tenant, shard }).collect();
-    for (shard, hot) in shards().zip(io.load(keys).await?) {
+    let (loaded, mut may_be_void) = (io.load(keys).await?, false);
+    for (shard, hot) in shards().zip(loaded) {
         let Some(hot) = hot else { continue };
         let unchanged_for = core.watches.observe(tenant, shard, hot.revision);
+        may_be_void |= unchanged_for >= lease_duration.saturating_add(skew);
         if unchanged_for >= lease_duration.saturating_add(skew) && out.len() < limit {
             out.push(shard.shard());
         }
     }
+    noted(may_be_void);
     Ok(())
 }
 
