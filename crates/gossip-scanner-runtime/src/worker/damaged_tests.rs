@@ -4,11 +4,13 @@ use std::sync::Mutex;
 
 use gossip_contracts::identity::{ShardId, ShardKey, WorkerId};
 use gossip_coordination::store::{Answer, Key, Read, Store as _, Txn};
-use gossip_coordination::{RunManagement as _, RunStatus, ShardDamage};
+use gossip_coordination::{
+    AcquireScratch, CoordinationBackend as _, RunManagement as _, RunStatus, ShardDamage,
+};
 use rstest::rstest;
 
 use super::{Drain, Finish, Parts, WorkerConfig, work};
-use crate::clock::SystemClock;
+use crate::clock::{Clock as _, SystemClock};
 use crate::observer::{Event, Observer};
 use crate::processor::{Inline, ItemResult, Work};
 use crate::task::TaskConfig;
@@ -114,6 +116,21 @@ fn damaged_shard_is_reported_once_and_all_others_finish(
     let others: Vec<_> = (0..20).chain(40..KEYS).map(key).collect();
     assert_eq!(done, others, "every key of the other shards, and no other key");
     assert_eq!(world.handle().get_run(TENANT, RUN).unwrap().status(), RunStatus::Active);
+}
+
+/// The claim index still has the lease, whose deadline is hours away. No claim takes a damaged
+/// shard over, so nothing is left to wait for.
+#[test]
+fn damaged_shard_whose_deadline_lies_hours_ahead_is_not_waited_for() {
+    const HOURS: u64 = 2 * 3_600_000;
+    let (world, reports) = (roots(), Reports::default());
+    let ahead = SystemClock::new().now().saturating_add(HOURS);
+    let (mut scratch, dead) = (Box::<AcquireScratch>::default(), WorkerId::from_raw(9));
+    world.handle().acquire_and_restore_into(ahead, TENANT, VICTIM, dead, &mut scratch).unwrap();
+    damage(&world, ShardDamage::Hot);
+    let finish = run(&world, 1, &reports, &|_| ItemResult::Done);
+    assert_eq!(finish, Finish::Incomplete { parked: 0, damaged: 1 });
+    assert_eq!(*reports.0.lock().unwrap(), [VICTIM]);
 }
 
 #[test]

@@ -279,8 +279,11 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// after a backoff, or at `earliest`, the first deadline of a held lease, if that is sooner.
     fn nothing_to_do(&mut self, now: LogicalTime, earliest: Option<LogicalTime>) -> Rest {
         let shared = self.shared;
-        // While a shard is held the run is not settled, and counting its shards costs a scan.
-        if earliest.is_none() && shared.busy.load(Ordering::SeqCst) == 0 {
+        // While a shard is held the run is not settled, and counting its shards costs a scan. A
+        // deadline that no correct clock has stored may be that of a damaged record, which no claim
+        // takes over: the worker would wait for it for hours.
+        let is_held = earliest.is_some_and(|it| it <= sharing::latest_deadline(shared, now));
+        if !is_held && shared.busy.load(Ordering::SeqCst) == 0 {
             match self.settle_run(now) {
                 Ok(Some(finish)) => return self.finish(Ok(finish)),
                 Ok(None) => {}

@@ -230,6 +230,11 @@ fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Returns the latest deadline, in worker time, that a correct clock can have stored by now.
+pub(super) fn latest_deadline<B>(shared: &WorkerShared<'_, B>, now: LogicalTime) -> LogicalTime {
+    now.saturating_add(shared.config.lease_ticks.saturating_add(ticks(DEFAULT_MAX_CLOCK_SKEW)))
+}
+
 /// Returns the shards whose deadline no correct clock has stored. A request would write their
 /// record, which then looks as if its lease had been renewed, and it would never be taken over from
 /// a lease holder that is dead (ADR 84).
@@ -238,8 +243,7 @@ fn too_far_ahead<B>(
     now: LogicalTime,
     shards: &[ShardSummary],
 ) -> Vec<ShardId> {
-    let lease = shared.config.lease_ticks.saturating_add(ticks(DEFAULT_MAX_CLOCK_SKEW));
-    let latest = shared.parts.clock.offset().to_wall(now).saturating_add(lease);
+    let latest = shared.parts.clock.offset().to_wall(latest_deadline(shared, now));
     let too_far = shards.iter().filter(|shard| shard.lease_deadline > Some(latest));
     too_far.map(|shard| shard.shard).collect()
 }
