@@ -227,11 +227,13 @@ impl ShardTask {
             // The new lease holder continues from the last checkpoint. Results of items in flight
             // here carry our lower fence.
             Refusal::Lost => self.drop_lease(context),
-            Refusal::Damaged => {
-                self.forget_items(context);
-                TaskStep::Over(TaskOutcome::Damaged)
+            Refusal::Damaged => self.damaged(context),
+            // The split isolates a failed item. Without it the shard would be parked with the items
+            // behind that one, although a bad read damages nothing.
+            Refusal::SplitDamaged if matches!(self.decision, Some(Decision::Park(_))) => {
+                self.damaged(context)
             }
-            Refusal::Declined => {
+            Refusal::SplitDamaged | Refusal::Declined => {
                 // Later cuts were computed with this one; the shard continues unsplit.
                 self.cuts.clear();
                 TaskStep::Continue
@@ -243,6 +245,12 @@ impl ShardTask {
                 self.park_after_bug(context)
             }
         }
+    }
+
+    /// Drops the shard, whose record is damaged, or was read damaged.
+    fn damaged<B>(&mut self, context: &mut TaskContext<'_, B>) -> TaskStep {
+        self.forget_items(context);
+        TaskStep::Over(TaskOutcome::Damaged)
     }
 
     /// Parks the shard after a bug of the runtime, unless parking itself was refused.

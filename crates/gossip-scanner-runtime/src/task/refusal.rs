@@ -1,6 +1,6 @@
 //! Maps refused operations to what a lease holder does about them.
 //!
-//! The coordinator has one error type per operation, but a lease holder has only five reactions.
+//! The coordinator has one error type per operation, but a lease holder has only six reactions.
 //! Enums of other crates may grow, so each match ends with the reaction to an unknown refusal: it
 //! is treated as a bug of the runtime, which parks the shard.
 
@@ -17,6 +17,9 @@ pub(super) enum Refusal {
     Damaged,
     /// The store failed: retry, if that can help.
     Store(InfraError),
+    /// The record of the shard is damaged, or that of a new shard with the same id as a wanted one:
+    /// continue without the split, or drop the shard if it cannot go without.
+    SplitDamaged,
     /// The request cannot be granted, which is no error: continue without it.
     Declined,
     /// The operation is invalid: a bug of the runtime, or a foreign token.
@@ -58,7 +61,7 @@ refusal!(SplitError:
     // The damaged record may be that of a shard with a wanted id. If it is the shard's own, the
     // next checkpoint shows it.
     SplitError::BackendError(error) if error.is_of_shard() && !error.is_unresolved() => {
-        Self::Declined
+        Self::SplitDamaged
     },
     // Nothing was changed: the limit of shards is reached, or the split point is not admissible.
     SplitError::SplitInvalid(_) | SplitError::ResourceExhausted(_) => Self::Declined,
