@@ -12,27 +12,27 @@
 //!
 //! # Never
 //! - applies a commit that was answered by an error or a conflict;
-//! - stores a damaged value: reads return damaged ones, and [`Simulator`](super::Simulator) covers
-//!   values that stay damaged. Calls do not overlap either: only late messages come between a read
-//!   and a commit.
+//! - damages a stored value other than a part of a shard: an operator can repair nothing else.
+//!   [`Simulator`](super::Simulator) damages all kinds;
+//! - overlaps calls: only late messages come between a read and a commit.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gossip_contracts::identity::LogicalTime;
-use gossip_coordination::store::{Answer, CommitOutcome, Read, Store, StoreLimits, Txn};
+use gossip_coordination::store::{
+    Answer, CommitOutcome, Key, Read, Store, StoreLimits, Txn, Write,
+};
 use gossip_coordination::{InfraError, StoreRefusal};
 
 use super::backend::SimulationBackend;
-use super::context::{Clock, EPOCH};
+use super::context::EPOCH;
 use super::disk::Disk;
 use super::faults::{Dice, FaultKind, FaultSet, FaultTally, Place};
-use super::processes::DRIFT_MAX;
+use super::process_clock::{ClockErrors, ProcessClock};
 use super::random::Stream;
-use super::wire::{
-    CLOCK_STEP_MAX, LATENCY_MAX, OVERTAKEN_MAX, Roll, TIMEOUT_TICKS, refusal, transient,
-};
+use super::wire::{LATENCY_MAX, OVERTAKEN_MAX, Roll, TIMEOUT_TICKS, refusal, transient};
 
 /// Parameters of the faults of a [`FaultyDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,13 @@ pub struct Applied<'t> {
     pub txn: &'t Txn,
     /// The true time.
     pub at: u64,
-    /// By how much the clock of its process is ahead of the true time.
+    /// Its process.
+    pub process: u32,
+    /// By how much the wall clock of its process was ahead of the true time when the process read
+    /// its offset last.
     pub clock_error: i64,
+    /// The same for the worker time.
+    pub worker_error: i64,
 }
 
 /// Observer of every applied transaction.
@@ -76,8 +81,7 @@ struct FaultyState {
     dice: [Dice; 3],
     tally: FaultTally,
     lines: BTreeMap<u32, Line>,
-    /// Late commits, each with the number of the call before which it arrives.
-    late: Vec<(u64, u32, Txn)>,
+    late: Vec<Late>,
     /// Number of calls of all processes.
     calls: u64,
     now: u64,
@@ -87,14 +91,23 @@ struct FaultyState {
     watcher: Option<Box<Watcher>>,
 }
 
+/// A commit that arrives late.
+struct Late {
+    /// The number of the call before which it arrives.
+    due: u64,
+    process: u32,
+    errors: ClockErrors,
+    txn: Txn,
+}
+
 /// The connection of a process.
 struct Line {
     /// Whether the process is exempt from faults.
     is_spared: bool,
     is_dead: bool,
-    clock: Clock,
-    /// The latest reading of its clock, which never goes back.
-    latest: u64,
+    clock: ProcessClock,
+    /// The errors of its clocks when it read its offset last, as it does for every request.
+    noted: ClockErrors,
     requests_cut_until: u64,
     replies_cut_until: u64,
     paused_until: u64,
@@ -106,15 +119,6 @@ struct Line {
     busy: u64,
     luck: Stream,
     latency: Stream,
-}
-
-impl Line {
-    /// Returns the reading of the process's clock at the true time `now`. As in production, a clock
-    /// that is set back repeats its latest reading.
-    fn reading(&mut self, now: u64) -> u64 {
-        self.latest = self.latest.max(self.clock.read(now));
-        self.latest
-    }
 }
 
 impl FaultyDisk {
@@ -140,6 +144,7 @@ impl FaultyDisk {
         FaultKind::ClockDrift,
         FaultKind::ClockBack,
         FaultKind::ClockForward,
+        FaultKind::TornWrite,
         FaultKind::FsyncError,
         FaultKind::BitFlip,
         FaultKind::TruncatedRead,
@@ -187,8 +192,8 @@ impl FaultyDisk {
     /// Starts a process that is exempt from faults, for observers and administrators.
     pub fn start_spared(&self, process: u32) {
         let mut state = self.state();
-        let clock = Clock::default();
-        let line = Line { is_spared: true, clock, ..state.new_line(process) };
+        let (clock, noted) = (ProcessClock::default(), ClockErrors::default());
+        let line = Line { is_spared: true, clock, noted, ..state.new_line(process) };
         state.lines.insert(process, line);
     }
 
@@ -204,19 +209,23 @@ impl FaultyDisk {
         state.now = state.now.max(now);
     }
 
-    /// Returns the clock of a process, which may be wrong and never goes back.
+    /// Returns the worker time of a process, which may be wrong and is never set.
     #[must_use]
     pub fn clock(&self, process: u32) -> LogicalTime {
-        let mut state = self.state();
-        let now = state.now;
-        let time = state.lines.get_mut(&process).map_or(EPOCH + now, |line| line.reading(now));
-        LogicalTime::from_raw(time)
+        let state = self.state();
+        let (now, line) = (state.now, state.lines.get(&process));
+        LogicalTime::from_raw(line.map_or(EPOCH + now, |line| line.clock.worker(now)))
     }
 
-    /// Returns by how much the clock of a process is ahead of the true time.
+    /// Returns how far the wall clock of a process is ahead of its worker time. What the process
+    /// requests next has these times.
     #[must_use]
-    pub fn clock_error(&self, process: u32) -> i64 {
-        self.state().clock_error(process)
+    pub fn clock_offset(&self, process: u32) -> i64 {
+        let mut state = self.state();
+        let now = state.now;
+        let Some(line) = state.lines.get_mut(&process) else { return 0 };
+        line.noted = line.clock.errors(now);
+        line.clock.offset()
     }
 
     /// Returns the latency of the calls of a process since the last call of this function.
@@ -313,21 +322,21 @@ impl FaultyState {
     fn new_line(&mut self, process: u32) -> Line {
         let Nature { seed, faults, lease, binds, .. } = self.nature;
         let mut luck = Stream::named(seed, "luck", process.into());
-        let (skew, drift) = (luck.below(lease / 2), luck.below(2 * DRIFT_MAX));
-        let mut clock = Clock::default();
-        if !self.is_calm && faults.has(FaultKind::ClockSkew) && luck.one_in(2) {
-            clock.offset = skew as i64 - lease as i64 / 4;
+        let mut clock = ProcessClock::default();
+        // Also after faults have stopped: a new process does not make its machine's clock right.
+        if faults.has(FaultKind::ClockSkew) && luck.one_in(2) {
+            clock.skew(lease, &mut luck);
             self.tally.count(FaultKind::ClockSkew);
         }
-        if !self.is_calm && faults.has(FaultKind::ClockDrift) && luck.one_in(2) {
-            clock.drift = drift as i64 - DRIFT_MAX as i64;
+        if faults.has(FaultKind::ClockDrift) && luck.one_in(2) {
+            clock.drift(&mut luck);
             self.tally.count(FaultKind::ClockDrift);
         }
         Line {
             is_spared: false,
             is_dead: false,
             clock,
-            latest: 1,
+            noted: clock.errors(self.now),
             requests_cut_until: 0,
             replies_cut_until: 0,
             paused_until: 0,
@@ -338,13 +347,6 @@ impl FaultyState {
             luck,
             latency: Stream::named(seed, "latency", process.into()),
         }
-    }
-
-    fn clock_error(&mut self, process: u32) -> i64 {
-        let now = self.now;
-        self.lines
-            .get_mut(&process)
-            .map_or(0, |line| line.reading(now) as i64 - (EPOCH + now) as i64)
     }
 
     fn line(&mut self, process: u32) -> &mut Line {
@@ -429,9 +431,8 @@ impl FaultyState {
             }
             FaultKind::Twin => line.wants_twin = true,
             FaultKind::ClockBack | FaultKind::ClockForward => {
-                let step = 1 + line.luck.below(lease.min(CLOCK_STEP_MAX)) as i64;
                 let sign = if kind == FaultKind::ClockBack { -1 } else { 1 };
-                line.clock.offset += sign * step;
+                line.clock.step(sign, now, lease, &mut line.luck);
             }
             FaultKind::LeaderChange => self.leaderless_until = now + TIMEOUT_TICKS,
             FaultKind::EarlyRevoke => {
@@ -493,25 +494,36 @@ impl FaultyState {
         }
         let luck = &mut self.line(process).luck;
         let place = luck.below(values.len() as u64) as usize;
-        let bytes = &mut *values[place];
-        if kind == FaultKind::BitFlip {
-            let bit = luck.below(8 * bytes.len() as u64);
-            bytes[bit as usize / 8] ^= 1 << (bit % 8);
-        } else {
-            let len = luck.below(bytes.len() as u64);
-            bytes.truncate(len as usize);
-        }
+        spoil(values[place], kind == FaultKind::BitFlip, luck);
         self.tally.count(kind);
+    }
+
+    /// Damages one part of a shard that `txn` has written; it stays damaged until it is written
+    /// again.
+    fn tear(&mut self, process: u32, txn: &Txn) {
+        let written = txn.writes().iter().filter_map(|write| match write {
+            Write::Put(key @ (Key::ShardHot { .. } | Key::ShardCold { .. }), _) => Some(*key),
+            Write::Put(..) | Write::Bind(..) | Write::Delete(..) => None,
+        });
+        let written: Vec<Key> = written.collect();
+        if written.is_empty() {
+            return;
+        }
+        let line = self.lines.get_mut(&process).expect("a process is started before it calls");
+        let key = written[line.luck.below(written.len() as u64) as usize];
+        let flips = line.luck.one_in(2);
+        self.disk.overwrite(&key, |bytes| spoil(bytes, flips, &mut line.luck));
+        self.tally.count(FaultKind::TornWrite);
     }
 
     fn commit(&mut self, process: u32, txns: &[Txn]) -> Vec<Result<CommitOutcome, InfraError>> {
         let unknown = || txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();
         let sent = self.send(process, true);
+        let errors = self.line(process).noted;
         if matches!(sent, Sent::Twice | Sent::Late) {
-            let luck = &mut self.line(process).luck;
-            let due = 1 + luck.below(OVERTAKEN_MAX);
-            let messages = txns.iter().map(|txn| (self.calls + due, process, txn.clone()));
-            self.late.extend(messages);
+            let due = self.calls + 1 + self.line(process).luck.below(OVERTAKEN_MAX);
+            let late = txns.iter().map(|txn| Late { due, process, errors, txn: txn.clone() });
+            self.late.extend(late);
         }
         if matches!(sent, Sent::Never | Sent::Late) {
             return unknown();
@@ -537,9 +549,15 @@ impl FaultyState {
             .iter()
             .map(|txn| match unsure && self.line(process).luck.one_in(2) {
                 true => Ok(CommitOutcome::Unknown),
-                false => Ok(self.apply(process, txn)),
+                false => Ok(self.apply(process, errors, txn)),
             })
             .collect();
+        if fault == Some(FaultKind::TornWrite)
+            && let Some((txn, Ok(CommitOutcome::Applied { .. }))) =
+                txns.iter().zip(&outcomes).next_back()
+        {
+            self.tear(process, txn);
+        }
         if let Some(FaultKind::FsyncError | FaultKind::ReplyLost | FaultKind::CrashAfterStore) =
             fault
         {
@@ -559,14 +577,15 @@ impl FaultyState {
         cut
     }
 
-    fn apply(&mut self, process: u32, txn: &Txn) -> CommitOutcome {
+    fn apply(&mut self, process: u32, errors: ClockErrors, txn: &Txn) -> CommitOutcome {
         if let Some(conflict) = self.disk.conflict(txn) {
             return CommitOutcome::Conflict(conflict);
         }
         let revision = self.disk.apply(txn, process);
-        let (at, clock_error) = (self.now, self.clock_error(process));
+        let ClockErrors { wall: clock_error, worker: worker_error } = errors;
+        let at = self.now;
         if let Some(watcher) = &mut self.watcher {
-            watcher(Applied { txn, at, clock_error });
+            watcher(Applied { txn, at, process, clock_error, worker_error });
         }
         CommitOutcome::Applied { revision }
     }
@@ -574,10 +593,20 @@ impl FaultyState {
     /// Applies late commits, whose replies are dropped.
     fn deliver_late(&mut self) {
         let calls = self.calls;
-        while let Some(place) = self.late.iter().position(|(due, ..)| *due <= calls) {
-            let (_, process, txn) = self.late.remove(place);
-            self.apply(process, &txn);
+        while let Some(place) = self.late.iter().position(|late| late.due <= calls) {
+            let Late { process, errors, txn, .. } = self.late.remove(place);
+            self.apply(process, errors, &txn);
         }
+    }
+}
+
+/// Flips one bit of a value that is not empty, or cuts its end off.
+fn spoil(bytes: &mut Vec<u8>, flips: bool, luck: &mut Stream) {
+    if flips {
+        let bit = luck.below(8 * bytes.len() as u64);
+        bytes[bit as usize / 8] ^= 1 << (bit % 8);
+    } else {
+        bytes.truncate(luck.below(bytes.len() as u64) as usize);
     }
 }
 
@@ -632,7 +661,8 @@ impl Store for FaultyStore {
     fn commit(&mut self, txns: Vec<Txn>) -> Vec<Result<CommitOutcome, InfraError>> {
         let mut state = self.disk.state();
         if state.line(self.process).is_spared {
-            return txns.iter().map(|txn| Ok(state.apply(self.process, txn))).collect();
+            let errors = ClockErrors::default();
+            return txns.iter().map(|txn| Ok(state.apply(self.process, errors, txn))).collect();
         }
         if state.line(self.process).is_dead {
             return txns.iter().map(|_| Ok(CommitOutcome::Unknown)).collect();

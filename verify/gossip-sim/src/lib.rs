@@ -95,6 +95,7 @@ mod past;
 mod plan;
 mod pools;
 mod port;
+mod process_clock;
 mod processes;
 mod progress;
 mod queries;

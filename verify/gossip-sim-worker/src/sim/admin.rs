@@ -1,11 +1,13 @@
 //! The administrator of a world, who is not affected by faults.
 
 use gossip_contracts::identity::{LogicalTime, OpId, ShardKey, WorkerId};
+use gossip_coordination::protocol::fence_floor_at;
 use gossip_coordination::{RunManagement as _, ShardAction, ShardStatus, ShardSummary, SplitKey};
 use gossip_sim::{Stream, mix};
 
 use super::settle::rows;
 use super::shared_state::{ADMIN, Coordinator, RUN, SharedState, TENANT};
+use super::source::ROOT;
 
 /// Lifetime of a request in ticks.
 const REQUEST_TICKS: u64 = 4_000;
@@ -17,6 +19,7 @@ pub(super) struct Admin<'w> {
     luck: Stream,
     operations: u64,
     is_paused: bool,
+    repairs: u64,
     /// Number of requests to owners.
     pub(super) requests: u64,
 }
@@ -29,6 +32,7 @@ impl<'w> Admin<'w> {
             luck: Stream::named(shared.setting.nature.seed, "admin", 0),
             operations: 0,
             is_paused: false,
+            repairs: 0,
             requests: 0,
         }
     }
@@ -51,6 +55,10 @@ impl<'w> Admin<'w> {
             }
             8 if self.luck.one_in(4) => {
                 self.revoke();
+                return false;
+            }
+            8 if self.luck.one_in(2) => {
+                self.repair();
                 return false;
             }
             8 => ShardAction::Withdraw,
@@ -79,6 +87,23 @@ impl<'w> Admin<'w> {
             drop(self.handle.unpark_shard(now, TENANT, *key, op_id));
         }
         parked.len()
+    }
+
+    /// Repairs the shards that are listed as damaged, as `gossip shard repair` does; returns their
+    /// number.
+    pub(super) fn repair(&mut self) -> usize {
+        let rows = rows(self.shared, self.now());
+        let damaged = rows.iter().filter(|row| row.damage.is_some());
+        let damaged: Vec<ShardKey> = damaged.map(|row| ShardKey::new(RUN, row.shard)).collect();
+        for key in &damaged {
+            // Two repairs at one time would issue a fence twice: the command has seconds.
+            self.repairs += 1;
+            let at_least = fence_floor_at(self.now().as_raw() + self.repairs);
+            self.shared.record(|| format!("repairs {:x}", key.shard().as_raw()));
+            // Fails if its holder has written the shard meanwhile.
+            drop(self.handle.repair_shard(TENANT, *key, at_least, Some(ROOT)));
+        }
+        damaged.len()
     }
 
     fn now(&self) -> LogicalTime {

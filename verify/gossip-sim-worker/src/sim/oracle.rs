@@ -11,8 +11,12 @@ use gossip_coordination::store::{HotPart, Key, Write, decode_cold, decode_hot};
 use gossip_coordination::{ParkReason, ShardStatus};
 use gossip_sim::{Applied, EPOCH, mix};
 
+use super::shared_state::ADMIN;
 use super::sink::Effect;
 use super::source::WorldSource;
+
+/// Ticks of the fastest clock in a thousand of the true time.
+const FASTEST: i64 = 1_030;
 
 /// A rule of the worlds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +31,8 @@ pub enum Rule {
     /// A key was started after the true end of the lease, later than the worker's clock has lost
     /// since.
     WorkedWithoutLease,
-    /// A shard was granted before the true end of a lease, earlier than the clocks differ.
+    /// A shard was granted before the true end of a lease, earlier than the clocks differ, and
+    /// its deadline was not void.
     TwoOwners,
     /// A lease ends later than its duration after its grant or renewal.
     LeaseTooLong,
@@ -57,7 +62,7 @@ pub(super) struct Begun {
     pub(super) key: usize,
     /// The true time at which the worker read its clock.
     pub(super) read_at: u64,
-    /// By how much that clock was ahead.
+    /// By how much that clock, the worker time, was ahead.
     pub(super) error: i64,
     /// The true time.
     pub(super) now: u64,
@@ -103,6 +108,8 @@ pub struct Seen {
     pub begun_late: u64,
     /// Grants before the true end of the previous lease.
     pub granted_early: u64,
+    /// Grants before a deadline that was void.
+    pub granted_void: u64,
 }
 
 impl Seen {
@@ -121,6 +128,7 @@ impl Seen {
         self.parked_by_count += other.parked_by_count;
         self.begun_late += other.begun_late;
         self.granted_early += other.granted_early;
+        self.granted_void += other.granted_void;
     }
 }
 
@@ -137,6 +145,8 @@ struct Shard {
     is_leased: bool,
     is_offered: bool,
     last_handoff: Option<u64>,
+    /// The true time of the last write.
+    written_at: u64,
 }
 
 /// Results under one fence of one shard.
@@ -144,9 +154,13 @@ struct Shard {
 struct Grant {
     /// Its place in the order of grants; zero if it was never granted.
     order: u64,
+    /// Its holder.
+    process: u32,
+    /// The stored deadline.
+    deadline: i64,
     /// The true time at which the lease ends.
     true_end: i64,
-    /// By how much the clock of its holder was ahead when it was granted or renewed.
+    /// By how much the worker time of its holder was ahead when it was granted or renewed.
     error: i64,
     /// Finished keys that the cursor does not cover.
     unsaved: BTreeSet<usize>,
@@ -172,9 +186,13 @@ pub(super) struct Oracle {
     granted: u64,
     /// Lease duration.
     lease: u64,
-    /// The true time and the clock error of the transaction that is observed.
+    /// Clock skew that is waited for.
+    max_clock_skew: u64,
+    /// The true time, the process and the errors of its clocks of the transaction that is observed.
     at: u64,
+    process: u32,
     error: i64,
+    worker_error: i64,
     /// Keys that may be finished and not recorded under one grant.
     unsaved_max: usize,
     pub(super) seen: Seen,
@@ -193,8 +211,11 @@ impl Oracle {
             grants: BTreeMap::new(),
             granted: 0,
             lease,
+            max_clock_skew: lease / 4,
             at: 0,
+            process: 0,
             error: 0,
+            worker_error: 0,
             unsaved_max,
             seen: Seen::default(),
             broken: None,
@@ -265,8 +286,10 @@ impl Oracle {
     }
 
     /// Observes an applied transaction.
-    pub(super) fn applied(&mut self, Applied { txn, at, clock_error }: Applied<'_>) {
-        (self.at, self.error) = (at, clock_error);
+    pub(super) fn applied(&mut self, applied: Applied<'_>) {
+        let Applied { txn, at, process, clock_error, worker_error } = applied;
+        (self.at, self.process) = (at, process);
+        (self.error, self.worker_error) = (clock_error, worker_error);
         self.seen.commits += 1;
         self.note(0xD0, txn.writes().len() as u64);
         // Ranges first: cursors are checked against them.
@@ -303,6 +326,7 @@ impl Oracle {
             is_leased: hot.lease.is_some(),
             is_offered: hot.offer.is_some(),
             last_handoff: hot.last_handoff.map(|handoff| handoff.as_raw()),
+            written_at: self.at,
         };
         self.note(id ^ now.fence << 8, (now.next as u64) << 8 | hot.status as u64);
         if let Some(deadline) = hot.lease_deadline() {
@@ -314,35 +338,47 @@ impl Oracle {
         self.status_changed(id, &before, &now, hot.park_reason);
     }
 
-    /// Observes the deadline of a lease. The stored one is by the clock of the process that wrote
-    /// it, whose error the simulator knows.
+    /// Observes the deadline of a lease. The stored one is by the wall clock of the process that
+    /// wrote it, whose error the simulator knows.
     fn leased_until(&mut self, id: u64, fence: u64, deadline: u64) {
-        let (at, error, lease) = (self.at as i64, self.error, self.lease);
+        let (at, lease, deadline) = (self.at as i64, self.lease as i64, deadline as i64);
+        let (process, worker_error) = (self.process, self.worker_error);
+        // The deadline as the clock of the process shows it, in true time.
+        let shown = deadline - EPOCH as i64 - self.error;
         let next = self.granted + 1;
         let grant = self.grants.entry((id, fence)).or_default();
         if grant.order == 0 {
             (grant.order, self.granted) = (next, next);
         }
-        let known = grant.true_end + grant.error + EPOCH as i64;
-        if deadline as i64 <= known {
-            return;
+        if deadline > grant.deadline {
+            (grant.process, grant.deadline) = (process, deadline);
+            (grant.true_end, grant.error) = (shown, worker_error);
+            let excess = shown - (at + lease);
+            return self.require(excess <= 0, Rule::LeaseTooLong, || {
+                format!("fence {fence} of shard {id:x} lasts {excess} ticks too long")
+            });
         }
-        let true_end = deadline as i64 - EPOCH as i64 - error;
-        (grant.true_end, grant.error) = (true_end, error);
-        let excess = true_end - (at + lease as i64);
-        self.require(excess <= 0, Rule::LeaseTooLong, || {
-            format!("fence {fence} of shard {id:x} lasts {excess} ticks too long")
-        });
+        // The clock of the holder was set back. A renewal keeps the deadline then, and the holder
+        // relies on a lease from its request.
+        if process == grant.process && shown > at + lease {
+            (grant.true_end, grant.error) = (at + lease, worker_error);
+        }
     }
 
     /// Checks that a lease had ended when the shard was granted again. A clock that is ahead of the
-    /// holder's sees the end so much earlier.
-    fn check_takeover(&mut self, id: u64, fence: u64) {
+    /// holder's sees the end so much earlier. A deadline that lies too far ahead is void after a
+    /// lease and the skew without a write.
+    fn check_takeover(&mut self, id: u64, fence: u64, written_at: u64) {
         let Some(grant) = self.grants.get(&(id, fence)) else { return };
-        let (end, ahead, at) = (grant.true_end, self.error - grant.error, self.at as i64);
+        let (end, at) = (grant.true_end, self.at as i64);
+        let early = grant.deadline - EPOCH as i64 - self.error - at;
         self.seen.granted_early += u64::from(at < end);
-        let early = end - ahead - at;
-        self.require(early <= 0, Rule::TwoOwners, || {
+        let window = (self.lease + self.max_clock_skew) as i64;
+        // The process that waits has a clock that may run too fast.
+        let waited = (at - written_at as i64) * FASTEST / 1_000 + 1;
+        let is_void = early > self.lease as i64 && waited >= window;
+        self.seen.granted_void += u64::from(is_void);
+        self.require(early <= 0 || is_void, Rule::TwoOwners, || {
             format!("shard {id:x} granted {early} ticks before fence {fence} ended")
         });
     }
@@ -355,7 +391,9 @@ impl Oracle {
 
     fn cursor_moved(&mut self, id: u64, before: &Shard, now: &Shard) {
         let old = if before.has_cursor { before.next } else { now.range.0 };
-        if before.has_cursor {
+        // A repair of a damaged record starts the shard again under a higher fence.
+        let is_repair = self.process == ADMIN && now.fence != before.fence && !now.has_cursor;
+        if before.has_cursor && !is_repair {
             self.require(now.next >= old, Rule::CursorFell, || {
                 format!("the cursor of shard {id:x} fell from {old} to {}", now.next)
             });
@@ -375,7 +413,7 @@ impl Oracle {
         let bumped = now.fence != before.fence;
         self.seen.grants += u64::from(bumped && now.is_leased);
         if bumped && now.is_leased && before.is_leased && !by_move {
-            self.check_takeover(id, before.fence);
+            self.check_takeover(id, before.fence, before.written_at);
         }
         self.seen.moves += u64::from(bumped && by_move);
         let active = now.status == Some(ShardStatus::Active);

@@ -86,6 +86,7 @@ impl Totals {
             ("splits", seen.splits.to_string()),
             ("… shards replaced", seen.replaced.to_string()),
             ("… before the true end of a lease", seen.granted_early.to_string()),
+            ("… before a deadline that was void", seen.granted_void.to_string()),
             ("parked shards", seen.parks.to_string()),
             ("… by the count of attempts", seen.parked_by_count.to_string()),
             ("keys begun after the true end of their lease", seen.begun_late.to_string()),

@@ -24,6 +24,10 @@ pub(super) fn judge(shared: &SharedState, now: LogicalTime) -> Result<bool, Viol
             format!("all workers have ended, and shard {shard:x} is unfinished"),
         );
     }
+    if let Some(row) = rows.iter().find(|row| row.damage.is_some()) {
+        let shard = row.shard.as_raw();
+        return broken(Rule::NeverSettles, format!("shard {shard:x} is still damaged"));
+    }
     let oracle = shared.oracle();
     for (number, entry) in shared.source.entries.iter().enumerate() {
         if oracle.is_done(number) == entry.temper.is_bad() {

@@ -9,7 +9,8 @@ use gossip_coordination::EventKind;
 use gossip_coordination::store::{ProcessState, StoreConfig, StoreCoordinator};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::{
-    Broken, Clock, Drain, Event, ItemResult, Observed, Observer, Processor, Report, Work,
+    Broken, Clock, ClockOffset, Drain, Event, ItemResult, Observed, Observer, Processor, Report,
+    Work,
 };
 use gossip_sim::{EPOCH, FaultKind, FaultyDisk, FaultyStore, Stream, mix};
 
@@ -145,10 +146,11 @@ pub(super) struct ProcessContext<'w> {
 impl<'w> ProcessContext<'w> {
     pub(super) fn new(shared: &'w SharedState, process: u32) -> Self {
         let slots = shared.setting.processes.iter().max().copied().unwrap_or(1);
+        let disk = shared.disk.clone();
         Self {
             shared,
             process,
-            state: ProcessState::default(),
+            state: ProcessState::default().watching(move || disk.clock(process).as_raw()),
             drain: Drain::new(),
             stepping_true: AtomicU64::new(0),
             stepping_at: AtomicU64::new(0),
@@ -175,6 +177,10 @@ impl<'w> ProcessContext<'w> {
 impl Clock for ProcessContext<'_> {
     fn now(&self) -> LogicalTime {
         self.shared.disk.clock(self.process)
+    }
+
+    fn offset(&self) -> ClockOffset {
+        ClockOffset::from_ticks(self.shared.disk.clock_offset(self.process))
     }
 }
 

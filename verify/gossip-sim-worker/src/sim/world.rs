@@ -262,20 +262,24 @@ impl<'c, 'w> World<'c, 'w> {
 
     /// Returns whether the operator has nothing left to do. All workers have ended. An operator who
     /// sees an incomplete run unparks the shards that are listed as parked by the attempt count,
-    /// whatever their keys are, and starts workers again (`gossip shard unpark`, `gossip worker`),
-    /// until that changes nothing any more.
+    /// whatever their keys are, repairs the damaged ones, and starts workers again (`gossip shard
+    /// unpark`, `gossip shard repair`, `gossip worker`), until that changes nothing any more.
     fn operator_is_done(&mut self) -> bool {
         let rows = settle::rows(self.shared, self.shared.disk.clock(ADMIN));
         let counted = |row: &&ShardSummary| row.park_reason == Some(ParkReason::TooManyErrors);
         let parked: Vec<_> = rows.iter().filter(counted).map(|row| row.start.clone()).collect();
         let unfinished = rows.iter().any(|row| row.status == ShardStatus::Active);
-        if !unfinished && (parked.is_empty() || self.retried.as_ref() == Some(&parked)) {
+        let damaged = rows.iter().any(|row| row.damage.is_some());
+        if !unfinished && !damaged && (parked.is_empty() || self.retried.as_ref() == Some(&parked))
+        {
             return true;
         }
         self.chances += 1;
         self.retries += 1;
         self.shared.record(|| format!("the operator unparks {} shards", parked.len()));
         self.retried = Some(parked);
+        // Before shards are unparked: a repaired one may turn out to be parked.
+        self.admin.repair();
         self.admin.unpark(|row| row.park_reason == Some(ParkReason::TooManyErrors));
         self.fill_places();
         false
