@@ -2,8 +2,8 @@
 
 use super::engine::{Store, StoreLimits};
 use super::handoffs::{
-    HandoffWrite, SaveHandoffError, forget_handoff, list_handoffs, list_moves, load_handoff,
-    save_handoff,
+    HandoffWrite, MovePage, SaveHandoffError, forget_handoff, list_handoffs, list_moves,
+    load_handoff, save_handoff,
 };
 use super::{Fault, MapStore, fly};
 use crate::handoff::HandoffId;
@@ -100,4 +100,14 @@ fn all_records_of_a_tenant_are_listed_by_the_page() {
         }
     }
     assert_eq!(seen, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn page_of_no_records_is_empty() {
+    let mut store = MapStore::new();
+    save(&mut store, write(b"one", None, 1)).unwrap();
+    let limits = StoreLimits::GENEROUS;
+    let moves = fly(&mut store, list_moves(limits, TENANT, 1, None, 0)).unwrap();
+    let all = fly(&mut store, list_handoffs(limits, TENANT, None, 0)).unwrap();
+    assert_eq!((moves, all), (MovePage::default(), MovePage::default()));
 }
