@@ -132,6 +132,9 @@ pub(super) async fn list(
     Ok(())
 }
 
+/// The text of a parked shard whose entry is damaged or of a newer format.
+const UNREADABLE_CONTEXT: &str = "the record of the reason cannot be read";
+
 /// Adds the texts of the parked shards to `rows`, which are in id order.
 ///
 /// The entries are read after the rows: a shard that was unparked meanwhile has no text.
@@ -150,9 +153,10 @@ async fn add_contexts(
         for (row, value) in batch.iter_mut().zip(io.load(keys).await?) {
             let Some(value) = value else { continue };
             let shard = ShardKey::new(run, row.shard);
-            let context = decode_parked_entry(tenant, shard, &value.bytes)?;
-            let text = Some(context.as_str()).filter(|text| !text.is_empty());
-            row.park_context = text.map(Into::into);
+            let context = decode_parked_entry(tenant, shard, &value.bytes);
+            // Only the text is lost: the row comes from the shard's own record, which is intact.
+            let text = context.as_ref().map_or(UNREADABLE_CONTEXT, |context| context.as_str());
+            row.park_context = Some(text).filter(|text| !text.is_empty()).map(Into::into);
         }
     }
     Ok(())

@@ -187,3 +187,19 @@ fn a_damaged_record_fails_its_listing() {
     let listed = handle.list_side_records_into(TENANT, RUN, kind, None, 9, &mut out);
     assert!(matches!(listed, Err(InfraError::Corruption { .. })), "{listed:?}");
 }
+
+#[test]
+fn damaged_entry_of_a_parked_shard_costs_a_listing_only_its_text() {
+    let mut handle = handle();
+    for shard in 0..2 {
+        let lease = lease(&mut handle, shard);
+        let why = (ParkReason::Poisoned, ParkContext::new("exit status 22"));
+        let given = SideRecords::NONE;
+        handle.park_shard_with_records(at(3), TENANT, &lease, why, given, op(1 + shard)).unwrap();
+    }
+    overwrite(&mut handle, Key::ParkedIndex { tenant: TENANT, shard: key(0) }, vec![1, 2, 3]);
+    let mut rows = Vec::new();
+    handle.list_shards_into(at(4), TENANT, RUN, ShardFilter::parked(), &mut rows).unwrap();
+    let texts: Vec<_> = rows.iter().map(|row| row.park_context.as_deref().unwrap()).collect();
+    assert_eq!(texts, ["the record of the reason cannot be read", "exit status 22"]);
+}
