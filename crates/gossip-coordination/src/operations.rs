@@ -382,6 +382,8 @@ macro_rules! for_each_run_operation {
 
             /// Appends the tenant's runs that are not terminal to `out`, in the order of
             /// their ids: the first `limit` of them after `after`. Fewer than `limit` are the last.
+            /// A damaged record does not say whether its run is terminal: it is left out, and
+            /// reported by an error after all others are appended.
             fn list_active_runs_into(
                 tenant: TenantId, after: Option<RunId>, limit: usize, out: &mut Vec<RunId>
             ) -> Result<(), InfraError> = read();

@@ -33,6 +33,11 @@ pub(super) enum RunsListed {
 
 /// Appends up to `limit` runs after `after`, in id order. A listing of all runs does not decode the
 /// heads, so a damaged head is listed as well.
+///
+/// # Errors
+///
+/// A head that cannot be decoded does not say whether its run is over: the first such error is
+/// returned after the readable runs are appended.
 pub(super) async fn list_runs(
     core: &Core,
     io: &Io,
@@ -43,6 +48,7 @@ pub(super) async fn list_runs(
 ) -> Result<(), InfraError> {
     let mut pages = Pages::new(core, tenant, after);
     let wanted = out.len().saturating_add(limit);
+    let mut failed = Ok(());
     while let Some(heads) = pages.next(io).await? {
         // `out` may already hold the caller's entries, so the limit counts from its length.
         assert!(out.len() <= wanted, "a listing keeps to its limit");
@@ -50,7 +56,7 @@ pub(super) async fn list_runs(
         match which {
             RunsListed::All => out.extend(heads.iter().map(|(run, _)| *run).take(missing)),
             RunsListed::NotOver => {
-                let mut heads = pages.decode(&heads)?;
+                let mut heads = pages.decode(&heads, &mut failed);
                 heads.retain(|(_, head)| !head.head().status.is_terminal());
                 out.extend(heads.iter().map(|(run, _)| *run).take(missing));
             }
@@ -59,7 +65,7 @@ pub(super) async fn list_runs(
             break;
         }
     }
-    Ok(())
+    failed
 }
 
 /// Completes interrupted deletions and collects abandoned runs, up to `limit` in total, and appends
@@ -149,6 +155,11 @@ async fn half_deleted(
 }
 
 /// Collects abandoned runs until `out` has `wanted` runs.
+///
+/// # Errors
+///
+/// Returns the error of a collection at once. A head that cannot be decoded prevents only the
+/// collection of its run; its error is returned after the others are collected.
 async fn collect_stale(
     core: &mut Core,
     io: &Io,
@@ -158,10 +169,11 @@ async fn collect_stale(
     out: &mut Vec<RunId>,
 ) -> Result<(), InfraError> {
     let mut pages = Pages::new(core, tenant, None);
+    let mut failed = Ok(());
     while let Some(heads) = pages.next(io).await? {
-        for (run, head) in pages.decode(&heads)? {
+        for (run, head) in pages.decode(&heads, &mut failed) {
             if out.len() >= wanted {
-                return Ok(());
+                return failed;
             }
             let operation = CollectRun { tenant, run, stale_after };
             let applies = operation.applies(now, head.rootless(), head.roots().last_chunk_at);
@@ -172,7 +184,7 @@ async fn collect_stale(
             }
         }
     }
-    Ok(())
+    failed
 }
 
 /// Returns whether this call deleted the run.
@@ -234,13 +246,21 @@ impl Pages {
         Ok(Some(page.into_iter().filter_map(of_run).collect()))
     }
 
+    /// Returns the heads that can be decoded. The first error is kept in `failed`, because a
+    /// damaged head must not hide the others.
     fn decode(
         &self,
         heads: &[(RunId, Versioned)],
-    ) -> Result<Vec<(RunId, RunHeadPart)>, InfraError> {
-        let decoded = |(run, head): &(RunId, Versioned)| {
-            Ok((*run, decode_run_head(self.tenant, *run, &head.bytes)?))
-        };
-        heads.iter().map(decoded).collect()
+        failed: &mut Result<(), InfraError>,
+    ) -> Vec<(RunId, RunHeadPart)> {
+        let mut decoded = Vec::with_capacity(heads.len());
+        for (run, head) in heads {
+            match decode_run_head(self.tenant, *run, &head.bytes) {
+                Ok(head) => decoded.push((*run, head)),
+                Err(error) if failed.is_ok() => *failed = Err(error),
+                Err(_) => {}
+            }
+        }
+        decoded
     }
 }

@@ -5,7 +5,7 @@ use gossip_contracts::coordination::{
 };
 use gossip_contracts::identity::{LogicalTime, OpId, RunId, ShardId, TenantId};
 
-use super::test_support::allot;
+use super::test_support::{allot, overwrite};
 use super::{Fault, Key, KeyKind, MapStore, StoreConfig, StoreCoordinator, StoreLimits};
 use crate::*;
 
@@ -155,4 +155,22 @@ fn a_collection_survives_lost_replies_and_conflicts() {
         coordinator.store_mut().forget_faults();
         assert!(is_gone(&mut coordinator), "{fault:?}");
     }
+}
+
+#[test]
+fn damaged_head_costs_a_listing_and_a_collection_only_its_run() {
+    let mut coordinator = broken_off();
+    let config = RunConfig::try_new(CursorSemantics::Completed, 100, None).unwrap();
+    // On three pages, so that the damaged head has runs before and behind it.
+    for number in [2, 3, 4] {
+        coordinator.create_run(at(1), TENANT, run(number), config).unwrap();
+    }
+    overwrite(&mut coordinator, Key::RunHead { tenant: TENANT, run: run(2) }, vec![1, 2, 3]);
+    let mut listed = Vec::new();
+    let result = coordinator.list_active_runs_into(TENANT, None, 9, &mut listed);
+    assert!(matches!(result, Err(InfraError::Corruption { .. })), "{result:?}");
+    assert_eq!(listed, [1, 3, 4].map(run));
+    let (result, gone) = collect(&mut coordinator, 900);
+    assert!(matches!(result, Err(InfraError::Corruption { .. })), "{result:?}");
+    assert_eq!(gone, [1, 3, 4].map(run));
 }
