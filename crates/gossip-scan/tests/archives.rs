@@ -41,12 +41,17 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+    tar_of(b'0', members)
+}
+
+/// A tar archive of members of this kind.
+fn tar_of(kind: u8, members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in members {
         let mut header = [0_u8; 512];
         header[..name.len()].copy_from_slice(name.as_bytes());
         header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
-        header[156] = b'0';
+        header[156] = kind;
         header[257..265].copy_from_slice(b"ustar\x0000");
         header[148..156].fill(b' ');
         let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
@@ -204,6 +209,28 @@ fn encrypted_and_damaged_members_are_reported() {
     let archive = tar(&[("a", &text)]);
     let (found, report) = scan(&scanner, &archive[..archive.len() / 2]);
     assert_eq!((found.len(), reasons(&report)), (1, vec![UnreadReason::Malformed]));
+}
+
+#[test]
+fn content_of_a_directory_or_link_is_searched() {
+    let (rules, scanner) = scanner();
+    let sample = rules.rule("npm-token").unwrap().mint(1).unwrap();
+    let members = [("a/", &sample[..]), ("b", &b"text"[..])];
+    let tars = [b'1', b'2', b'3', b'5', b'D', b'M', b'?'].map(|kind| tar_of(kind, &members));
+    for bytes in tars.into_iter().chain([zip(&members, 0)]) {
+        let (found, report) = scan(&scanner, &bytes);
+        let places: Vec<_> = found.iter().map(|it| it.member.as_deref()).collect();
+        assert_eq!((places, reasons(&report)), (vec![Some("a/")], vec![]));
+    }
+}
+
+#[test]
+fn directories_without_content_are_no_members() {
+    let mut options = ScanOptions::default();
+    options.archives.as_mut().unwrap().entries = 1;
+    let scanner = Scanner::new(&RuleSet::built_in(), options).unwrap();
+    let members = vec![("a/", &b""[..]); 9];
+    assert_eq!(reasons(&scan(&scanner, &tar_of(b'5', &members)).1), []);
 }
 
 /// A binary number in the checksum field, which is too short for one, caused a panic.

@@ -275,7 +275,8 @@ impl<'a, 'b, 's> Unpacker<'a, 'b, 's> {
                     return;
                 }
             };
-            if entry.is_directory() {
+            // Only the name says that an entry is a directory, so one with data is a member.
+            if entry.is_directory() && entry.packed_len == 0 {
                 continue;
             }
             // Before the look at its method: members that cannot be read take time, too.

@@ -2,7 +2,8 @@
 //!
 //! POSIX headers, names and sizes in pax headers, long names of GNU tar. Own code, because the
 //! usual crate reads a long name into memory whatever its length. Other kinds of members (links,
-//! devices, directories) are skipped: they have no content.
+//! devices, directories) are skipped if they have no content. With content they are members like
+//! files: readers of tar disagree about such bytes, so they may hide something.
 
 use std::io::{self, Read};
 
@@ -29,7 +30,7 @@ impl<'a> Members<'a> {
         Self { reader, left: 0, padding: 0 }
     }
 
-    /// Returns the name of the next file; `None` at the end.
+    /// Returns the name of the next member with content, or of the next file; `None` at the end.
     pub(super) fn next_member(&mut self) -> io::Result<Option<String>> {
         let (mut name, mut size): (Option<Vec<u8>>, Option<u64>) = (None, None);
         let mut described = 0;
@@ -63,17 +64,18 @@ impl<'a> Members<'a> {
                         _ => {}
                     }
                 }
-                b'0' | 0 | b'7' | b'S' => {
+                kind => {
                     // The pax size wins: the field of a header has no room for 8 GiB and more.
-                    self.begin(size.unwrap_or(stored));
+                    let len = size.unwrap_or(stored);
+                    let is_file = matches!(kind, b'0' | 0 | b'7' | b'S');
+                    if !is_file && len == 0 {
+                        // They described the member that is skipped, and not the next one.
+                        (name, size, described) = (None, None, 0);
+                        continue;
+                    }
+                    self.begin(len);
                     let name = name.unwrap_or_else(|| header_name(&header));
                     return Ok(Some(String::from_utf8_lossy(&name).into_owned()));
-                }
-                _ => {
-                    self.begin(size.unwrap_or(stored));
-                    self.finish_member()?;
-                    // They described the member that was skipped, and not the next one.
-                    (name, size, described) = (None, None, 0);
                 }
             }
         }
