@@ -17,10 +17,11 @@
 //! cursor's token holds that number, so it is the same for every worker that repeats the item, and
 //! rises along the shard. Results longer than a block are cut into chunks, all but the last with
 //! `more` set to 1.
-//! The number of a block is that of its first chunk: `ordinal × 256 + chunk`.
+//! The number of a block is that of its first chunk: `ordinal × 256 + chunk`. It therefore gives
+//! the chunk of every entry: those of one item follow each other, and a new item begins with 0.
 //!
 //! A shard that is repaired may begin again and store some items once more, in other blocks. The
-//! listing skips ordinals that it has passed.
+//! listing skips ordinals that it has passed, and chunks that it has read.
 
 use std::fmt;
 
@@ -211,8 +212,17 @@ fn list<B: RunManagement + ?Sized>(
 struct ShardReader {
     /// The ordinal of the next item that was not passed.
     next: u64,
-    /// The chunks of an item whose last one was not read, and its ordinal.
-    begun: Option<(u64, StoredResults)>,
+    /// An item whose last chunk was not read.
+    begun: Option<Begun>,
+    /// Whether chunks of an item are missing.
+    is_broken: bool,
+}
+
+struct Begun {
+    ordinal: u64,
+    /// How many of its chunks were read.
+    chunks: u64,
+    item: StoredResults,
 }
 
 impl ShardReader {
@@ -222,22 +232,21 @@ impl ShardReader {
         visit: &mut impl FnMut(StoredResults) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut rest = &*block.content;
+        let mut place = None;
         while !rest.is_empty() {
             let (entry, behind) = parse(rest)?;
             rest = behind;
+            let chunk = match place {
+                None => block.number % CHUNKS,
+                Some((ordinal, chunk)) if ordinal == entry.ordinal => chunk + 1,
+                Some(_) => 0,
+            };
+            place = Some((entry.ordinal, chunk));
             // Of an item that was stored twice, after a repair.
             if entry.ordinal < self.next {
                 continue;
             }
-            let begun = self.begun.take().filter(|(ordinal, _)| *ordinal == entry.ordinal);
-            let mut item = begun.map_or_else(
-                || StoredResults { key: entry.key.into(), content: Vec::new() },
-                |(_, item)| item,
-            );
-            item.content.extend_from_slice(entry.content);
-            if entry.more {
-                self.begun = Some((entry.ordinal, item));
-            } else {
+            if let Some(item) = self.add(&entry, chunk) {
                 self.next = entry.ordinal + 1;
                 visit(item)?;
             }
@@ -245,11 +254,37 @@ impl ShardReader {
         Ok(())
     }
 
+    /// Adds a chunk to its item. Returns the item with its last chunk.
+    fn add(&mut self, entry: &ParsedEntry<'_>, chunk: u64) -> Option<StoredResults> {
+        let is_same = |begun: &Begun| begun.ordinal == entry.ordinal;
+        let read = self.begun.as_ref().filter(|begun| is_same(begun)).map_or(0, |it| it.chunks);
+        // The blocks of two storings of an item are mixed: each chunk is in one block of either.
+        if chunk < read {
+            return None;
+        }
+        // All chunks of an item are stored in one commit, so a missing one is damage.
+        if chunk > read {
+            self.is_broken = true;
+            return None;
+        }
+        let begun = self.begun.take();
+        self.is_broken |= begun.as_ref().is_some_and(|begun| !is_same(begun));
+        let mut item = begun.filter(is_same).map_or_else(
+            || StoredResults { key: entry.key.into(), content: Vec::new() },
+            |begun| begun.item,
+        );
+        item.content.extend_from_slice(entry.content);
+        if !entry.more {
+            return Some(item);
+        }
+        self.begun = Some(Begun { ordinal: entry.ordinal, chunks: chunk + 1, item });
+        None
+    }
+
     const fn finish(&self) -> Result<(), ResultsError> {
-        match self.begun {
-            None => Ok(()),
-            // All chunks of an item are stored in one commit, so a missing last one is damage.
-            Some(_) => Err(ResultsError::Malformed),
+        match (&self.begun, self.is_broken) {
+            (None, false) => Ok(()),
+            (Some(_), _) | (None, true) => Err(ResultsError::Malformed),
         }
     }
 }

@@ -3,17 +3,21 @@
 use std::sync::Arc;
 
 use gossip_contracts::connector::{Connector, OpenError};
-use gossip_contracts::identity::{OpId, ShardKey};
+use gossip_contracts::coordination::CursorUpdate;
+use gossip_contracts::identity::{OpId, ShardKey, WorkerId};
 use gossip_coordination::store::Fault;
 use gossip_coordination::{
-    FailureKind, FailureRecord, RunManagement, ShardAction, SideRecord, SideRecordKind,
+    AcquireScratch, CoordinationBackend as _, FailureKind, FailureRecord, ResultBlock,
+    RunManagement, ShardAction, ShardClaiming, SideRecord, SideRecordKind, SideRecords,
 };
 use gossip_testkit::Rng;
 
 use crate::connectors::{ItemNames, Source, TreeOptions};
 use crate::named::Named;
 use crate::processor::{Inline, ItemResult, Processor, Work};
-use crate::results::{CHUNK_MAX, ITEM_RESULTS_MAX, ResultsError, StoredResults, for_each_result};
+use crate::results::{
+    CHUNK_MAX, Entry, ITEM_RESULTS_MAX, ResultsError, StoredResults, entries, for_each_result,
+};
 use crate::task::{StoreAccess, TaskConfig, TaskContext, TaskOutcome, TaskStep};
 use crate::test_support::{LASTS, RUN, TENANT, World, at, key, numbered};
 use crate::throttle::Throttle;
@@ -211,6 +215,60 @@ fn every_unread_item_has_a_record() {
         }
     }
     assert_eq!(count, 100);
+}
+
+/// Stores blocks, each of these entries.
+fn store_blocks(world: &World, blocks: &[&[&Entry]]) {
+    let mut handle = world.handle();
+    let mut scratch = Box::<AcquireScratch>::default();
+    let claimed =
+        handle.claim_next_available(at(1), TENANT, RUN, WorkerId::from_raw(1), &mut scratch);
+    let lease = claimed.unwrap().lease;
+    for (block, number) in blocks.iter().zip(1_u64..) {
+        let content = block.iter().flat_map(|entry| entry.bytes.clone()).collect();
+        let block = ResultBlock { number: block[0].number, content };
+        let records = [SideRecord::Results(block)];
+        let given = SideRecords::try_new(&records).unwrap();
+        let covered = key(usize::try_from(number).unwrap());
+        let cursor = CursorUpdate::with_last_key(&covered);
+        let op = OpId::from_raw(number);
+        handle.checkpoint_with_records(at(2), TENANT, &lease, cursor, given, op).unwrap();
+    }
+}
+
+/// After a repair an item of several chunks is stored again, once with the item before it in one
+/// block and once without.
+#[test]
+fn chunks_that_are_stored_twice_are_listed_once() {
+    let long: Vec<u8> = (0..3 * CHUNK_MAX).map(|at| (at / CHUNK_MAX) as u8).collect();
+    let short: Vec<Entry> = entries(4, b"k4", b"short").collect();
+    let chunks: Vec<Entry> = entries(5, b"k5", &long).collect();
+    let [first, second, third] = &chunks[..] else { panic!("three chunks") };
+    let world = World::new();
+    store_blocks(&world, &[&[&short[0], first], &[first], &[second], &[third]]);
+    let listed: Vec<_> = listed(&world).into_iter().map(|it| (it.key, it.content)).collect();
+    let expected = [(b"k4", b"short".to_vec()), (b"k5", long)];
+    assert!(listed == expected.map(|(key, content)| (key.as_slice().into(), content)));
+}
+
+#[test]
+fn missing_chunk_is_reported_after_the_other_items() {
+    let long = vec![1; 3 * CHUNK_MAX];
+    let chunks: Vec<Entry> = entries(5, b"k5", &long).collect();
+    let after: Vec<Entry> = entries(6, b"k6", b"short").collect();
+    for missing in 0..3 {
+        let left = chunks.iter().enumerate().filter(|(chunk, _)| *chunk != missing);
+        let blocks: Vec<_> = left.map(|(_, entry)| vec![entry]).chain([vec![&after[0]]]).collect();
+        let world = World::new();
+        store_blocks(&world, &blocks.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let mut keys = Vec::new();
+        let result = for_each_result(&mut world.handle(), TENANT, RUN, |results| {
+            keys.push(results.key.into_vec());
+            Ok::<(), ResultsError>(())
+        });
+        assert!(matches!(result, Err(ResultsError::Malformed)), "{missing}: {result:?}");
+        assert_eq!(keys, [b"k6".to_vec()], "{missing}");
+    }
 }
 
 /// A reader that stops gets its own error back.
