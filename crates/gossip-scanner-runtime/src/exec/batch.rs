@@ -390,5 +390,7 @@ impl Processor for BatchProcessor {
         self.parts.clear();
         self.waiting.clear();
         self.ready.clear();
+        // Directories may change between two batches.
+        self.checked.clear();
     }
 }

@@ -180,6 +180,27 @@ fn abandoning_ends_the_program() {
     assert!(reports.is_empty(), "no report may follow");
 }
 
+/// Between two batches a directory may have become a link, so it is checked again.
+#[test]
+fn directories_of_the_item_after_abandoned_ones_are_checked_again() {
+    let directory = TempDir::new();
+    ["a/one", "a/two", "b/two"].iter().for_each(|name| drop(directory.write(name, "")));
+    let source = Source::parse(directory.path().as_os_str(), SourceOptions::NONE).unwrap();
+    let connector = source.open().unwrap();
+    let template = Template::parse(&command(&["true", "{}"])).unwrap();
+    let rendering = Rendering::Path(directory.path().into());
+    let mut processor = BatchProcessor::new(template, rendering, config(8, None));
+    processor.submit(work(&*connector, b"a/one", 0)).unwrap();
+    processor.abandon();
+    std::fs::rename(directory.path().join("a"), directory.path().join("c")).unwrap();
+    std::os::unix::fs::symlink("b", directory.path().join("a")).unwrap();
+    processor.submit(work(&*connector, b"a/two", 1)).unwrap();
+    let mut reports = Vec::new();
+    processor.collect(MAX_WAIT, &mut reports).unwrap();
+    let [Report { ticket: 1, result }] = &reports[..] else { panic!("one report") };
+    assert!(matches!(result, ItemResult::Unopened(_)), "{result:?}");
+}
+
 /// A batch of paths fails because files were deleted after they were listed: they are reported, and
 /// the others are processed together once more.
 #[test]
