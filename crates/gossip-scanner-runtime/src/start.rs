@@ -168,9 +168,7 @@ impl RunRequest<'_> {
         let (mut runs, mut after) = (Vec::new(), None);
         loop {
             runs.clear();
-            coordinator
-                .list_active_runs_into(self.tenant, after, ACTIVE_PAGE, &mut runs)
-                .map_err(StartError::Store)?;
+            self.active_runs(coordinator, after, ACTIVE_PAGE, &mut runs)?;
             for run in &runs {
                 let stored = match coordinator.get_run(self.tenant, *run) {
                     Ok(stored) => Some(stored),
@@ -196,6 +194,21 @@ impl RunRequest<'_> {
                 return Ok(());
             }
             after = runs.last().copied();
+        }
+    }
+
+    /// Appends the unfinished runs whose record can be read. A damaged one holds no name and has no
+    /// settings to compare, and must not prevent new runs.
+    fn active_runs<B: CoordinationFacade>(
+        &self,
+        coordinator: &mut B,
+        after: Option<RunId>,
+        limit: usize,
+        out: &mut Vec<RunId>,
+    ) -> Result<(), StartError> {
+        match coordinator.list_active_runs_into(self.tenant, after, limit, out) {
+            Err(error) if !error.is_of_record() => Err(StartError::Store(error)),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -256,9 +269,7 @@ impl RunRequest<'_> {
     ) -> Result<(), StartError> {
         let (before, is_of_source) = plan.ids_of_source();
         let mut runs = Vec::new();
-        coordinator
-            .list_active_runs_into(self.tenant, before, NEIGHBOURS, &mut runs)
-            .map_err(StartError::Store)?;
+        self.active_runs(coordinator, before, NEIGHBOURS, &mut runs)?;
         let other = runs.into_iter().find(|run| is_of_source(*run) && !plan.is_generation(*run));
         match other {
             None => Ok(()),

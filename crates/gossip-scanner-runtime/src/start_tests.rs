@@ -6,7 +6,8 @@ use std::time::Duration;
 use gossip_contracts::connector::{Connector, ConnectorError};
 use gossip_contracts::coordination::ShardSpec;
 use gossip_coordination::store::{
-    Answer, CommitOutcome, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits, Txn,
+    Answer, CommitOutcome, Key, MapStore, Read, Store, StoreConfig, StoreCoordinator, StoreLimits,
+    Txn,
 };
 use gossip_coordination::{InfraError, RunManagement as _, RunName};
 
@@ -146,4 +147,15 @@ fn root_without_a_hint_is_refused_before_a_run_is_created() {
     let mut runs = Vec::new();
     coordinator.list_active_runs_into(TENANT, None, 8, &mut runs).unwrap();
     assert_eq!(runs, []);
+}
+
+#[test]
+fn run_with_a_damaged_record_does_not_prevent_another_one() {
+    let mut store = MapStore::new();
+    let damaged = open(&store, "range:0..10", u32::MAX).unwrap().run;
+    let mut txn = Txn::new();
+    txn.put(Key::RunHead { tenant: TENANT, run: damaged }, vec![1, 2, 3]);
+    store.commit(vec![txn]).remove(0).unwrap();
+    let opened = open(&store, "range:0..20", u32::MAX - 1).unwrap();
+    assert_ne!(opened.run, damaged);
 }
