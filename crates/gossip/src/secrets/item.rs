@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::Ordering;
 
 use gossip_contracts::connector::{Connector, ItemBody, OpenError, PageItem};
+use gossip_contracts::coordination::MAX_KEY_SIZE;
 use gossip_contracts::identity::{
     CanonicalHasher, ConnectorInstanceIdHash, ConnectorTag, Domain, FindingId, FindingIdInputs,
     ItemIdentityKey, ObjectVersionId, SecretHash, StableItemId, TenantId,
@@ -20,11 +21,16 @@ use super::stored::{Gap, ItemFindings, StoredFinding};
 /// How often a file that changes while it is read is read again.
 const FILE_READS_MAX: usize = 3;
 
-/// Maximum bytes of the findings of one item, by an estimate that is above the truth: about a
-/// thousand findings. Further ones are a gap.
+/// Maximum bytes of the stored text of one item: about a thousand findings. Further ones are a gap.
 const ITEM_BYTES_MAX: usize = 400 << 10;
 
-const _: () = assert!(ITEM_BYTES_MAX + GAP_BYTES_MAX <= ITEM_RESULTS_MAX);
+// The gap that reports further findings is added when the text is full.
+const _: () = assert!(ITEM_BYTES_MAX + GAP_OVERHEAD <= ITEM_RESULTS_MAX);
+// Gaps are stored before findings, and together with the key and the path they fit.
+const _: () = assert!(GAP_BYTES_MAX + 2 * ESCAPED_MAX * MAX_KEY_SIZE <= ITEM_BYTES_MAX);
+
+/// Maximum bytes of an escape in JSON for one byte.
+const ESCAPED_MAX: usize = 6;
 
 /// Maximum bytes of the name of an archive member in a finding: longer than paths, and short enough
 /// that names of a hostile archive do not use up the space for findings.
@@ -33,7 +39,10 @@ const MEMBER_LEN_MAX: usize = 1 << 10;
 /// Maximum number of gaps that are stored, and the bytes they take at most: a hostile archive has
 /// thousands of damaged members.
 const GAPS_MAX: usize = 50;
-const GAP_BYTES_MAX: usize = (GAPS_MAX + 2) * (MEMBER_LEN_MAX * 2 + 64);
+const GAP_BYTES_MAX: usize = (GAPS_MAX + 2) * (MEMBER_LEN_MAX * ESCAPED_MAX + GAP_OVERHEAD);
+
+/// Bytes of a stored gap besides the name of its member.
+const GAP_OVERHEAD: usize = 64;
 
 /// Bytes read at a time to hash a content.
 const HASH_CHUNK: usize = 64 << 10;
@@ -217,12 +226,13 @@ impl<'a> ItemScanner<'a> {
         };
         let item = ItemIdentityKey::new(self.tag, self.instance, key);
         let item = StableItemId::derive(&item);
-        let mut bytes = stored.byte_count();
+        // Without findings yet: their texts are added below.
+        let mut bytes = stored.encode().len();
         for finding in &read.findings {
             let found = self.found(item, finding);
             // Counted before it is added: the results of an item that exceed the limit of the
             // runtime are refused as a whole.
-            bytes += found.byte_count();
+            bytes += found.encoded_len();
             if bytes > ITEM_BYTES_MAX {
                 stored.gaps.push(Gap { member: None, reason: "too-many-findings".into() });
                 break;

@@ -47,6 +47,15 @@ fn stored_findings_are_read_back(#[case] path: &[u8]) {
 }
 
 #[test]
+fn length_of_an_item_is_that_of_its_parts() {
+    let whole = item(b"\xff\x01\"");
+    let empty = ItemFindings { findings: Vec::new(), ..whole.clone() };
+    // The first finding has no comma before it.
+    let parts = empty.encode().len() + whole.findings[0].encoded_len() - 1;
+    assert_eq!(whole.encode().len(), parts);
+}
+
+#[test]
 fn other_bytes_are_no_findings() {
     let text = String::from_utf8(item(b"x").encode()).unwrap();
     for broken in [
@@ -156,6 +165,35 @@ fn a_file_with_more_findings_than_can_be_stored_has_a_gap() {
     assert_eq!(status, Status::Incomplete);
     assert!((500..1_999).contains(&found.len()), "{}", found.len());
     assert_eq!(found.last().unwrap().0, "one:1");
+}
+
+/// Returns a tar archive of one member, whose name is as long as a header allows and has the
+/// longest escapes of JSON.
+fn tar_with_control_characters(content: &[u8]) -> Vec<u8> {
+    let mut header = [0_u8; 512];
+    header[..100].fill(1);
+    header[124..136].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+    header[156] = b'0';
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    header[345..500].fill(1);
+    header[148..156].fill(b' ');
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let mut archive = [&header[..], content].concat();
+    archive.resize(archive.len().next_multiple_of(512) + 1024, 0);
+    archive
+}
+
+#[test]
+fn findings_with_long_escapes_are_cut_and_not_lost() {
+    let files = Files::new();
+    let rules = RuleSet::built_in();
+    let rule = rules.rule("npm-token").unwrap();
+    let many = (0..600).flat_map(|seed| [rule.mint(seed).unwrap(), b"\n".to_vec()].concat());
+    files.write("many.tar", tar_with_control_characters(&many.collect::<Vec<u8>>()));
+    let (found, status) = files.scan(1);
+    assert_eq!(status, Status::Incomplete);
+    assert!((100..600).contains(&found.len()), "{}", found.len());
 }
 
 #[test]
