@@ -1,5 +1,6 @@
 //! What the server needs from the program that starts it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ pub struct Certificate {
 }
 
 /// Settings of a server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[expect(clippy::exhaustive_structs, reason = "made by the program that starts the server")]
 pub struct ServeOptions {
     /// Where to listen.
@@ -75,6 +76,19 @@ pub struct ServeOptions {
     pub version: String,
     /// Bounds on clients.
     pub limits: ServeLimits,
+}
+
+/// The number of tokens only: a token must not reach a log.
+impl fmt::Debug for ServeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeOptions")
+            .field("listen", &self.listen)
+            .field("read_only", &self.read_only)
+            .field("tokens", &self.tokens.len())
+            .field("version", &self.version)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Bounds on clients.

@@ -114,7 +114,11 @@ pub(crate) fn fresh() -> std::io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use gossip::identity::TenantId;
+
     use super::*;
+    use crate::access::{ServeLimits, ServeOptions};
+    use crate::wire::SignIn;
 
     fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, value.parse().unwrap())])
@@ -145,5 +149,23 @@ mod tests {
     fn fresh_tokens_differ() {
         let (one, other) = (fresh().unwrap(), fresh().unwrap());
         assert!(one.len() == 2 * TOKEN_BYTES && one != other);
+    }
+
+    #[test]
+    fn token_is_not_in_a_debug_text() {
+        let options = ServeOptions {
+            listen: ([127, 0, 0, 1], 0).into(),
+            tenant: TenantId::from_bytes([1; 32]),
+            tenant_name: "default".to_owned(),
+            read_only: false,
+            allow_hosts: Vec::new(),
+            tokens: vec![(Role::Read, "looker".to_owned())],
+            version: "1".to_owned(),
+            limits: ServeLimits::default(),
+        };
+        let body = SignIn { token: "looker".to_owned() };
+        for text in [format!("{options:?}"), format!("{body:?}")] {
+            assert!(!text.contains("looker"), "{text}");
+        }
     }
 }

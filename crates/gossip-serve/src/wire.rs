@@ -1,6 +1,8 @@
 //! The JSON of the API. Times are milliseconds since 1970, durations milliseconds, ids 16
 //! hexadecimal digits.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -248,10 +250,17 @@ pub(crate) struct Session {
 }
 
 /// A token that is traded for a cookie.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignIn {
     pub(crate) token: String,
+}
+
+/// The length only: a token must not reach a log.
+impl fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SignIn({} bytes)", self.token.len())
+    }
 }
 
 /// The kind of a change.
