@@ -127,8 +127,8 @@ fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
     page.write_fmt(text).expect("a string accepts every text");
 }
 
-/// Escapes a text for HTML. Controls were escaped before, or are shown as such here.
-fn text(text: &str) -> String {
+/// Escapes a text for HTML or SVG. Controls were escaped before, or are shown as such here.
+pub(crate) fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {

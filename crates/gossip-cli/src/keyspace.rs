@@ -15,9 +15,9 @@ use crate::output::{self, Record};
 use crate::overview::{Overview, Snapshot};
 use crate::screen::map::{Cell, Range, Rest, cells, lines};
 use crate::screen::style::{Line, Paint, Style};
-use crate::screen::text::counted;
+use crate::screen::text::{self, counted};
 use crate::screen::{self, Stream};
-use crate::{progress, runs, store, watch};
+use crate::{html, progress, runs, store, watch};
 
 /// Cells of a drawing.
 const DRAWN_CELLS: usize = 400;
@@ -155,8 +155,9 @@ fn svg(snapshot: &Snapshot) -> String {
         let written = writeln!(
             svg,
             "<rect x=\"{x}\" y=\"25\" width=\"6\" height=\"6\" fill=\"{color}\"/>\
-             <text x=\"{}\" y=\"30.5\" fill=\"#60646c\">{text}</text>",
-            x + 8
+             <text x=\"{}\" y=\"30.5\" fill=\"#60646c\">{}</text>",
+            x + 8,
+            label(text)
         );
         written.expect("a string accepts every text");
         // About four units for each letter at this size.
@@ -173,6 +174,11 @@ fn svg(snapshot: &Snapshot) -> String {
     svg
 }
 
+/// Returns a text for the drawing. Names of workers come from a registry that other hosts write.
+fn label(text: &str) -> String {
+    html::text(&text::escaped(text.as_bytes()))
+}
+
 const fn color(cell: Cell) -> &'static str {
     match cell {
         Cell::Done => COLORS[0],
@@ -180,5 +186,17 @@ const fn color(cell: Cell) -> &'static str {
         Cell::Stalled => COLORS[2],
         Cell::Waiting(_) => COLORS[3],
         Cell::Leased(worker, _) => WORKER_COLORS[worker % WORKER_COLORS.len()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_of_a_worker_cannot_become_markup() {
+        assert_eq!(label("host:1"), "host:1");
+        let bad = label("</text><script>\u{1b}");
+        assert!(!bad.contains(['<', '>', '\u{1b}']), "{bad}");
     }
 }

@@ -1,5 +1,6 @@
 //! `watch`: runs as their store shows them, until they end. It only reads.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -151,7 +152,8 @@ fn one(
 fn all(store: &mut Reader<'_>, board: &Board, console: &Console) -> Result<Code, Failure> {
     let mut watched: Vec<Watched> = Vec::new();
     let (mut lines, mut listed) = (Lines::new(console), None::<Instant>);
-    let mut seen = 0_u64;
+    // A run with parked shards stays active, so it is listed again after its outcome was printed.
+    let (mut seen, mut ended) = (BTreeSet::new(), BTreeSet::new());
     loop {
         if listed.is_none_or(|at| at.elapsed() >= RUNS_EVERY) {
             listed = Some(Instant::now());
@@ -161,7 +163,7 @@ fn all(store: &mut Reader<'_>, board: &Board, console: &Console) -> Result<Code,
                 if is_new && watched.len() < RUNS_MAX {
                     // A run that was deleted meanwhile is none to show.
                     watched.extend(Watched::new(store, run));
-                    seen += 1;
+                    seen.insert(run);
                 }
             }
         }
@@ -172,15 +174,20 @@ fn all(store: &mut Reader<'_>, board: &Board, console: &Console) -> Result<Code,
         watched.retain(|run| {
             let latest = run.entry.latest.as_deref().filter(|_| run.is_readable());
             let over = run.is_gone || latest.is_some_and(is_over);
-            if over && let Some(latest) = latest {
+            if !over {
+                // Its items are retried: its next outcome is another one.
+                ended.remove(&run.run);
+            } else if let Some(latest) = latest
+                && ended.insert(run.run)
+            {
                 console.note(&format!("run {:016x}: {}", run.run.as_raw(), outcome(latest)));
             }
             !over
         });
         if watched.is_empty() {
-            let text = match seen {
+            let text = match seen.len() {
                 0 => "no unfinished run. All runs: gossip run list".to_owned(),
-                seen => format!("{} ended", counted(seen, "run")),
+                seen => format!("{} ended", counted(seen as u64, "run")),
             };
             console.note(&text);
             return Ok(Code::Complete);
@@ -210,8 +217,11 @@ impl<'g> Reader<'g> {
         let mut runs = Vec::new();
         let mut coordinator = self.backend.coordinator();
         let listed = coordinator.list_active_runs_into(self.tenant, None, RUNS_MAX, &mut runs);
-        listed.map_err(|error| Failure::store(&error))?;
-        Ok(runs)
+        match listed {
+            // The other runs are listed all the same.
+            Err(error) if !error.is_of_record() => Err(Failure::store(&error)),
+            Ok(()) | Err(_) => Ok(runs),
+        }
     }
 
     /// Fails if the file of the store was removed: an open one can still be read, and would show

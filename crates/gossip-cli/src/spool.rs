@@ -288,18 +288,20 @@ impl List {
         };
         // The same list was given before; its modification time must not change, because it is
         // compared when the run resumes.
-        if path.try_exists().map_err(|error| failed(&error))? {
-            return Ok(text(path));
+        if !path.try_exists().map_err(|error| failed(&error))? {
+            let linked = match is_unnamed {
+                true => link(&file, &path),
+                false => copy(&mut file, &path),
+            };
+            match linked {
+                // Another process was faster with the same list.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                linked => linked.map_err(|error| failed(&error))?,
+            }
         }
-        let linked = match is_unnamed {
-            true => link(&file, &path),
-            false => copy(&mut file, &path),
-        };
-        match linked {
-            // Another process was faster with the same list.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            linked => linked.map_err(|error| failed(&error))?,
-        }
+        // Also if the file existed: a run names it, so it must survive a crash as the run does, and
+        // the command that gave the name may have been killed before it synced the directory.
+        File::open(&directory).and_then(|it| it.sync_all()).map_err(|error| failed(&error))?;
         Ok(text(path))
     }
 }
@@ -335,10 +337,14 @@ fn copy(file: &mut File, path: &Path) -> io::Result<()> {
     file.rewind()?;
     let mut options = File::options();
     let mut to = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
-    io::copy(file, &mut to)?;
-    to.sync_all()?;
+    let copied = io::copy(file, &mut to).and_then(|_| to.sync_all());
     // The same name has the same content, so it does not matter whose file stays.
-    std::fs::rename(&temporary, path)
+    let named = copied.and_then(|()| std::fs::rename(&temporary, path));
+    if named.is_err() {
+        // A part of the list must not stay, and the first error is the one to report.
+        drop(std::fs::remove_file(&temporary));
+    }
+    named
 }
 
 fn unwritten(directory: &Path, error: &io::Error) -> Failure {

@@ -9,7 +9,7 @@ mod support;
 mod terminal;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _};
 use std::time::{Duration, Instant};
 
 use emulator::Emulator;
@@ -71,6 +71,36 @@ fn watch_ends_with_its_run_and_returns_its_outcome() {
     );
     let unknown = scratch.run(&["watch", "0123456789abcdef"]);
     assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
+}
+
+/// A run with only parked shards stays active, so each listing has it again.
+#[test]
+fn outcome_of_a_parked_run_is_printed_once() {
+    let scratch = Scratch::new();
+    let (child, _) = waiting_run(&scratch);
+    let fail = |source: &str| {
+        let ran = scratch.run(&["exec", source, "--tries", "1", "--", "false"]);
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    };
+    fail("range:0..1");
+    let mut watching = scratch.gossip(&["watch"]).spawn().unwrap();
+    let mut errors = BufReader::new(watching.stderr.take().unwrap());
+    wait_for(&mut errors, ": incomplete: ");
+    // The outcome of a newer run comes after the next listing.
+    fail("range:0..2");
+    let (mut line, mut outcomes) = (String::new(), 0);
+    while outcomes == 0 {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "no second outcome");
+        outcomes += line.matches(": incomplete: ").count();
+    }
+    go(&scratch);
+    assert_eq!(finish(child).code, Some(0));
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    outcomes += rest.matches(": incomplete: ").count();
+    assert_eq!((outcomes, rest.contains("3 runs ended")), (1, true), "{rest}");
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
 }
 
 /// The store is moved away while it is watched, and comes back.

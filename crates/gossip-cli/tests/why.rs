@@ -139,6 +139,8 @@ fn lease_of_a_living_and_of_a_dead_worker() {
     assert!(text.contains("cause") && text.contains(&own), "{text}");
     kill(child);
     check(&scratch, &["@last"], "dead-worker", "--force");
+    let text = scratch.run(&["why", "@last"]).stdout;
+    assert!(text.contains("its shards stay leased until its lease ends"), "{text}");
 }
 
 #[test]

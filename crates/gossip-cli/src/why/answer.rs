@@ -191,7 +191,8 @@ fn dead_worker(facts: &Facts, row: &ShardSummary) -> Answer {
         || "until its lease ends".to_owned(),
         |at| format!("until its lease ends {}", time(at, facts.now)),
     );
-    let answer = Answer::new("dead-worker", format!("{who} is gone; its shards are free {until}"));
+    let answer =
+        Answer::new("dead-worker", format!("{who} is gone; its shards stay leased {until}"));
     let entry = row.owner.and_then(|owner| facts.entry(owner));
     let answer = match entry {
         Some(entry) => answer.evidence(format!("last seen {}", time(entry.last_seen(), facts.now))),
