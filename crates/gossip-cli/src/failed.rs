@@ -44,20 +44,30 @@ pub(crate) fn list(global: &Global, run: &RunArg, console: &Console) -> Result<C
     if !global.output.is_table() {
         return Ok(Code::Complete);
     }
-    let failed = items.iter().filter(|item| item.item.shard().is_some()).count() as u64;
-    let unread = items.len() as u64 - failed;
-    let id = run.as_raw();
-    match (failed, unread) {
-        (0, 0) => console.note("no item failed"),
-        (0, unread) => {
-            console.note(&format!("{} unread. {}", output::count(unread, "item"), unread_text()));
-        }
-        (failed, _) => console.note(&format!(
-            "{} failed. Retry: `gossip retry {id:016x} --all`, then repeat the command",
-            output::count(failed, "item")
-        )),
-    }
+    console.note(&summary(&items, run));
     Ok(Code::Complete)
+}
+
+/// Counts the listed items as `run list` does: a parked range is no failed item.
+fn summary(items: &[ShownItem], run: RunId) -> String {
+    let of = |wanted: fn(&ShownItem) -> bool| items.iter().filter(|item| wanted(item)).count();
+    let failed = of(ShownItem::is_failed) as u64;
+    let unread = of(|item| item.item.shard().is_none()) as u64;
+    let parked = items.len() as u64 - failed - unread;
+    let parts =
+        [(failed, "item", "failed"), (parked, "shard", "parked"), (unread, "item", "unread")];
+    let parts = parts.into_iter().filter(|(number, ..)| *number > 0);
+    let parts =
+        parts.map(|(number, thing, what)| format!("{} {what}", output::count(number, thing)));
+    let counts = parts.collect::<Vec<_>>().join(", ");
+    match (failed + parked, unread) {
+        (0, 0) => "no item failed".to_owned(),
+        (0, _) => format!("{counts}. {}", unread_text()),
+        _ => format!(
+            "{counts}. Retry: `gossip retry {:016x} --all`, then repeat the command",
+            run.as_raw()
+        ),
+    }
 }
 
 pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Result<Code, Failure> {
@@ -68,22 +78,32 @@ pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Res
     // All names are looked up before the first change, so that a mistyped one changes nothing.
     let chosen = choose((&items, &of_run), args, run)?;
     let unread = chosen.iter().filter(|item| item.item.shard().is_none()).count() as u64;
-    let mut retried = 0;
-    for shard in chosen.iter().filter_map(|item| item.item.shard()) {
-        retried += u64::from(unpark(&mut coordinator, tenant, ShardKey::new(run, shard))?);
+    let (mut retried, mut ranges) = (0, 0);
+    for item in &chosen {
+        let Some(shard) = item.item.shard() else { continue };
+        if unpark(&mut coordinator, tenant, ShardKey::new(run, shard))? {
+            *if item.is_failed() { &mut retried } else { &mut ranges } += 1;
+        }
     }
     if unread > 0 {
         let items = output::count(unread, "unread item");
         console.note(&format!("{items} not retried. {}", unread_text()));
     }
-    match retried {
-        0 => console.note("no item to retry"),
-        retried => console.note(&format!(
-            "{} to be tried again. Next: repeat the command of the run, or `gossip worker {:016x}`",
-            output::count(retried, "item"),
-            run.as_raw()
-        )),
-    }
+    let again = match (retried, ranges) {
+        (0, 0) => {
+            console.note("no item to retry");
+            return Ok(Code::Complete);
+        }
+        (retried, 0) => output::count(retried, "item"),
+        (0, ranges) => output::count(ranges, "shard"),
+        (retried, ranges) => {
+            format!("{} and {}", output::count(retried, "item"), output::count(ranges, "shard"))
+        }
+    };
+    console.note(&format!(
+        "{again} to be tried again. Next: repeat the command of the run, or `gossip worker {:016x}`",
+        run.as_raw()
+    ));
     Ok(Code::Complete)
 }
 
@@ -194,6 +214,15 @@ impl ShownItem {
                 row.shard == shard && row.park_reason == Some(ParkReason::Poisoned)
             }
             FailedItem::Parked { record: None, .. } | FailedItem::Unread(_) => false,
+        }
+    }
+
+    /// Returns whether it is one item that failed for good, as `run list` counts it. Any other
+    /// parked shard is a range whose items were not tried.
+    fn is_failed(&self) -> bool {
+        match &self.item {
+            FailedItem::Parked { shard, .. } => shard.park_reason == Some(ParkReason::Poisoned),
+            FailedItem::Unread(_) => false,
         }
     }
 

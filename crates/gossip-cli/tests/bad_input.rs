@@ -105,8 +105,15 @@ fn unreadable_directory_is_parked_until_access_is_granted() {
     assert!(parked.stdout.contains("\"error\":\"closed/: the source may"), "{}", parked.stdout);
     let verified = run_unprivileged(&scratch, &["run", "verify", &run]);
     assert_eq!(verified.code, Some(3), "{}", verified.stderr);
+    // The same counts in every command: the directory is a parked range and no failed item.
+    let listed = run_unprivileged(&scratch, &["run", "list", "-o", "jsonl"]);
+    assert!(listed.stdout.contains("\"failed\":0"), "{}", listed.stdout);
+    assert!(listed.stdout.contains("\"parked\":1"), "{}", listed.stdout);
+    let failed = run_unprivileged(&scratch, &["failed", &run]);
+    assert!(failed.stderr.starts_with("1 shard parked. Retry: "), "{}", failed.stderr);
     allow(&scratch.tree().join("closed"), 0o755);
-    assert_eq!(run_unprivileged(&scratch, &["shard", "unpark", &run, "--all"]).code, Some(0));
+    let retried = run_unprivileged(&scratch, &["retry", &run, "--all"]);
+    assert!(retried.stderr.starts_with("1 shard to be tried again. "), "{}", retried.stderr);
     let again = run_unprivileged(&scratch, &args);
     assert_eq!(again.code, Some(0), "{}", again.stderr);
     let seen: BTreeSet<_> = scratch.lines("seen").into_iter().collect();
