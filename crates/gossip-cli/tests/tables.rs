@@ -126,3 +126,39 @@ fn rows_that_were_added_to_a_finished_run_are_counted() {
     assert!(more.stderr.contains("the source now has 2 items more, in 1 range"), "{more:?}");
     assert!(more.stderr.contains("  all keys: 600 items then, 602 now\n"), "{more:?}");
 }
+
+/// Names in braces are columns; an unknown one is refused with the known ones, before a run exists.
+fn columns_are_placeholders(scratch: &Scratch, source: &str) {
+    let ran = scratch.run(&["exec", source, "--", "echo", "{nope}"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("no column `nope`; the columns are: id, v"), "{ran:?}");
+    let args = ["exec", source, "--jobs", "1", "--ungroup", "--", "echo", "{v}", "{id}"];
+    let ran = scratch.run(&args);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let mut lines: Vec<&str> = ran.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["two words 2", "x 1"], "{ran:?}");
+}
+
+#[test]
+fn columns_of_a_sqlite_table_are_placeholders() {
+    let scratch = Scratch::new();
+    sqlite(
+        &scratch,
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);
+         INSERT INTO t VALUES (1, 'x'), (2, 'two words')",
+    );
+    columns_are_placeholders(&scratch, "sqlite:data.db?table=t");
+}
+
+#[test]
+fn columns_of_a_postgres_table_are_placeholders() {
+    let (scratch, server) = (Scratch::new(), PostgresServer::single());
+    server.sql(
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, gone INT, v TEXT);
+         ALTER TABLE t DROP COLUMN gone;
+         INSERT INTO t VALUES (1, 'x'), (2, 'two words')",
+    );
+    let source = format!("postgres://gossip@127.0.0.1:{}/postgres?table=t", server.port());
+    columns_are_placeholders(&scratch, &source);
+}

@@ -63,6 +63,17 @@ pub trait SourceFamily: Send + Sync {
         false
     }
 
+    /// Returns the columns whose names a command may have in braces, if the content of each item is
+    /// a JSON object with these members; by default `None`, and braces are text.
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be reached.
+    fn columns(&self, name: &OsStr) -> Result<Option<Vec<String>>, ConnectorError> {
+        let _ = name;
+        Ok(None)
+    }
+
     /// Returns how its keys are written for users: by default as they are.
     fn key_format(&self, name: &OsStr) -> KeyFormat {
         let _ = name;
@@ -115,6 +126,11 @@ impl RegisteredSource {
     /// Returns whether `{}` of a command is the content of an item.
     pub(crate) fn is_content(&self) -> bool {
         self.family.is_content(&self.name)
+    }
+
+    /// Returns the columns of its rows, if it has any.
+    pub(crate) fn columns(&self) -> Result<Option<Vec<String>>, ConnectorError> {
+        self.family.columns(&self.name)
     }
 
     pub(super) fn family(&self) -> &dyn SourceFamily {

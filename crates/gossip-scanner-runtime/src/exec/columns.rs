@@ -20,7 +20,7 @@ pub(super) enum Columns {
     None,
     /// Of CSV, in their order.
     Csv(Vec<Vec<u8>>),
-    /// Of JSON Lines: the members of its first object.
+    /// Of JSON: the members of the first object of JSON Lines, or the columns of a table.
     Json(Vec<Vec<u8>>),
 }
 
@@ -34,9 +34,20 @@ pub(super) enum Column {
 }
 
 impl Columns {
-    /// Reads the columns of a source from the first row of its file.
+    /// Reads the columns of a source from the first row of its file, or asks its family.
     pub(super) fn of(source: &Source) -> Result<Self, TemplateError> {
-        let Source::Manifest { path, format } = source else { return Ok(Self::None) };
+        let (path, format) = match source {
+            Source::Manifest { path, format } => (path, format),
+            Source::Registered(registered) => {
+                let columns = registered.columns().map_err(TemplateError::Columns)?;
+                let named = columns.map(|it| it.into_iter().map(String::into_bytes).collect());
+                return Ok(named.map_or(Self::None, Self::Json));
+            }
+            Source::Tree { .. }
+            | Source::Lines { .. }
+            | Source::Integers(_)
+            | Source::Git { .. } => return Ok(Self::None),
+        };
         match format {
             ManifestFormat::Csv { header: true } => {
                 Ok(Self::Csv(fields(&first_row(path, true)?).map(Cow::into_owned).collect()))

@@ -103,8 +103,8 @@ impl Template {
         Self::parse_with(command, &Columns::None, Numbering::None)
     }
 
-    /// Reads a command line for items of `source`. A file with columns is opened if a placeholder
-    /// has the form of a column's name.
+    /// Reads a command line for items of `source`. A source with columns is opened if a
+    /// placeholder has the form of a column's name.
     ///
     /// # Errors
     ///

@@ -106,6 +106,13 @@ impl SourceFamily for PostgresTables {
         true
     }
 
+    fn columns(&self, name: &OsStr) -> Result<Option<Vec<String>>, ConnectorError> {
+        let table = self.connect(name).map_err(Failure::into_error)?;
+        let inner = Arc::clone(&table.inner);
+        let names = table.driver.run(async move { inner.columns().await });
+        names.map(Some).map_err(Failure::into_error)
+    }
+
     /// Identifies the columns of the key, their types, and the versions of their collations. Rows
     /// may change during a run.
     fn stamp(&self, name: &OsStr) -> Result<Option<SourceStamp>, ConnectorError> {
@@ -249,6 +256,18 @@ impl Inner {
         let body: Option<&str> = row.try_get(width + 1)?;
         let body = body.map(|body| body.as_bytes().to_vec());
         Ok(Row { key, body, len: u64::try_from(len).ok() })
+    }
+
+    /// Reads the names of the columns, as `row_to_json` writes them.
+    async fn columns(&self) -> Result<Vec<String>, Failure> {
+        let literal = self.key.table.replace('\'', "''");
+        let sql = format!(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = '{literal}'::regclass \
+             AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+        );
+        let page = Page { sql, params: Vec::new() };
+        let rows = self.sessions.with(|client| page.query(client)).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
     /// Reads one row; `Some(None)` if it is too long.

@@ -65,6 +65,17 @@ impl SourceFamily for SqliteTables {
         true
     }
 
+    fn columns(&self, name: &OsStr) -> Result<Option<Vec<String>>, ConnectorError> {
+        let (_, (path, table)) = split(name).map_err(|_| ConnectorError::NotFound)?;
+        let table = SqliteTable::open(&path, &table)?;
+        let sql = format!("SELECT * FROM {} LIMIT 0", table.key.table);
+        let names = table.with(|connection| {
+            let statement = connection.prepare(&sql)?;
+            Ok(statement.column_names().map(str::to_owned).collect())
+        })?;
+        Ok(Some(names))
+    }
+
     /// Identifies the columns of the key, not the rows: rows may change during a run.
     fn stamp(&self, name: &OsStr) -> Result<Option<SourceStamp>, ConnectorError> {
         let (_, (path, table)) = split(name).map_err(|_| ConnectorError::NotFound)?;
