@@ -270,7 +270,7 @@ pub(crate) struct JobArgs {
     /// Name of the run, for commands that expect a run; one unfinished run can have it
     #[arg(long, env = "GOSSIP_NAME", value_name = "NAME", value_parser = run_name)]
     pub(crate) name: Option<RunName>,
-    /// Start a new run even if the same command has finished before
+    /// Start a new run if the same command has finished before, or its source has changed
     #[arg(long, env = "GOSSIP_RESTART", value_parser = flag())]
     pub(crate) restart: bool,
     /// Start even if another run of this source is unfinished

@@ -12,7 +12,7 @@ use gossip::identity::{RunId, TenantId};
 use gossip::runtime::exec::{CommandOutput, ExecConfig, Handler, Rendering, prepare_programs};
 use gossip::runtime::{
     Broken, Clock as _, Drain, Finish, Limits, OpenedState, Processor, ProgressMeter, RunLook,
-    RunWorkerError, StartError, SystemClock, TaskConfig,
+    RunWorkerError, SystemClock, TaskConfig,
 };
 use gossip::store::Backend;
 use gossip::{Joined, Prepared, RunCommand, ScanError, Session, Totals, WorkOptions};
@@ -23,7 +23,7 @@ use crate::command_output::CommandPrinter;
 use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::halt::Halting;
-use crate::opening::{self, Notices};
+use crate::opening::{self, Cancelled, Notices};
 use crate::output::{self, Record, count};
 use crate::painter::{Painter, ProgressMode, Shared};
 use crate::progress::Progress;
@@ -66,7 +66,8 @@ pub(crate) fn exec(
     prepare_programs().map_err(|broken| not_started(&broken))?;
     let (backend, tenant) = (store::open(global)?, store::tenant(global)?);
     let notices = Notices::for_worker(console).asked_for(args.job.shards);
-    let session = open_replacing(&prepared, &backend, tenant, &args.job, &notices, console)?;
+    let cancelled = Cancelled::by(&args.job);
+    let session = opening::open((&prepared, &backend, tenant), cancelled, &notices, console)?;
     if let OpenedState::Over(status) = session.state() {
         let over = AlreadyOver { global, backend: &backend, run: session.run(), status, console };
         return over.conclude(&args.work);
@@ -88,34 +89,6 @@ pub(crate) fn exec(
         prints_summary: true,
     };
     worker.run_command(&session, handler, &rendering)
-}
-
-/// Unfinished runs of one source that `--replace` cancels at most: each `--allow-parallel` leaves
-/// one.
-const REPLACED_MAX: usize = 16;
-
-/// Opens the run. With `--replace` unfinished runs of the source with other settings are cancelled
-/// first.
-fn open_replacing<'s>(
-    prepared: &'s Prepared,
-    backend: &'s Backend,
-    tenant: TenantId,
-    job: &JobArgs,
-    notices: &Notices<'_>,
-    console: &Console,
-) -> Result<Session<'s>, Failure> {
-    // Bounded, because another process may create runs of the source as fast as this one cancels
-    // them.
-    for _ in 0..REPLACED_MAX {
-        match prepared.open(backend, tenant, notices) {
-            Err(ScanError::Start(StartError::OtherSettings { run, .. })) if job.replace => {
-                runs::cancel(&mut backend.coordinator(), tenant, run)?;
-                console.note(&format!("run {:016x}: cancelled (--replace)", run.as_raw()));
-            }
-            opened => return opened.map_err(|error| opening::failure(&error)),
-        }
-    }
-    prepared.open(backend, tenant, notices).map_err(|error| opening::failure(&error))
 }
 
 /// Describes a run that exists: how far it is, or who works on it.
@@ -173,7 +146,8 @@ pub(crate) fn create(
     let prepared = opening::prepare(args, &source, processors(), job_key)?;
     let tenant = store::tenant(global)?;
     let notices = Notices::for_create(console).asked_for(args.shards);
-    let session = open_replacing(&prepared, backend, tenant, args, &notices, console)?;
+    let cancelled = Cancelled::by(args);
+    let session = opening::open((&prepared, backend, tenant), cancelled, &notices, console)?;
     let id = format!("{:016x}", session.run().as_raw());
     let state = match session.state() {
         OpenedState::New => "new",

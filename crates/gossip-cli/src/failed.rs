@@ -60,13 +60,13 @@ fn summary(items: &[ShownItem], run: RunId) -> String {
     let parts =
         parts.map(|(number, thing, what)| format!("{} {what}", output::count(number, thing)));
     let counts = parts.collect::<Vec<_>>().join(", ");
+    let retry =
+        format!("Retry: `gossip retry {:016x} --all`, then repeat the command", run.as_raw());
     match (failed + parked, unread) {
         (0, 0) => "no item failed".to_owned(),
-        (0, _) => format!("{counts}. {}", unread_text()),
-        _ => format!(
-            "{counts}. Retry: `gossip retry {:016x} --all`, then repeat the command",
-            run.as_raw()
-        ),
+        (0, _) => format!("{counts}. {}", unread_text(false)),
+        (_, 0) => format!("{counts}. {retry}"),
+        _ => format!("{counts}. {retry}. {}", unread_text(true)),
     }
 }
 
@@ -75,6 +75,7 @@ pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Res
     let mut coordinator = backend.coordinator();
     let run = args.run.find(&mut coordinator, tenant)?;
     let (items, of_run) = failed_items(&mut coordinator, tenant, run)?;
+    let is_parked = items.iter().any(|item| item.item.shard().is_some());
     // All names are looked up before the first change, so that a mistyped one changes nothing.
     let chosen = choose((&items, &of_run), args, run)?;
     let unread = chosen.iter().filter(|item| item.item.shard().is_none()).count() as u64;
@@ -87,7 +88,7 @@ pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Res
     }
     if unread > 0 {
         let items = output::count(unread, "unread item");
-        console.note(&format!("{items} not retried. {}", unread_text()));
+        console.note(&format!("{items} not retried. {}", unread_text(is_parked)));
     }
     let again = match (retried, ranges) {
         (0, 0) => {
@@ -107,10 +108,19 @@ pub(crate) fn retry(global: &Global, args: &RetryArgs, console: &Console) -> Res
     Ok(Code::Complete)
 }
 
-/// What becomes of unread items.
-const fn unread_text() -> &'static str {
-    "The run has passed unread items and cannot return to them. Make them readable, then repeat \
-     the command with --restart"
+/// What becomes of unread items. A run with parked shards is not finished, and `--restart` starts
+/// a new run only behind a finished one, or if the source is another file now.
+const fn unread_text(is_parked: bool) -> &'static str {
+    match is_parked {
+        false => {
+            "The run has passed unread items and cannot return to them. Make them readable, then \
+             repeat the command with --restart"
+        }
+        true => {
+            "The run has passed unread items and cannot return to them. When the others are done, \
+             make them readable, then repeat the command with --restart"
+        }
+    }
 }
 
 /// Returns the items that the arguments name.

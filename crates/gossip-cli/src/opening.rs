@@ -5,13 +5,15 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt as _;
 
 use gossip::connector::ConnectorError;
+use gossip::identity::{RunId, TenantId};
 use gossip::runtime::exec::find_program;
 use gossip::runtime::{
     Event, JobKey, LEASE_SHORTEST, Observer, OpenRunError, OpenedRun, OpenedState, Setting,
     StartError,
 };
 use gossip::sources::{Source, SourceError, SourceOptions};
-use gossip::{Prepared, Scan, ScanError};
+use gossip::store::Backend;
+use gossip::{Prepared, Scan, ScanError, Session};
 
 use crate::args::JobArgs;
 use crate::console::Console;
@@ -72,6 +74,58 @@ pub(crate) fn check_program(args: &JobArgs) -> Result<(), Failure> {
             .why(broken)
             .next("fix the command and run it again; no run was created")
     })
+}
+
+/// Which unfinished runs of the source are cancelled before a run is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cancelled {
+    /// Those with other settings.
+    pub(crate) others: bool,
+    /// That of the same command, if the source has changed so that it cannot be resumed.
+    pub(crate) changed: bool,
+}
+
+impl Cancelled {
+    pub(crate) const fn by(job: &JobArgs) -> Self {
+        Self { others: job.replace, changed: job.restart }
+    }
+
+    /// Returns the run to cancel, and the option that asks for it.
+    fn of(self, error: &ScanError) -> Option<(RunId, &'static str)> {
+        let ScanError::Start(error) = error else { return None };
+        match error {
+            StartError::OtherSettings { run, .. } if self.others => Some((*run, "--replace")),
+            StartError::SourceChanged { opened } if self.changed => match opened.state {
+                OpenedState::Resumed => Some((opened.run, "--restart, its source has changed")),
+                OpenedState::New | OpenedState::Over(_) => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Runs of one source that are cancelled at most: each `--allow-parallel` leaves one.
+const CANCELLED_MAX: usize = 16;
+
+/// Opens the run; the unfinished runs that are in its way are cancelled first.
+pub(crate) fn open<'s>(
+    (prepared, backend, tenant): (&'s Prepared, &'s Backend, TenantId),
+    cancelled: Cancelled,
+    notices: &Notices<'_>,
+    console: &Console,
+) -> Result<Session<'s>, Failure> {
+    // Bounded, because another process may create runs of the source as fast as this one cancels
+    // them.
+    for _ in 0..CANCELLED_MAX {
+        let error = match prepared.open(backend, tenant, notices) {
+            Ok(session) => return Ok(session),
+            Err(error) => error,
+        };
+        let Some((run, why)) = cancelled.of(&error) else { return Err(failure(&error)) };
+        runs::cancel(&mut backend.coordinator(), tenant, run)?;
+        console.note(&format!("run {:016x}: cancelled ({why})", run.as_raw()));
+    }
+    prepared.open(backend, tenant, notices).map_err(|error| failure(&error))
 }
 
 /// Prints the events of opening a run.
@@ -147,7 +201,7 @@ pub(crate) fn failure(error: &ScanError) -> Failure {
     match error {
         ScanError::Command(error) => Failure::new(Code::Usage, "invalid command").why(error),
         ScanError::Connect(ConnectorError::SourceChanged) => {
-            changed().next("cancel the run, then run its command again")
+            changed().next("repeat the command that created the run with --restart")
         }
         ScanError::Connect(error) => source_failure(error),
         ScanError::Start(error) => start_failure(error),
@@ -223,12 +277,12 @@ fn other_settings(run: u64, differing: &[Setting]) -> Failure {
 }
 
 fn source_changed(opened: &OpenedRun) -> Failure {
-    let id = format!("{:016x}", opened.run.as_raw());
     changed().next(match opened.state {
         OpenedState::Over(_) => "add --restart to process the file as it is now".to_owned(),
-        OpenedState::New | OpenedState::Resumed => {
-            format!("cancel the run, then run the command again: gossip run cancel {id}")
-        }
+        OpenedState::New | OpenedState::Resumed => format!(
+            "add --restart to cancel run {:016x} and process the file as it is now",
+            opened.run.as_raw()
+        ),
     })
 }
 

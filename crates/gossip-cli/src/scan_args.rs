@@ -106,7 +106,7 @@ pub(crate) struct ScanRunArgs {
     /// Initial number of shards, 1 to 10000 [default: 4 per job, at most 256]
     #[arg(long, env = "GOSSIP_SHARDS", value_name = "N", value_parser = positive::<NonZeroUsize>)]
     pub(crate) shards: Option<NonZeroUsize>,
-    /// Scan again even if the same scan has finished before
+    /// Scan again if the same scan has finished before, or its source has changed
     #[arg(long, env = "GOSSIP_RESTART", value_parser = flag())]
     pub(crate) restart: bool,
     /// Start even if another run of this source is unfinished

@@ -231,3 +231,34 @@ fn man_pages_are_printed_and_written() {
         assert!(std::fs::read_to_string(page).unwrap().contains(".TH "), "{page:?}");
     }
 }
+
+/// The file of rows is corrected: the advice of every command is `--restart`, and it works, also if
+/// the run is not finished because of another item.
+#[rstest]
+#[case::finished("true", false)]
+#[case::unfinished("test \"$1\" != 3", true)]
+fn advice_for_unread_rows_agrees_and_works(#[case] script: &str, #[case] is_unfinished: bool) {
+    let scratch = Scratch::new();
+    scratch.file("rows.jsonl", "{\"a\":1}\nno json\n{\"a\":3}\n");
+    let script = format!("test -e fixed || {script}");
+    let args = ["exec", "tree/rows.jsonl", "--tries", "1", "--"];
+    let args = [&args[..], &["sh", "-c", &script, "sh", "{a}"]].concat();
+    let first = scratch.run(&args);
+    assert_eq!(first.code, Some(3), "{first:?}");
+    for command in [&["failed", "@last"][..], &["retry", "@last", "--all"]] {
+        let ran = scratch.run(command);
+        assert!(ran.stderr.contains("then repeat the command with --restart"), "{ran:?}");
+    }
+    scratch.file("rows.jsonl", "{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n");
+    scratch.file("../fixed", "");
+    let refused = scratch.run(&args);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("next: add --restart to"), "{refused:?}");
+    let mut restart = args.clone();
+    restart.insert(1, "--restart");
+    let again = scratch.run(&restart);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let cancelled = again.stderr.contains(": cancelled (--restart, its source has changed)\n");
+    assert_eq!(cancelled, is_unfinished, "{again:?}");
+    assert!(again.stderr.contains("complete: 3 keys"), "{again:?}");
+}

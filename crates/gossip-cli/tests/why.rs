@@ -123,7 +123,7 @@ fn source_that_is_gone_or_has_changed() {
     fs::write(&list, "one\ntwo\n").unwrap();
     create(&scratch, "lines:list.txt", &[]);
     fs::write(&list, "one\ntwo\nthree\n").unwrap();
-    check(&scratch, &["@last"], "source-changed", "gossip run cancel");
+    check(&scratch, &["@last"], "source-changed", "with --restart");
     fs::remove_file(&list).unwrap();
     check(&scratch, &["@last"], "source-missing", "gossip worker");
 }

@@ -27,7 +27,7 @@ use crate::args::{FailOn, Format, Global};
 use crate::console::Console;
 use crate::exec::{self, Worker};
 use crate::failure::{Code, Failure};
-use crate::opening::{self, Notices};
+use crate::opening::{self, Cancelled, Notices};
 use crate::output::{self, Record, count};
 use crate::scan_args::{DetectionArgs, FindingsArgs, ScanArgs};
 use crate::sources;
@@ -261,8 +261,9 @@ impl Scanning<'_> {
         drain: &Drain,
     ) -> Result<(Code, RunId), Failure> {
         let notices = Notices::for_worker(self.console).asked_for(args.run.shards);
-        let session = prepared.open(self.backend, self.tenant, &notices);
-        let session = session.map_err(|error| opening::failure(&error))?;
+        let cancelled = Cancelled { others: false, changed: args.run.restart };
+        let run = (prepared, self.backend, self.tenant);
+        let session = opening::open(run, cancelled, &notices, self.console)?;
         let session = session.with_names(items::names(prepared.source(), Some(typed)));
         let run = session.run();
         if let OpenedState::Over(status) = session.state() {

@@ -254,11 +254,12 @@ fn unclaimed(facts: &Facts) -> Answer {
 fn source_changed(facts: &Facts) -> Answer {
     Answer::new("source-changed", "the source has changed since the run was created")
         .evidence("its keys, positions or columns, may now be those of other items")
-        .next(format!(
-            "gossip run cancel {}, then repeat its command{}",
-            facts.id(),
-            facts.command().map_or_else(String::new, |command| format!(": {command}"))
-        ))
+        .next(match facts.command() {
+            Some(command) => {
+                format!("repeat its command with --restart, which cancels the run: {command}")
+            }
+            None => format!("gossip run cancel {}, then start it again", facts.id()),
+        })
 }
 
 fn source_missing(facts: &Facts, why: &str) -> Answer {
