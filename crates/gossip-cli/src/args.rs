@@ -322,11 +322,17 @@ pub(crate) struct WorkerArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkerCommand {
     /// List the workers with their hosts, shards and rates
-    List {
-        /// How long to sample the runs to measure rates; 0s: do not
-        #[arg(long, env = "GOSSIP_SAMPLE", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
-        sample: Duration,
-    },
+    List(WorkerListArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerListArgs {
+    /// How long to sample the runs to measure rates; 0s: do not
+    #[arg(long, env = "GOSSIP_SAMPLE", value_parser = duration::parse, default_value = "1s", value_name = "TIME")]
+    pub(crate) sample: Duration,
+    /// Also list all workers that are gone; a table has the last 3 of them otherwise
+    #[arg(long, env = "GOSSIP_ALL", value_parser = flag())]
+    pub(crate) all: bool,
 }
 
 /// Settings of this process; they are not part of the run.

@@ -177,7 +177,7 @@ pub(crate) fn worker(
     console: &Arc<Console>,
 ) -> Result<Code, Failure> {
     let run = match (args.other, args.run) {
-        (Some(WorkerCommand::List { sample }), _) => return workers::list(global, sample),
+        (Some(WorkerCommand::List(args)), _) => return workers::list(global, &args, console),
         (None, Some(run)) => run,
         (None, None) => unreachable!("clap requires a run without a subcommand"),
     };

@@ -1,12 +1,15 @@
 //! `worker list`: the workers of a tenant.
 //!
+//! Living workers come first, the newest of them at the top, and those that are gone last.
+//!
 //! The registry has the workers that sent a heartbeat recently. Workers that hold a shard without
 //! having sent one are listed too: most of them are dead, and their leases are waited for. Shards
 //! and rates are read from the shards of all unfinished runs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gossip::coordination::{RunManagement as _, WorkerEntry, WorkerState};
 use gossip::identity::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
@@ -15,7 +18,8 @@ use gossip::runtime::{
 };
 use gossip::store::Coordinator;
 
-use crate::args::Global;
+use crate::args::{Global, WorkerListArgs};
+use crate::console::Console;
 use crate::failure::{Code, Failure};
 use crate::output::{self, Record};
 use crate::{duration, runs, store};
@@ -23,11 +27,23 @@ use crate::{duration, runs, store};
 /// A difference of clocks below this is that of the heartbeat's own journey.
 const CLOCK_OFFSET_MIN: u64 = 1_000;
 
+/// The state of a worker whose process does not exist.
+const GONE: &str = "gone";
+
 /// Lease holder and counted keys of each intact shard at one time.
 type Snapshot = BTreeMap<(RunId, ShardId), (Option<WorkerId>, u64)>;
 
-/// Lists the workers; with `sample` twice, so that there is a rate.
-pub(crate) fn list(global: &Global, sample: Duration) -> Result<Code, Failure> {
+/// Workers that are gone and that a table lists without `--all`: those of yesterday would hide the
+/// living ones.
+const GONE_SHOWN: usize = 3;
+
+/// Lists the workers; with a time to sample twice, so that there is a rate.
+pub(crate) fn list(
+    global: &Global,
+    args: &WorkerListArgs,
+    console: &Console,
+) -> Result<Code, Failure> {
+    let sample = args.sample;
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let coordinator = &mut backend.coordinator();
     let active = runs::ids(coordinator, tenant, true)?;
@@ -53,10 +69,16 @@ pub(crate) fn list(global: &Global, sample: Duration) -> Result<Code, Failure> {
     workers.extend(after.values().filter_map(|(owner, _)| *owner));
     workers.sort_unstable();
     workers.dedup();
+    let entry_of = |worker: WorkerId| entries.iter().find(|entry| entry.worker == worker);
+    workers.sort_by_cached_key(|worker| place(entry_of(*worker), now));
+    let hidden = match args.all || !global.output.is_table() {
+        true => 0,
+        false => hide_gone(&mut workers, |worker| state(entry_of(worker), now) == GONE),
+    };
     let row = |worker: WorkerId| {
         let held = after.iter().filter(|(_, (owner, _))| *owner == Some(worker));
         let seen = Seen {
-            entry: entries.iter().find(|entry| entry.worker == worker),
+            entry: entry_of(worker),
             run: active.iter().find(|run| worker == worker_of(**run, worker.as_raw())),
             shards: held.count(),
             rate: (!sample.is_zero())
@@ -79,7 +101,33 @@ pub(crate) fn list(global: &Global, sample: Duration) -> Result<Code, Failure> {
         "clock_ahead_ms:clock",
     ];
     output::list(global.output, &columns, &rows)?;
+    if hidden > 0 {
+        let workers = output::count(hidden as u64, "worker");
+        console.note(&format!("{workers} more that are gone. List: `gossip worker list --all`"));
+    }
     Ok(Code::Complete)
+}
+
+/// Removes the workers that are gone except the first ones. Returns how many.
+fn hide_gone(workers: &mut Vec<WorkerId>, is_gone: impl Fn(WorkerId) -> bool) -> usize {
+    let (before, mut gone) = (workers.len(), 0);
+    workers.retain(|worker| {
+        gone += usize::from(is_gone(*worker));
+        !is_gone(*worker) || gone <= GONE_SHOWN
+    });
+    before - workers.len()
+}
+
+/// Returns what a worker is sorted by: whether it lives, then the newest process, or of those that
+/// are gone the latest heartbeat.
+fn place(entry: Option<&WorkerEntry>, now: LogicalTime) -> (u8, Reverse<u64>) {
+    let started = entry.and_then(|entry| entry.process).map_or(0, |it| it.process.started);
+    let seen = entry.map_or(0, |entry| entry.last_seen().as_raw());
+    match state(entry, now) {
+        GONE => (2, Reverse(seen)),
+        "silent" | "ending" | "unknown" => (1, Reverse(seen)),
+        _ => (0, Reverse(started)),
+    }
 }
 
 /// Reads the shards of these runs. A run that cannot be read, or was deleted since, has none.
@@ -150,7 +198,7 @@ fn state(entry: Option<&WorkerEntry>, now: LogicalTime) -> &'static str {
     let Some(entry) = entry else { return "unknown" };
     let presence = entry.process.map(|process| SystemHost.presence(&process));
     match entry.state {
-        _ if presence == Some(Presence::Gone) => "gone",
+        _ if presence == Some(Presence::Gone) => GONE,
         _ if presence == Some(Presence::Ending) => "ending",
         _ if !entry.is_live_at(now) => "silent",
         WorkerState::Working => "working",

@@ -263,6 +263,54 @@ fn finished_run_over_a_repository_says_what_changed_since() {
         let ran = finish(command.spawn().unwrap());
         assert_eq!(ran.code, Some(0), "{ran:?}");
     };
+#[test]
+fn living_workers_are_listed_before_those_that_are_gone() {
+    let scratch = Scratch::new();
+    let script = "echo >> started; exec sleep 600";
+    let worker = |number: usize| {
+        let source = format!("range:0..{}", number + 1);
+        let args = ["exec", &source, "-j", "1", "--shards", "1", "--", "sh", "-c", script];
+        let child = scratch.gossip(&args).spawn().unwrap();
+        wait_until("a command", || scratch.lines("started").len() > number);
+        child
+    };
+    // The second of the living ones is the newest, and the first of them older than all others.
+    let first = worker(0);
+    let gone: Vec<_> = (1..=5).map(worker).collect();
+    let second = worker(6);
+    let pids = |list: &[&std::process::Child]| -> Vec<String> {
+        list.iter().map(|child| child.id().to_string()).collect()
+    };
+    let (living, dead) = (pids(&[&second, &first]), pids(&gone.iter().collect::<Vec<_>>()));
+    for mut child in gone {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let table = |more: &[&str]| {
+        let args = [&["worker", "list", "--sample", "0s", "-o", "wide"], more].concat();
+        scratch.run(&args)
+    };
+    let states = |ran: &Ran| -> Vec<(String, String)> {
+        let rows = ran.stdout.lines().skip(1).map(|line| line.split_whitespace());
+        rows.map(|mut row| (row.nth(2).unwrap().to_owned(), row.nth(1).unwrap().to_owned()))
+            .collect()
+    };
+    // Their watchers end the commands first.
+    let is_gone = |ran: &Ran| states(ran).iter().filter(|(_, state)| state == "gone").count();
+    wait_until("the end of the watchers", || is_gone(&table(&["--all"])) == dead.len());
+    let all = table(&["--all"]);
+    let shown: Vec<_> = states(&all).into_iter().map(|(pid, _)| pid).collect();
+    assert_eq!((&shown[..2], shown.len()), (&living[..], 7), "{all:?}");
+    let short = table(&[]);
+    assert_eq!((is_gone(&short), states(&short).len()), (3, 5), "{short:?}");
+    let note = "2 workers more that are gone. List: `gossip worker list --all`\n";
+    assert_eq!(short.stderr, note, "{short:?}");
+    for mut child in [first, second] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
     scratch.file("a", "one\n");
     git(&["init", "-q"]);
     git(&["add", "a"]);
