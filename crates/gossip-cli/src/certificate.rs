@@ -112,7 +112,7 @@ pub(crate) fn prove(run: FinishedRun<'_>) -> Result<Verification, Failure> {
     let mut spool = Spool::new(None).map_err(not_spooled)?;
     let console = run.console;
     let source = run.write_to(&mut spool, None)?;
-    against_source(spool.open().map_err(not_spooled)?, &source, None, console)
+    against_source(spool.open().map_err(not_spooled)?, (&source, Proof::Run), None, console)
 }
 
 /// Writes the certificate of a run, verifies it, and returns its text and what it states.
@@ -165,7 +165,8 @@ pub(crate) fn verify_file(
         Some(typed) => {
             let source = source_argument(typed, args)?;
             let stated = &verification.request.options;
-            against_source(certificate.open()?, &source, key.as_ref(), console)
+            let against = (&source, Proof::File);
+            against_source(certificate.open()?, against, key.as_ref(), console)
                 .map_err(|failure| hint_options(failure, stated, &source))?
         }
         None => verification,
@@ -270,9 +271,18 @@ fn check(certificate: impl BufRead, against: Against<'_>) -> Result<Verification
         .map_err(|refusal| Failure::new(Code::Internal, "the certificate is rejected").why(refusal))
 }
 
+/// The subject of a comparison with a source, as the user knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// A run of the store. Its certificate is temporary and has no line to look up.
+    Run,
+    /// The file of a certificate.
+    File,
+}
+
 fn against_source(
     certificate: impl BufRead,
-    source: &Source,
+    (source, proof): (&Source, Proof),
     key: Option<&SigningKey>,
     console: &Console,
 ) -> Result<Verification, Failure> {
@@ -290,12 +300,21 @@ fn against_source(
         let rejected = Failure::new(Code::Internal, "the certificate is rejected");
         match refusal {
             Refusal::CountDiffers { .. } | Refusal::KeysDiffer { .. } => {
-                for line in difference_lines(&differences, source.key_format()) {
+                for line in difference_lines(&differences, source.key_format(), proof) {
                     console.problem(&line);
                 }
-                let leaves = count(differences.count, "leaf");
-                let leaves = leaves.replace("leafs", "leaves");
-                rejected.why(format!("the source has other keys in {leaves}"))
+                match proof {
+                    Proof::File => {
+                        let leaves = count(differences.count, "leaf").replace("leafs", "leaves");
+                        rejected.why(format!("the source has other keys in {leaves}"))
+                    }
+                    Proof::Run => Failure::new(
+                        Code::Internal,
+                        "the source is not the one that the run has processed",
+                    )
+                    .why(format!("it now has {}", difference_text(&differences)))
+                    .next("if that is right, repeat the command of the run with --restart"),
+                }
             }
             // The runtime's enum may grow.
             refusal => rejected.why(refusal),
@@ -303,19 +322,41 @@ fn against_source(
     })
 }
 
+/// Counts the items by which a source differs: `2 items more, in 1 range`.
+fn difference_text(differences: &Differences) -> String {
+    let ranges = count(differences.count, "range");
+    // Of those that are not listed only the number is known.
+    if differences.count > differences.listed.len() as u64 {
+        return format!("other items in {ranges}");
+    }
+    let sum = |of: fn(&LeafDifference) -> u64| differences.listed.iter().map(of).sum::<u64>();
+    let more = sum(|leaf| leaf.found.saturating_sub(leaf.stated));
+    let fewer = sum(|leaf| leaf.stated.saturating_sub(leaf.found));
+    let texts = [(more, "more"), (fewer, "fewer")].into_iter().filter(|(number, _)| *number > 0);
+    let texts = texts.map(|(number, word)| format!("{} {word}", count(number, "item")));
+    match texts.collect::<Vec<_>>().join(" and ") {
+        text if text.is_empty() => format!("other items in {ranges}"),
+        text => format!("{text}, in {ranges}"),
+    }
+}
+
 /// Describes each listed leaf that differs, and counts the others.
-fn difference_lines(differences: &Differences, format: KeyFormat) -> Vec<String> {
+fn difference_lines(differences: &Differences, format: KeyFormat, proof: Proof) -> Vec<String> {
     let line = |leaf: &LeafDifference| {
         let range = output::range_text(&leaf.start, &leaf.end, format);
-        let LeafDifference { leaf: number, stated, found, .. } = leaf;
-        match stated == found {
-            true => {
-                format!("leaf {number}, {range}: {} as stated, but others", count(*found, "key"))
+        let LeafDifference { leaf: number, stated, found, .. } = *leaf;
+        match (proof, stated == found) {
+            (Proof::Run, true) => format!("{range}: {} as then, but others", count(found, "item")),
+            (Proof::Run, false) => {
+                format!("{range}: {} then, {} now", count(stated, "item"), output::number(found))
             }
-            false => format!(
+            (Proof::File, true) => {
+                format!("leaf {number}, {range}: {} as stated, but others", count(found, "key"))
+            }
+            (Proof::File, false) => format!(
                 "leaf {number}, {range}: {} stated, {} in the source",
-                count(*stated, "key"),
-                output::number(*found)
+                count(stated, "key"),
+                output::number(found)
             ),
         }
     };

@@ -55,8 +55,12 @@ impl fmt::Display for Changes {
         ];
         let parts: Vec<_> =
             parts.into_iter().filter(|(number, _)| *number > 0).map(|(_, text)| text).collect();
-        let ranges = count(self.ranges, "range");
-        write!(f, "the source now has {}, in {ranges}", parts.join(" and "))
+        write!(f, "the source now has {}", parts.join(" and "))?;
+        // Otherwise the only part names the ranges already.
+        if self.ranges > self.other {
+            write!(f, ", in {}", count(self.ranges, "range"))?;
+        }
+        Ok(())
     }
 }
 
@@ -185,6 +189,9 @@ mod tests {
         );
         changes.add(&keys(&["p"]), &keys(&["q"]), range);
         assert!(changes.to_string().contains("other items in 1 range"));
+        let mut other = Changes::default();
+        other.add(&keys(&["p"]), &keys(&["q"]), range);
+        assert_eq!(other.to_string(), "the source now has other items in 1 range");
         for _ in 0..RANGES_MAX {
             changes.add(&keys(&["p"]), &keys(&[]), range);
         }

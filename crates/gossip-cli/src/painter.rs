@@ -226,8 +226,10 @@ impl Painter<'_> {
             return Some("store unusable".to_owned());
         }
         if self.drain.is_asked() {
-            let running = count(running_programs() as u64, "running command");
-            return Some(format!("finishing {running}"));
+            return Some(match running_programs() as u64 {
+                0 => "stopping".to_owned(),
+                running => format!("finishing {}", count(running, "running command")),
+            });
         }
         run.is_some_and(|run| run.paused).then(|| "paused".to_owned())
     }

@@ -51,8 +51,24 @@ pub(crate) fn drain_on_signals(drain: &Drain, console: &Arc<Console>) -> Result<
 /// Describes what the first signal leads to.
 fn finishing(signal: i32) -> String {
     let again = if signal == SIGINT { "Ctrl-C again" } else { "signal again" };
-    let running = running_programs() as u64;
-    let commands = count(running, "running command");
-    let them = if running == 1 { "it" } else { "them" };
-    format!("gossip: finishing {commands}; {again} to kill {them}")
+    match running_programs() as u64 {
+        0 => format!("gossip: stopping, no command is running; {again} to end at once"),
+        running => {
+            let commands = count(running, "running command");
+            let them = if running == 1 { "it" } else { "them" };
+            format!("gossip: finishing {commands}; {again} to kill {them}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No test of this binary starts a program.
+    #[test]
+    fn no_command_is_not_counted() {
+        let text = finishing(SIGINT);
+        assert_eq!(text, "gossip: stopping, no command is running; Ctrl-C again to end at once");
+    }
 }

@@ -262,3 +262,12 @@ fn advice_for_unread_rows_agrees_and_works(#[case] script: &str, #[case] is_unfi
     assert_eq!(cancelled, is_unfinished, "{again:?}");
     assert!(again.stderr.contains("complete: 3 keys"), "{again:?}");
 }
+
+#[test]
+fn one_parked_shard_is_not_counted_in_the_plural() {
+    let scratch = Scratch::new();
+    let args = ["exec", "range:0..1", "--tries", "1", "--max-parked", "0", "--", "false"];
+    let ran = scratch.run(&args);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("why:  shards parked: 1, more than the 0 allowed"), "{ran:?}");
+}

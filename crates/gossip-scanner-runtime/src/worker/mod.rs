@@ -178,7 +178,7 @@ pub enum RunWorkerError {
     #[error("{0}")]
     Broken(Broken),
     /// The worker parked more shards than its settings allow.
-    #[error("{parked} shards parked, more than the {max} allowed")]
+    #[error("shards parked: {parked}, more than the {max} allowed")]
     TooManyParked {
         /// How many.
         parked: usize,
