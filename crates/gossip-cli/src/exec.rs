@@ -33,7 +33,7 @@ use crate::screen::text::number;
 use crate::shards::damaged_text;
 use crate::sources;
 use crate::upgrade::FormatWatch;
-use crate::{duration, items, job_key, listing, runs, signals, spool, store, watch, workers};
+use crate::{duration, gone, items, job_key, listing, runs, signals, spool, store, watch, workers};
 
 /// Runs a command for every item of a source: creates the run or resumes it, and works on it until
 /// it ends or this process is drained.
@@ -95,6 +95,8 @@ pub(crate) fn exec(
 fn resumed(session: &Session<'_>, backend: &Backend, tenant: TenantId) -> String {
     let (run, coordinator) = (session.run(), &mut backend.coordinator());
     let id = format!("{:016x}", run.as_raw());
+    // Before the look, so that it shows their shards as free.
+    let gone = gone::release(coordinator, tenant, run);
     let now = SystemClock::new().now();
     // The first claim reports an error of the store.
     let Ok(look) = RunLook::take(coordinator, now, tenant, run) else {
@@ -102,7 +104,8 @@ fn resumed(session: &Session<'_>, backend: &Backend, tenant: TenantId) -> String
     };
     // A worker without a lease is known by its registration only.
     let registered = runs::registered(coordinator, tenant);
-    match listing::workers_of(run, look.shards(), &registered).len() as u64 {
+    let others = listing::workers_of(run, look.shards(), &registered);
+    match others.difference(&gone).count() as u64 {
         0 => {
             let density = watch::density(session.source(), session.connector());
             let percent = ProgressMeter::new(density).observe(&look).percent;
@@ -205,6 +208,7 @@ pub(crate) fn worker(
     })?;
     // Unlike `exec`, without a check whether the run is over: the first claim fails then, and the
     // worker reports how the run ended.
+    gone::release(&mut backend.coordinator(), tenant, run);
     let session = joined.open(&backend, tenant);
     let names = items::names(session.source(), None);
     let session = session.with_names(names);

@@ -20,6 +20,7 @@ mod events;
 mod exec;
 mod failed;
 mod failure;
+mod gone;
 mod halt;
 mod handoffs;
 mod help;

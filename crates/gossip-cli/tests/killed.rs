@@ -89,6 +89,8 @@ fn leases_are_kept_while_commands_of_a_killed_worker_may_run() {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let holder = format!(" s for {host}:{}, gone, but its commands", killed.worker);
     assert!(messages.contains("waiting ") && messages.contains(&holder), "{messages}");
+    // The process itself is gone, so it is no other worker.
+    assert!(messages.contains(": resuming"), "{messages}");
     assert!(killed.started.iter().all(|pid| is_alive(pid)), "{messages}");
     assert_eq!(killed.scratch.lines("seen").len(), 0, "{messages}");
     kill_process(killed.watcher, Signal::CONT).unwrap();
@@ -106,4 +108,37 @@ fn leases_of_a_worker_that_was_killed_with_its_watcher_are_not_waited_for() {
         // Nothing else ends it.
         let _ = kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL);
     }
+}
+
+/// While other shards are free no worker is idle: the leases are revoked before the work begins,
+/// and the killed process is no other worker.
+#[test]
+fn leases_of_a_killed_worker_are_revoked_while_other_shards_are_free() {
+    let scratch = Scratch::new();
+    let spawn = |jobs: &str, messages: &str| {
+        let args = ["exec", "range:0..100", "--shards", "6", "-j", jobs, "--lease", LEASE];
+        let mut command = scratch.gossip(&args);
+        command.args(["--no-split", "--", "sh", "-c", "echo >> started; exec sleep 600"]);
+        command.stderr(File::create(scratch.path().join(messages)).unwrap());
+        command.spawn().unwrap()
+    };
+    let leased = || {
+        let shown = scratch.run(&["run", "list", "-o", "jsonl"]).stdout;
+        let value: serde_json::Value = serde_json::from_str(shown.trim()).unwrap();
+        value["leased"].as_u64().unwrap()
+    };
+    let states = || scratch.run(&["worker", "list", "--sample", "0s", "-o", "jsonl"]).stdout;
+    let mut first = spawn("3", "first");
+    wait_until("the commands", || scratch.lines("started").len() == 3);
+    assert_eq!(leased(), 3);
+    signal(&first, Signal::KILL);
+    first.wait().unwrap();
+    wait_until("the end of its watcher", || states().contains("\"state\":\"gone\""));
+    let mut second = spawn("1", "second");
+    wait_until("a command", || scratch.lines("started").len() == 4);
+    assert_eq!(leased(), 1);
+    let messages = std::fs::read_to_string(scratch.path().join("second")).unwrap();
+    assert!(messages.contains(": resuming") && !messages.contains("joining"), "{messages}");
+    signal(&second, Signal::KILL);
+    second.wait().unwrap();
 }
