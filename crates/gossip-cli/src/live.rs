@@ -17,7 +17,7 @@ use crate::failure::{Code, Failure};
 use crate::overview::{Overview, Snapshot};
 use crate::progress::{escaped, line};
 use crate::screen::text::{self, counted};
-use crate::screen::view::View;
+use crate::screen::view::{Title, View};
 use crate::{runs, store, watch};
 
 /// Interval of the lines where no frame is drawn.
@@ -30,6 +30,9 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 /// Runs that are watched at the same time: more do not fit on a screen.
 const RUNS_MAX: usize = 20;
 
+/// Digits of an id where there is no room for all.
+const SHORT_DIGITS: usize = 8;
+
 /// How often it is looked for new runs.
 const RUNS_EVERY: Duration = Duration::from_secs(2);
 
@@ -40,7 +43,7 @@ pub(crate) struct Board(Mutex<Vec<Entry>>);
 /// A run on a board.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) title: Option<String>,
+    pub(crate) title: Option<Title>,
     pub(crate) latest: Option<Arc<Snapshot>>,
     /// Why it cannot be read at present.
     pub(crate) trouble: Option<String>,
@@ -244,7 +247,7 @@ impl<'g> Reader<'g> {
 struct Watched {
     run: RunId,
     job: Option<Job>,
-    title: Option<String>,
+    title: Option<Title>,
     entry: Entry,
     overview: Option<Overview>,
     /// How often the store had been opened again when the overview was made.
@@ -261,7 +264,8 @@ impl Watched {
         let created = record.created_at().as_raw();
         let age = SystemClock::new().now().as_raw().saturating_sub(created);
         let job = runs::job_of(&mut coordinator, store.tenant, run).ok();
-        let title = title(run, job.as_ref());
+        let name = record.config().name().map(|name| name.to_string());
+        let title = title(run, name, job.as_ref());
         let now = Instant::now();
         // The clock of this process begins when its host started, perhaps after the run was
         // created.
@@ -358,17 +362,19 @@ impl<'a> Lines<'a> {
 }
 
 /// Returns the words of a run above its map.
-fn title(run: RunId, job: Option<&Job>) -> String {
-    let id = format!("run {:016x}", run.as_raw());
-    let Some(job) = job else { return id };
-    let source = escaped(job.source.as_bytes());
+fn title(run: RunId, name: Option<String>, job: Option<&Job>) -> Title {
+    let id = format!("{:016x}", run.as_raw());
+    let short = name.clone().unwrap_or_else(|| id[..SHORT_DIGITS].to_owned());
+    let mut text = name.map_or_else(String::new, |name| format!("{name}  "));
+    text += &format!("run {id}");
+    let Some(job) = job else { return Title { short, text } };
+    text += &format!("  {}", escaped(job.source.as_bytes()));
     let words = job.command.iter().map(|word| escaped(word.as_bytes()));
     let command = words.collect::<Vec<_>>().join(" ");
-    if command.is_empty() {
-        format!("{id}  {source}")
-    } else {
-        format!("{id}  {source} -- {command}")
+    if !command.is_empty() {
+        text += &format!(" -- {command}");
     }
+    Title { short, text }
 }
 
 /// Returns whether a run has ended, or has nothing left that a worker could claim.

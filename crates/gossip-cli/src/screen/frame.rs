@@ -73,6 +73,10 @@ pub(crate) fn lines(view: &View, size: Size, style: Style) -> Vec<Line> {
             }
         }
     }
+    // Without a title above it the bar itself says which run it is.
+    if let Some(title) = view.title.as_ref().filter(|_| parts[TITLE].lines.is_empty()) {
+        parts[BAR].lines = vec![frame.named_bar(&title.short)];
+    }
     let lines = parts.into_iter().flat_map(|part| part.lines);
     lines.map(|line| line.clipped(columns)).collect()
 }
@@ -96,6 +100,10 @@ struct Part {
 
 const RANK_LAST: u8 = 5;
 
+/// The places of two parts in their order.
+const TITLE: usize = 0;
+const BAR: usize = 2;
+
 struct Frame<'v> {
     view: &'v View,
     columns: usize,
@@ -108,7 +116,7 @@ impl Frame<'_> {
         vec![
             part(4, self.title().into_iter().collect()),
             part(3, map::lines(&self.view.ranges, self.columns, map_rows.max(1), self.style)),
-            part(0, vec![self.bar()]),
+            part(0, vec![self.bar(self.columns)]),
             part(1, vec![self.figures()]),
             part(2, self.stalled().into_iter().collect()),
             part(4, self.workers().into_iter().collect()),
@@ -119,7 +127,7 @@ impl Frame<'_> {
 
     fn title(&self) -> Option<Line> {
         let title = self.view.title.as_ref()?;
-        Some(Line::new().with(Paint::Strong, self.clip(title, self.columns)))
+        Some(Line::new().with(Paint::Strong, self.clip(&title.text, self.columns)))
     }
 
     /// Shortens a text, with a mark that the terminal can show.
@@ -127,18 +135,26 @@ impl Frame<'_> {
         clip(text, columns, if self.style.is_ascii { "..." } else { "…" })
     }
 
+    /// The name of a run, and its bar in the rest of the line.
+    fn named_bar(&self, name: &str) -> Line {
+        // A long name leaves half of the line to the percentage.
+        let name = format!("{}  ", self.clip(name, (self.columns / 2).saturating_sub(2)));
+        let bar = self.bar(self.columns.saturating_sub(width(&name)));
+        Line::new().with(Paint::Strong, name).and(bar)
+    }
+
     /// The percentage, a bar, and the counts in the longest form that leaves room for the bar.
-    fn bar(&self) -> Line {
+    fn bar(&self, columns: usize) -> Line {
         let texts = count_texts(self.view);
         let Some((percent, fraction)) =
             self.view.progress.and_then(|it| it.percent.zip(it.fraction))
         else {
-            let fits = texts.iter().find(|text| width(text) <= self.columns);
+            let fits = texts.iter().find(|text| width(text) <= columns);
             return Line::new()
                 .with(Paint::Plain, fits.or_else(|| texts.last()).cloned().unwrap_or_default());
         };
         let percent = format!("{percent:>3} %");
-        let left = self.columns - width(&percent);
+        let left = columns.saturating_sub(width(&percent));
         let room = |text: &&String| left.checked_sub(width(text) + 2);
         // The first that fits is the longest.
         let with_bar = texts.iter().find(|text| room(text).is_some_and(|bar| bar > BAR_MIN));

@@ -11,7 +11,7 @@ use gossip::runtime::Eta;
 use rstest::rstest;
 
 use super::super::map::{Range, Rest};
-use super::super::view::Stall;
+use super::super::view::{Stall, Title};
 use super::*;
 
 const fn progress() -> Progress {
@@ -52,6 +52,11 @@ fn ranges(holders: [Rest; 3]) -> Vec<Range> {
 
 fn lane(job: usize, seconds: u64, item: &str) -> Lane {
     Lane { job, item: item.to_owned(), lasted: Duration::from_secs(seconds), more: 0 }
+}
+
+fn title(short: &str) -> Title {
+    let text = "run 3f2a00000000beef  exec photos".to_owned();
+    Title { short: short.to_owned(), text }
 }
 
 fn worker(number: usize, name: &str) -> Worker {
@@ -134,7 +139,7 @@ fn scenes() -> Vec<(&'static str, View)> {
         (
             "paused, with a title",
             View {
-                title: Some("run 3f2a00000000beef  exec photos".to_owned()),
+                title: Some(title("3f2a0000")),
                 progress: Some(paused),
                 halted: Some("paused".to_owned()),
                 lanes: Vec::new(),
@@ -211,4 +216,20 @@ fn small_terminal_keeps_what_matters() {
     assert!(texts(3).contains("ETA"), "{}", texts(3));
     assert!(texts(4).contains("pid 4014 is gone"), "{}", texts(4));
     assert!(texts(5).contains('░') && texts(5).contains('█'), "{}", texts(5));
+}
+
+/// Twenty runs share the screen: each has a line, which begins with its name.
+#[test]
+fn many_runs_keep_their_names() {
+    for columns in [20, 40, 80] {
+        let names: Vec<String> = (0..20).map(|number| format!("run-{number:02}")).collect();
+        let view = |name: &String| View { title: Some(title(name)), ..working() };
+        let views: Vec<View> = names.iter().map(view).collect();
+        let drawn = all(&views, Size { columns, rows: 24 }, Style::PLAIN);
+        let drawn: Vec<String> = drawn.iter().map(|line| line.render(Style::PLAIN)).collect();
+        for name in &names {
+            let line = drawn.iter().find(|line| line.starts_with(name.as_str()));
+            assert!(line.is_some_and(|line| line.contains("30 %")), "{columns} {name}: {drawn:?}");
+        }
+    }
 }

@@ -120,6 +120,12 @@ impl Line {
         }
     }
 
+    /// Appends the pieces of another line.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        other.0.into_iter().for_each(|(paint, text)| self.push(paint, text));
+        self
+    }
+
     pub(crate) fn width(&self) -> usize {
         self.0.iter().map(|(_, text)| super::text::width(text)).sum()
     }

@@ -6,11 +6,20 @@ use gossip::runtime::Progress;
 
 use super::map::Range;
 
+/// How a run is named among others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Title {
+    /// Its name, or the first digits of its id: for a line that shows more than that.
+    pub(crate) short: String,
+    /// Its name, id, source and command: for a line of its own.
+    pub(crate) text: String,
+}
+
 /// Everything that a frame shows of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
     /// Shown above the map, if several runs are shown or it is not clear which one it is.
-    pub(crate) title: Option<String>,
+    pub(crate) title: Option<Title>,
     /// Progress of the whole run; `None` until it was read.
     pub(crate) progress: Option<Progress>,
     /// Keys that this process has done; shown while the progress of the run is not known.
