@@ -730,12 +730,12 @@ pub(crate) enum HandoffCommand {
     },
     /// Show one handoff
     Show {
-        /// Handoff id (see `gossip handoff list`)
+        /// Handoff: its id, or the short one of `gossip handoff list`
         id: String,
     },
     /// Withdraw a handoff, or close the record of one that can no longer happen
     Rollback {
-        /// Handoff id (see `gossip handoff list`)
+        /// Handoff: its id, or the short one of `gossip handoff list`
         id: String,
     },
     /// List live workers, which can receive a shard

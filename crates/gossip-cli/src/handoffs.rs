@@ -114,7 +114,8 @@ impl Handoffs {
             unreadable.extend(page.unreadable.iter().map(|number| number.as_raw()));
             for stored in page.found {
                 if !(active && stored.record.state.is_terminal()) {
-                    rows.push(self.describe(&stored.record)?);
+                    let described = self.describe(&stored.record)?;
+                    rows.push((stored.record.id, described));
                 }
             }
             match page.next {
@@ -128,6 +129,11 @@ impl Handoffs {
                 "handoff record {number:016x} cannot be read: it is damaged or of a newer format"
             ));
         }
+        let short = short_ids(rows.iter().map(|(id, _)| id));
+        let rows = rows.into_iter().zip(short).map(|((_, described), short)| {
+            if global.output.is_wide() { described } else { described.showing("handoff", short) }
+        });
+        let rows: Vec<Record> = rows.collect();
         let columns = ["handoff", "phase", "run", "shard", "from", "to", "verdict"];
         output::list(global.output, &columns, &rows)
     }
@@ -214,9 +220,33 @@ impl Handoffs {
     }
 
     fn get(&mut self, id: &str) -> Result<Stored, Failure> {
-        let id = RecordId::new(id)
+        let whole = RecordId::new(id)
             .map_err(|error| Failure::new(Code::Usage, "invalid handoff id").why(error))?;
-        self.records.get(&id).map_err(|error| repository_failure(&error))
+        match self.records.get(&whole) {
+            Err(RepositoryError::RecordNotFound) => self.get_by_start(id),
+            found => found.map_err(|error| repository_failure(&error)),
+        }
+    }
+
+    /// Finds the only handoff that a short id means.
+    fn get_by_start(&mut self, typed: &str) -> Result<Stored, Failure> {
+        let (mut found, mut after) = (None, None);
+        loop {
+            let page = self.records.page(after.as_ref(), IN_PROGRESS_PAGE);
+            let page = page.map_err(|error| repository_failure(&error))?;
+            for stored in page.found {
+                if means(typed, stored.record.id.as_str()) && found.replace(stored).is_some() {
+                    let what = "that is the beginning of more than one handoff";
+                    return Err(Failure::new(Code::Usage, what)
+                        .next("type the whole id: gossip handoff list -o wide"));
+                }
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        found.ok_or_else(|| repository_failure(&RepositoryError::RecordNotFound))
     }
 
     /// Returns the shard of a handoff, if it still exists.
@@ -256,6 +286,44 @@ impl Handoffs {
             .with_time("offer_deadline", Some(terms.offer_deadline))
             .with("verdict", verdict))
     }
+}
+
+/// Digits of a run and a shard in a short id.
+const SHORT_DIGITS: usize = 8;
+
+/// Returns whether a text means a handoff: the beginnings of the first parts of its id, run and
+/// shard, and as far as they are typed the numbers behind them, without zeros before them.
+fn means(typed: &str, id: &str) -> bool {
+    let (parts, id): (Vec<&str>, Vec<&str>) = (typed.split('-').collect(), id.split('-').collect());
+    let is_part = |(place, (typed, part)): (usize, (&&str, &&str))| match place {
+        0 | 1 => !typed.is_empty() && part.starts_with(*typed),
+        _ => typed.trim_start_matches('0') == part.trim_start_matches('0'),
+    };
+    parts.len() <= id.len() && parts.iter().zip(&id).enumerate().all(is_part)
+}
+
+/// Returns the shortest texts of this kind that mean these handoffs: beginnings of run and shard,
+/// then fence and attempt, where they are needed.
+fn short_ids<'i>(ids: impl Iterator<Item = &'i RecordId>) -> Vec<String> {
+    let ids: Vec<&str> = ids.map(RecordId::as_str).collect();
+    let short = |id: &&str| {
+        let parts: Vec<&str> = id.split('-').collect();
+        // A record of another program has an id of its own form.
+        let &[run, shard, fence, attempt] = &parts[..] else { return (*id).to_owned() };
+        let (Some(run), Some(start)) = (run.get(..SHORT_DIGITS), shard.get(..SHORT_DIGITS)) else {
+            return (*id).to_owned();
+        };
+        let number = |text: &str| format!("{:0>1}", text.trim_start_matches('0'));
+        let texts = [
+            format!("{run}-{start}"),
+            format!("{run}-{shard}"),
+            format!("{run}-{shard}-{}", number(fence)),
+            format!("{run}-{shard}-{}-{}", number(fence), number(attempt)),
+        ];
+        let is_unique = |text: &&String| ids.iter().filter(|id| means(text, id)).count() == 1;
+        texts.iter().find(is_unique).map_or_else(|| (*id).to_owned(), String::clone)
+    };
+    ids.iter().map(short).collect()
 }
 
 fn worker(entry: &WorkerEntry) -> Record {

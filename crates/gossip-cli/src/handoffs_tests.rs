@@ -138,3 +138,43 @@ fn handoff_to_an_unknown_worker_is_rejected() {
     let missing = offered.handoffs.get("no such handoff").expect_err("there is no such record");
     assert_eq!(missing.code, Code::Usage);
 }
+
+#[test]
+fn short_ids_mean_their_handoffs() {
+    let id = |run: u64, shard: u64, fence: u64, attempt: u64| {
+        RecordId::new(format!("{run:016x}-{shard:016x}-{fence:016x}-{attempt:08x}")).unwrap()
+    };
+    let (run, shard) = (0x35c9_4d9c_1234_5678, 0x0123_4567_89ab_cdef);
+    let ids = [
+        id(run, shard, 3, 0),
+        id(run, shard + 1, 3, 0),
+        id(run + 1, shard << 4, 3, 0),
+        id(run, shard + 1, 0x30, 0),
+        id(run, shard + 1, 0x30, 1),
+    ];
+    let short = short_ids(ids.iter());
+    let expected = [
+        "35c94d9c-0123456789abcdef",
+        "35c94d9c-0123456789abcdf0-3",
+        "35c94d9c-12345678",
+        "35c94d9c-0123456789abcdf0-30-0",
+        "35c94d9c-0123456789abcdf0-30-1",
+    ];
+    assert_eq!(short, expected);
+    for (short, own) in short.iter().zip(&ids) {
+        let meant: Vec<_> = ids.iter().filter(|id| means(short, id.as_str())).collect();
+        assert_eq!(meant, [own]);
+        assert!(means(own.as_str(), own.as_str()));
+    }
+    assert!(!means("", ids[0].as_str()) && !means("35c94d9c-", ids[0].as_str()));
+}
+
+#[test]
+fn handoff_is_found_by_its_short_id() {
+    let mut offered = Offered::new();
+    let whole = RecordId::new(offered.id.clone()).unwrap();
+    let short = short_ids(std::iter::once(&whole)).remove(0);
+    assert_eq!(short, "00000000-00000000");
+    assert_eq!(offered.handoffs.get(&short).unwrap().record.id, whole);
+    assert_eq!(offered.handoffs.get("1").unwrap_err().code, Code::Usage);
+}

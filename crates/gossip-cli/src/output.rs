@@ -3,6 +3,7 @@
 //! A field may be shown differently in the two: a time is an age in a table and RFC 3339 in JSON.
 //! A table on a terminal is cut to its width, unless the format is `wide`.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd;
 
@@ -22,6 +23,10 @@ pub(crate) use crate::screen::text::{counted as count, number};
 
 /// Columns between two fields of a table.
 const GAP: usize = 2;
+
+/// Digits of a whole id, and the fewest of a shortened one.
+const ID_DIGITS: usize = 16;
+const SHORT_ID_DIGITS: usize = 8;
 
 /// A column is not cut below this width: fewer letters say nothing.
 const COLUMN_MIN: usize = 6;
@@ -56,6 +61,14 @@ impl Record {
         shown: impl Into<String>,
     ) -> Self {
         self.0.push(Field { name, value: value.into(), shown: Some(shown.into()) });
+        self
+    }
+
+    /// Shows a field as another text in tables.
+    pub(crate) fn showing(mut self, name: &str, shown: String) -> Self {
+        if let Some(field) = self.0.iter_mut().find(|field| field.name == name) {
+            field.shown = Some(shown);
+        }
         self
     }
 
@@ -244,8 +257,14 @@ fn table(columns: &[&str], records: &[Record], max_width: Option<usize>) -> Stri
     );
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let widths = match max_width {
-        Some(max) => narrowed(&widths, max),
+    let gaps = GAP * widths.len().saturating_sub(1);
+    let widths = match max_width.filter(|max| widths.iter().sum::<usize>() + gaps > *max) {
+        Some(max) => {
+            let shortest = shorten_ids(&mut rows);
+            let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+            let widths = (0..columns.len()).map(|column| width(column).unwrap_or(0));
+            narrowed(&widths.collect::<Vec<_>>(), &shortest, max)
+        }
         None => widths,
     };
     let mut text = String::new();
@@ -260,16 +279,43 @@ fn table(columns: &[&str], records: &[Record], max_width: Option<usize>) -> Stri
     text
 }
 
+/// Shortens the columns of ids to the first digits, by which commands find them. Returns the width
+/// below which each column is not cut. The first row is the header.
+fn shorten_ids(rows: &mut [Vec<String>]) -> Vec<usize> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let mut shortest = vec![COLUMN_MIN; columns];
+    for (column, shortest) in shortest.iter_mut().enumerate() {
+        let cells = || rows.iter().skip(1).map(|row| &*row[column]).filter(|cell| *cell != "-");
+        if cells().next().is_none() || !cells().all(is_id) {
+            continue;
+        }
+        let ids: BTreeSet<&str> = cells().collect();
+        let is_unique = |digits: &usize| {
+            ids.iter().map(|id| &id[..*digits]).collect::<BTreeSet<_>>().len() == ids.len()
+        };
+        let digits = (SHORT_ID_DIGITS..ID_DIGITS).find(is_unique).unwrap_or(ID_DIGITS);
+        rows.iter_mut().skip(1).for_each(|row| row[column].truncate(digits));
+        *shortest = digits;
+    }
+    shortest
+}
+
+/// Returns whether a text is a whole id.
+fn is_id(text: &str) -> bool {
+    text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Narrows the widest columns, the last of them first, until the table has `max` columns.
-fn narrowed(widths: &[usize], max: usize) -> Vec<usize> {
+fn narrowed(widths: &[usize], shortest: &[usize], max: usize) -> Vec<usize> {
     let mut widths = widths.to_vec();
     let gaps = GAP * widths.len().saturating_sub(1);
     while widths.iter().sum::<usize>() + gaps > max {
+        let cut = widths.iter_mut().zip(shortest).filter(|(width, shortest)| **width > **shortest);
         // `max_by_key` returns the last of equal ones.
-        let widest = widths.iter_mut().max_by_key(|width| **width);
-        // A table that cannot fit is printed too wide: the terminal wraps it, and nothing is lost.
-        match widest.filter(|width| **width > COLUMN_MIN) {
-            Some(width) => *width -= 1,
+        match cut.max_by_key(|(width, _)| **width) {
+            Some((width, _)) => *width -= 1,
+            // A table that cannot fit is printed too wide: the terminal wraps it, and nothing is
+            // lost.
             None => break,
         }
     }
@@ -376,6 +422,28 @@ mod tests {
         // No column disappears.
         let narrow = table(&columns, &rows(), Some(1));
         assert!(narrow.lines().all(|line| line.split_whitespace().count() >= 2), "{narrow}");
+    }
+
+    /// An id that is cut at an ellipsis cannot be copied into a command.
+    #[test]
+    fn ids_are_shortened_to_digits_that_a_command_accepts() {
+        let row = |run: &str, to: &str| {
+            let text = "a text that is cut first, since it is the widest";
+            Record::new().with("run", run).with("to", to).with("why", text)
+        };
+        let rows = [
+            row("35c94d9c12345678", "0123456789abcdef"),
+            row("35c94d9c22345678", "0123456789abcdef"),
+        ];
+        let columns = ["run", "to", "why"];
+        assert!(table(&columns, &rows, Some(120)).contains("35c94d9c12345678"));
+        for max in [30, 40, 50] {
+            let text = table(&columns, &rows, Some(max));
+            assert!(text.lines().all(|line| line.chars().count() <= max), "{text}");
+            let ids = |line: &str| line.split_whitespace().take(2).map(str::to_owned).collect();
+            let found: Vec<Vec<String>> = text.lines().skip(1).map(ids).collect();
+            assert_eq!(found, [["35c94d9c1", "01234567"], ["35c94d9c2", "01234567"]], "{text}");
+        }
     }
 
     #[test]
