@@ -218,6 +218,10 @@ fn of_stdin(null: bool, console: &Console) -> Result<OsString, Failure> {
     }
     let scheme = if null { "lines0:" } else { "lines:" };
     let bytes = list.len;
+    // The command before the pipe may have failed: its exit status is not seen here.
+    if bytes == 0 {
+        console.problem("the source is empty: standard input ended without an item");
+    }
     let source = list.finish(scheme)?;
     console.detail(&format!("{} of standard input are kept", output::count(bytes, "byte")));
     Ok(source)

@@ -34,6 +34,16 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
+/// A command that failed before the pipe looks like one without items.
+#[test]
+fn empty_standard_input_is_a_warning() {
+    let scratch = Scratch::new();
+    let ran = with_input(&scratch, &["-q", "exec", "-", "--", "echo"], b"");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let text = "the source is empty: standard input ended without an item\n";
+    assert_eq!(ran.stderr, text, "{ran:?}");
+}
+
 #[test]
 fn standard_input_is_a_list_that_resumes() {
     let scratch = Scratch::new();
@@ -254,16 +264,6 @@ fn workers_are_listed_with_host_and_pid() {
 }
 
 #[test]
-fn finished_run_over_a_repository_says_what_changed_since() {
-    let scratch = Scratch::new();
-    let git = |words: &[&str]| {
-        let mut command = scratch.command("git");
-        let user = ["-c", "user.name=a", "-c", "user.email=a@b"];
-        command.args(["-C", "tree"]).args(user).args(words).env("HOME", scratch.path());
-        let ran = finish(command.spawn().unwrap());
-        assert_eq!(ran.code, Some(0), "{ran:?}");
-    };
-#[test]
 fn living_workers_are_listed_before_those_that_are_gone() {
     let scratch = Scratch::new();
     let script = "echo >> started; exec sleep 600";
@@ -311,6 +311,16 @@ fn living_workers_are_listed_before_those_that_are_gone() {
     }
 }
 
+#[test]
+fn finished_run_over_a_repository_says_what_changed_since() {
+    let scratch = Scratch::new();
+    let git = |words: &[&str]| {
+        let mut command = scratch.command("git");
+        let user = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        command.args(["-C", "tree"]).args(user).args(words).env("HOME", scratch.path());
+        let ran = finish(command.spawn().unwrap());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    };
     scratch.file("a", "one\n");
     git(&["init", "-q"]);
     git(&["add", "a"]);
