@@ -126,7 +126,7 @@ pub(crate) enum Command {
     /// Find leaked secrets in files, archives and git history
     #[command(after_long_help = SCAN_HELP)]
     Scan(Box<ScanArgs>),
-    /// Show the findings of a scan
+    /// Show the findings of a scan, or of the commands of a run
     Findings(Box<FindingsArgs>),
     /// List, show, check and test the detection rules
     #[command(subcommand)]
@@ -412,7 +412,7 @@ pub(crate) struct WorkArgs {
     /// Exit status that means: done, and something was found
     ///
     /// With --stream the command reports findings in its replies instead:
-    /// {"type":"done","id":7,"findings":2}.
+    /// {"type":"done","id":7,"findings":2,"message":"TEXT"}. `gossip findings RUN` lists them.
     #[arg(long, env = "GOSSIP_FOUND_STATUS", value_name = "STATUS")]
     pub(crate) found_status: Option<u8>,
     /// Stop after failures: soon,fail=N or now,fail=N; N items or N%

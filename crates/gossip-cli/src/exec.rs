@@ -382,6 +382,7 @@ impl Worker<'_> {
             timeout: if timeout.is_zero() { None } else { Some(timeout) },
             ok_statuses: self.work.ok_status.clone(),
             found_status: self.work.found_status,
+            found_text_max: store::found_text_max(self.global),
             output: self.command_output(),
             keeps_stdout: self.keeps_stdout(),
             drain: drain.clone(),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gossip::identity::TenantId;
 use gossip::postgres::PostgresEnvironment;
+use gossip::runtime::CommandFinding;
 use gossip::store::{Backend, OpenStoreError, StoreUrl};
 use gossip::tenant_id;
 
@@ -30,6 +31,16 @@ pub(crate) fn open_for_results(global: &Global) -> Result<Backend, Failure> {
             .next("use another store: --store sqlite:PATH or --store postgres://USER@HOST/DB"));
     }
     open_url(&url)
+}
+
+/// Bytes of the output of a command with findings that etcd stores: the first lines of most
+/// matches. It holds all of its data in memory, which the findings of one run must not fill.
+const FOUND_TEXT_ETCD: usize = 256;
+
+/// Returns how many bytes of the output of a command with findings are stored with its item.
+pub(crate) fn found_text_max(global: &Global) -> usize {
+    let is_etcd = matches!(url(global), Ok(StoreUrl::Etcd(_)));
+    if is_etcd { FOUND_TEXT_ETCD } else { CommandFinding::TEXT_MAX }
 }
 
 /// Opens the store of a command that creates no run. A missing file is an error if it was named:

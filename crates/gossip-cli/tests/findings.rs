@@ -4,11 +4,12 @@
 
 mod support;
 
+use gossip::prelude::*;
 use rstest::rstest;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use support::{Ran, Scratch, signal, wait_until};
+use support::{Ran, Scratch, finish, signal, wait_until};
 
 /// Reports a finding for every tenth number.
 const ONE_BY_ONE: [&str; 5] = ["sh", "-c", "case $1 in *0) exit 10;; esac", "sh", "{}"];
@@ -81,14 +82,23 @@ fn only_declared_findings_count(
     assert!(ran.stderr.contains(needle), "{}", ran.stderr);
 }
 
-/// Findings are stored with the cursor, so repeated items are not counted twice.
-#[test]
-fn finding_counts_once_across_crashes() {
+/// Findings are stored with the cursor, so repeated items are neither counted nor listed twice.
+#[rstest]
+#[case::one_by_one(
+    &["--found-status", "10"],
+    &["sh", "-c", "echo $1 >> seen; sleep 0.01; echo found $1; case $1 in *0) exit 10;; esac",
+      "sh", "{}"],
+)]
+#[case::running(
+    &["--stream=lines"],
+    &["sh", "-c", "while read -r n; do echo $n >> seen; sleep 0.01; \
+       case $n in *0) echo found 1 found $n;; *) echo ok;; esac; done"],
+)]
+fn finding_counts_once_across_crashes(#[case] more: &[&str], #[case] command: &[&str]) {
     let scratch = Scratch::with_short_leases();
-    let script = "echo $1 >> seen; sleep 0.01; case $1 in *0) exit 10;; esac";
     let settings = ["range:0..200", "--lease", "1s", "--jobs", "2", "--checkpoint-keys", "7"];
-    let args = [&settings[..], &["--found-status", "10", "--fail-on", "findings"]].concat();
-    let args = exec(&args, &["sh", "-c", script, "sh", "{}"]);
+    let args = [&settings[..], more, &["--fail-on", "findings"]].concat();
+    let args = exec(&args, command);
     for stop_at in [30, 90] {
         let mut child = scratch.gossip(&args).spawn().unwrap();
         wait_until("some keys", || scratch.lines("seen").len() >= stop_at);
@@ -97,4 +107,89 @@ fn finding_counts_once_across_crashes() {
     }
     let ran = scratch.run(&args);
     assert_eq!((ran.code, findings(&ran)), (Some(10), 20), "{}", ran.stderr);
+    let shown = scratch.run(&["findings", "@last", "-o", "jsonl", "--fail-on", "findings"]);
+    assert_eq!((shown.code, findings(&shown)), (Some(10), 20), "{}", shown.stderr);
+    let found = stored(&shown);
+    let said: Vec<_> = found.iter().map(|it| it["text"].as_str().unwrap().trim_end()).collect();
+    let expected: Vec<_> = (0..20).map(|tens| format!("found {}", tens * 10)).collect();
+    assert_eq!(said, expected);
+}
+
+/// Returns the findings that were listed.
+fn stored(ran: &Ran) -> Vec<Value> {
+    let values = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    values.filter(|it| it["type"] == "finding").collect()
+}
+
+/// With `-q`, and with `--ungroup`, there is no output to store.
+#[rstest]
+#[case::with_text(&[], &["grep", "password", "{}"], "password = x\npassword = y\n")]
+#[case::quiet(&[], &["grep", "-q", "password", "{}"], "")]
+#[case::not_captured(&["--ungroup"], &["grep", "password", "{}"], "")]
+fn findings_of_commands_are_listed(
+    #[case] more: &[&str],
+    #[case] command: &[&str],
+    #[case] text: &str,
+) {
+    let scratch = Scratch::new();
+    scratch.file("p1", "password = x\npassword = y\n");
+    scratch.file("p2", "nothing\n");
+    let paths = ["p1", "p2"].map(|name| scratch.tree().join(name).display().to_string());
+    let args = [&paths[0], &paths[1], "--ok-status", "0,1", "--found-status", "0"];
+    let mut gossip = scratch.gossip(&exec(&[&args, more].concat(), command));
+    // Several paths are kept as a list there.
+    let ran = finish(gossip.env("XDG_STATE_HOME", scratch.path()).spawn().unwrap());
+    assert!(ran.stderr.contains("2 keys, 1 finding"), "{}", ran.stderr);
+    let shown = scratch.run(&["findings", "@last", "-o", "jsonl"]);
+    assert_eq!((shown.code, findings(&shown)), (Some(0), 1), "{}", shown.stderr);
+    let [found] = &stored(&shown)[..] else { panic!("{}", shown.stdout) };
+    assert!(found["item"].as_str().unwrap().contains("p1"), "{found}");
+    assert_eq!((&found["exit_code"], &found["text"]), (&Value::from(0), &Value::from(text)));
+    let table = scratch.run(&["findings", "@last"]);
+    let line = table.stdout.lines().nth(1).unwrap();
+    assert!(line.contains("p1") && line.contains("exit 0"), "{}", table.stdout);
+    assert_eq!(line.contains("password = x"), !text.is_empty(), "{}", table.stdout);
+    assert_eq!(table.stderr.lines().last(), Some("1 finding"), "{}", table.stderr);
+}
+
+#[test]
+fn replies_with_findings_are_listed_with_their_number() {
+    let scratch = Scratch::new();
+    let ran = scratch.run(&exec(&["range:0..30", "--stream"], &RUNNING));
+    assert_eq!(findings(&ran), 6, "{}", ran.stderr);
+    let shown = scratch.run(&["findings", "@last", "-o", "jsonl"]);
+    assert_eq!(findings(&shown), 6, "{}", shown.stderr);
+    let items: Vec<_> = stored(&shown).iter().map(|it| it["item"].clone()).collect();
+    assert_eq!(items, ["0", "10", "20"]);
+    let table = scratch.run(&["findings", "@last"]);
+    assert!(table.stdout.contains("reply"), "{}", table.stdout);
+    assert!(table.stderr.ends_with("6 findings\n"), "{}", table.stderr);
+}
+
+/// A closure counts findings and stores none; so did `exec` of older versions.
+#[test]
+fn findings_that_were_only_counted_are_not_denied() {
+    let scratch = Scratch::new();
+    let store = format!("sqlite:{}", scratch.store().display());
+    let counting = Scan::of("range:0..3").store(store).each(|item| {
+        item.add_findings(2);
+        Ok(())
+    });
+    assert_eq!(counting.unwrap().totals.findings, 6);
+    let shown = scratch.run(&["findings", "@last", "--fail-on", "findings"]);
+    assert_eq!((shown.code, &*shown.stdout), (Some(10), ""), "{}", shown.stderr);
+    let said = "6 findings; 6 only counted: their items are not stored\n";
+    assert!(shown.stderr.ends_with(said), "{}", shown.stderr);
+}
+
+#[test]
+fn options_of_a_scan_are_refused_for_findings_of_commands() {
+    let scratch = Scratch::new();
+    let none = scratch.run(&exec(&["range:0..3", "--found-status", "10"], &["true"]));
+    assert_eq!(none.code, Some(0), "{}", none.stderr);
+    let shown = scratch.run(&["findings", "@last"]);
+    assert_eq!((shown.code, &*shown.stderr), (Some(0), "0 findings\n"));
+    let refused = scratch.run(&["findings", "@last", "-o", "sarif"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("-o sarif needs a scan"), "{}", refused.stderr);
 }

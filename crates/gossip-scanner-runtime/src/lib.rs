@@ -121,6 +121,7 @@ mod accumulator;
 mod backoff;
 pub mod certificate;
 mod clock;
+mod command_finding;
 pub mod connectors;
 mod delegation;
 mod density;
@@ -177,6 +178,7 @@ mod watermark_tests;
 
 pub use self::accumulator::{Accumulator, AccumulatorError};
 pub use self::clock::{Clock, ClockOffset, SystemClock, monotonic_ticks};
+pub use self::command_finding::{CommandFinding, UnreadableCommandFinding};
 pub use self::density::Density;
 pub use self::event_log::{EventLog, LogEntry};
 pub use self::failures::{FailedItem, list_failures};

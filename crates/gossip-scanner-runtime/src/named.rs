@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::connectors::ItemNames;
 use crate::processor::{Broken, Processor, Report, Silence, Work};
 
-/// Adds the names of items to a processor, for the records of those that fail.
+/// Adds the names of items to a processor, for the records of those that fail and for findings.
 pub struct Named<'a> {
     inner: Box<dyn Processor + 'a>,
     names: Arc<ItemNames>,

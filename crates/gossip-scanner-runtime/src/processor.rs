@@ -18,6 +18,8 @@ use gossip_contracts::identity::{FenceEpoch, ShardKey};
 use memchr::memmem;
 use thiserror::Error;
 
+use crate::command_finding::CommandFinding;
+
 /// One item to process.
 #[derive(Clone, Copy)]
 pub struct Work<'a> {
@@ -83,6 +85,8 @@ pub enum ItemResult {
         /// item fails.
         content: Box<[u8]>,
     },
+    /// Its command succeeded and found something, which is stored as [`Self::Results`] are.
+    CommandFound(Box<CommandFinding>),
     /// It could not be opened or read.
     Unopened(OpenError),
     /// Processing failed; another try may succeed.
@@ -225,7 +229,8 @@ pub trait Processor {
     }
 
     /// Returns the item with this key as the user knows it, such as `urls.txt:2`, for its failure
-    /// record; `None` if only the key is known. Called for failed and unread items only.
+    /// record or finding; `None` if only the key is known. Called for failed and unread items and
+    /// for those whose command found something.
     fn place(&self, _key: &[u8]) -> Option<Box<str>> {
         None
     }

@@ -32,6 +32,7 @@ fn no_program_is_started_after_all_were_ended() {
         timeout: None,
         ok_statuses: Vec::new(),
         found_status: None,
+        found_text_max: 0,
         output: CommandOutput::Inherited,
         keeps_stdout: false,
         drain,

@@ -1,10 +1,12 @@
-//! `scan` and `findings`: searches a source for leaked secrets, and reports the findings.
+//! `scan` and `findings`: searches a source for leaked secrets, and reports the findings, also
+//! those of commands.
 //!
 //! A scan is a run like that of `exec`, with another processor: it resumes, shares work, counts
 //! failures and has a certificate in the same way. The report is read from the store, so it is the
 //! same whatever crashed meanwhile, and does not depend on which process prints it.
 
 mod accepted;
+mod commands;
 mod report;
 mod sarif;
 mod secret_key;
@@ -15,11 +17,11 @@ use std::sync::Arc;
 
 use gossip::coordination::RunStatus;
 use gossip::identity::{RunId, TenantId};
-use gossip::runtime::{Clock as _, Drain, OpenedState, Processor, SystemClock};
+use gossip::runtime::{Clock as _, Drain, Job, OpenedState, Processor, SystemClock};
 use gossip::secrets::{FindingReport, ReportError, ScanOptions, SecretScan};
 use gossip::sources::SourceOptions;
 use gossip::store::Backend;
-use gossip::{Prepared, Scan, ScanError};
+use gossip::{Prepared, Scan, ScanError, Totals};
 
 use self::accepted::Judge;
 use self::report::{Counts, RunFindings, counts_text};
@@ -105,8 +107,15 @@ pub(crate) fn findings(
     let totals = runs::totals(coordinator, tenant, run)?;
     let job = gossip::runtime::job_of(coordinator, SystemClock::new().wall(), tenant, run);
     let job = job.map_err(|error| runs::job_failure(run, &error))?;
+    let report = match FindingReport::read(coordinator, tenant, run) {
+        Ok(report) if !is_of_commands(&report, &job, &totals) => report,
+        Ok(_) | Err(ReportError::Unreadable(_)) => {
+            let run = (&backend, tenant, run);
+            return commands::findings(global, args, run, &totals, console);
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
     let judge = Judge::read(&args.report, &job.source, console)?;
-    let report = read(&backend, tenant, run)?;
     let secrets = match args.report.show_secrets {
         true => {
             let source = sources::restore(&job.source, job.options);
@@ -193,10 +202,21 @@ const fn worse(one: Code, other: Code) -> Code {
 
 /// Reads the stored findings of a run.
 fn read(backend: &Backend, tenant: TenantId, run: RunId) -> Result<FindingReport, Failure> {
-    FindingReport::read(&mut backend.coordinator(), tenant, run).map_err(|error| match error {
+    FindingReport::read(&mut backend.coordinator(), tenant, run).map_err(unreadable)
+}
+
+fn unreadable(error: ReportError) -> Failure {
+    match error {
         ReportError::Store(error) => Failure::store(&error),
         error => Failure::new(Code::Store, "the findings cannot be read").why(error),
-    })
+    }
+}
+
+/// Returns whether a run without stored findings of a scan is none: it has a command, or counted
+/// findings that another processor reported.
+fn is_of_commands(report: &FindingReport, job: &Job, totals: &Totals) -> bool {
+    let has_items = report.items().next().is_some();
+    !has_items && (!job.command.is_empty() || totals.findings > 0)
 }
 
 /// Compiles the rules of a command under the user's key.

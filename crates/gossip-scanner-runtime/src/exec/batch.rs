@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::num::NonZeroU32;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -21,6 +20,7 @@ use super::capture::{Captured, OutputPipes};
 use super::child::{End, Launcher, Running, Stdio, check_output};
 use super::output::{CommandOutput, OutputGroup, cannot_print, unkept_text};
 use super::{ExecConfig, ItemText, MAX_BATCH, Rendering, Template};
+use crate::command_finding::CommandFinding;
 use crate::processor::{Broken, ItemFailure, ItemResult, Processor, Report, Work};
 use crate::worker::Drain;
 
@@ -41,6 +41,8 @@ pub struct BatchProcessor {
     timeout: Option<Duration>,
     ok_statuses: Vec<u8>,
     found_status: Option<u8>,
+    /// Maximum bytes of output that are stored with a finding.
+    found_text_max: usize,
     keeps_stdout: bool,
     output: CommandOutput,
     /// The memory for output of the next process.
@@ -62,11 +64,15 @@ pub struct BatchProcessor {
     holder: Option<(ShardKey, FenceEpoch)>,
 }
 
-/// The part of a finished process's output that a failure needs.
+/// The part of a finished process's output that its results need.
 #[derive(Default)]
 struct Kept {
     /// Why its output was not captured to its end.
     unkept: Option<String>,
+    /// The end of its standard output, if it has found something.
+    stdout_end: Vec<u8>,
+    /// How many bytes it wrote to standard output.
+    stdout_len: u64,
     /// The end of its standard error.
     stderr_end: Vec<u8>,
 }
@@ -102,6 +108,7 @@ impl BatchProcessor {
             timeout: config.timeout,
             ok_statuses: config.ok_statuses,
             found_status: config.found_status,
+            found_text_max: config.found_text_max.min(CommandFinding::TEXT_MAX),
             keeps_stdout: config.keeps_stdout,
             output: config.output,
             reused: Default::default(),
@@ -220,19 +227,20 @@ impl BatchProcessor {
         };
         // Before the results: output that cannot be printed is lost, and only processing its items
         // again brings it back.
-        let kept = self.print(&mut running, &part)?;
-        let failure = match (kept.unkept, ended) {
-            (Some(why), _) => ItemFailure::new(why),
-            (None, None) => "timed out and was killed".into(),
-            (None, Some(status)) if self.has_found(status) => {
-                self.report_found(&part);
+        let found = ended.and_then(|status| self.found_by(status));
+        let mut kept = self.print(&mut running, &part, found.is_some())?;
+        let failure = match (kept.unkept.take(), found, ended) {
+            (Some(why), ..) => ItemFailure::new(why),
+            (None, _, None) => "timed out and was killed".into(),
+            (None, Some(status), Some(_)) => {
+                self.report_found(&part, status, kept);
                 return Ok(());
             }
-            (None, Some(status)) if self.is_ok(status) => {
+            (None, None, Some(status)) if self.is_ok(status) => {
                 self.report(&part, &ItemResult::Done);
                 return Ok(());
             }
-            (None, Some(status)) => match End::of(status, &self.drain) {
+            (None, None, Some(status)) => match End::of(status, &self.drain) {
                 End::Success => {
                     self.report(&part, &ItemResult::Done);
                     return Ok(());
@@ -253,9 +261,14 @@ impl BatchProcessor {
         Ok(())
     }
 
-    /// Prints what a process has written, if it is captured, and returns what a failure needs of
+    /// Prints what a process has written, if it is captured, and returns what its results need of
     /// it.
-    fn print(&mut self, running: &mut Running, part: &[Item]) -> Result<Kept, Broken> {
+    fn print(
+        &mut self,
+        running: &mut Running,
+        part: &[Item],
+        has_found: bool,
+    ) -> Result<Kept, Broken> {
         let (CommandOutput::Captured(capture), Some(pipes)) = (&self.output, running.output())
         else {
             return Ok(Kept::default());
@@ -263,7 +276,12 @@ impl BatchProcessor {
         let unkept = pipes.unkept().map(|error| unkept_text(error, &capture.spill_directory));
         let left_processes = pipes.has_left_processes();
         let [mut stdout, mut stderr] = std::mem::take(pipes.captured());
-        let kept = Kept { unkept, stderr_end: stderr.tail(ItemFailure::STDERR_MAX) };
+        let kept = Kept {
+            unkept,
+            stdout_end: stdout.tail(if has_found { self.found_text_max } else { 0 }),
+            stdout_len: stdout.len(),
+            stderr_end: stderr.tail(ItemFailure::STDERR_MAX),
+        };
         let printed = if stdout.is_empty() && stderr.is_empty() && !left_processes {
             Ok(())
         } else {
@@ -279,10 +297,9 @@ impl BatchProcessor {
         printed.map(|()| kept).map_err(|error| cannot_print(&error))
     }
 
-    /// Returns whether a process has ended as one that found something does.
-    fn has_found(&self, status: ExitStatus) -> bool {
-        let found = self.found_status.map(i32::from);
-        found.is_some() && status.code() == found
+    /// Returns the status of a process that has ended as one that found something does.
+    fn found_by(&self, status: ExitStatus) -> Option<u8> {
+        self.found_status.filter(|found| status.code() == Some(i32::from(*found)))
     }
 
     /// Returns whether a process has ended with one of the statuses that mean success.
@@ -293,9 +310,12 @@ impl BatchProcessor {
     }
 
     /// Reports all keys as done. It is unknown which of them has the finding, so it counts once.
-    fn report_found(&mut self, part: &[Item]) {
+    fn report_found(&mut self, part: &[Item], status: u8, kept: Kept) {
         let Some((first, rest)) = part.split_first() else { return };
-        self.report(std::slice::from_ref(first), &ItemResult::Found(NonZeroU32::MIN));
+        let (output, written) = (kept.stdout_end, kept.stdout_len);
+        let found = CommandFinding::of_process(status, part.len(), output, written);
+        let result = ItemResult::CommandFound(Box::new(found));
+        self.ready.push(Report { ticket: first.ticket, result });
         self.report(rest, &ItemResult::Done);
     }
 

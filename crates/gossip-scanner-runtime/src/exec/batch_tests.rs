@@ -9,6 +9,7 @@ use rstest::rstest;
 use super::{
     BatchProcessor, CommandOutput, ExecConfig, MAX_BATCH, Rendering, StreamProcessor, Template,
 };
+use crate::command_finding::CommandFinding;
 use crate::connectors::test_support::TempDir;
 use crate::connectors::{KeyFormat, Source, SourceOptions};
 use crate::job::StreamFormat;
@@ -24,10 +25,16 @@ pub(super) fn command(words: &[&str]) -> Vec<OsString> {
 
 pub(super) fn config(batch: usize, timeout: Option<u64>) -> ExecConfig {
     let timeout = timeout.map(Duration::from_millis);
-    let drain = Drain::new();
-    let (ok_statuses, output) = (Vec::new(), CommandOutput::Inherited);
-    let (found_status, keeps_stdout) = (None, false);
-    ExecConfig { batch, timeout, ok_statuses, found_status, output, keeps_stdout, drain }
+    ExecConfig {
+        batch,
+        timeout,
+        ok_statuses: Vec::new(),
+        found_status: None,
+        found_text_max: CommandFinding::TEXT_MAX,
+        output: CommandOutput::Inherited,
+        keeps_stdout: false,
+        drain: Drain::new(),
+    }
 }
 
 pub(super) fn batch(words: &[&str], config: ExecConfig) -> BatchProcessor {

@@ -110,6 +110,21 @@ fn output_of_a_batch_is_one_group() {
     assert_eq!(printed, [(2, &b"x y\n"[..])]);
 }
 
+/// It is stored with the first item, because it is unknown which has the finding.
+#[test]
+fn end_of_the_output_is_kept_with_a_finding() {
+    let sink = Arc::new(Sink::default());
+    let words = ["sh", "-c", "echo begin; echo \"$@\"; exit 7", "sh", "{}"];
+    let mut settings = captured(&sink, config(2, None));
+    (settings.found_status, settings.found_text_max) = (Some(7), 4);
+    let results = process(&mut batch(&words, settings), &[b"x", b"y"]).unwrap();
+    let [ItemResult::CommandFound(found), ItemResult::Done] = &results[..] else {
+        panic!("{results:?}");
+    };
+    assert_eq!((found.status, found.items, found.findings.get()), (Some(7), 2, 1));
+    assert_eq!((&*found.text, found.is_cut), (&b"x y\n"[..], true));
+}
+
 #[test]
 fn silent_command_prints_no_group() {
     assert_eq!(run("exit 0", &[b"x"], 1, None), (vec![ItemResult::Done], vec![]));

@@ -36,6 +36,8 @@ mod template_tests;
 
 use std::time::Duration;
 
+#[cfg(doc)]
+use crate::CommandFinding;
 use crate::worker::Drain;
 
 pub use self::batch::BatchProcessor;
@@ -65,6 +67,9 @@ pub struct ExecConfig {
     /// The exit status by which a process reports that its keys are done and that it found
     /// something; `None` if there is none. A running program reports findings in its answers.
     pub found_status: Option<u8>,
+    /// Maximum bytes of the output of a program with findings that are stored with its item, at
+    /// most [`CommandFinding::TEXT_MAX`]. Output that is not captured is not stored.
+    pub found_text_max: usize,
     /// Where the output of programs goes.
     pub output: CommandOutput,
     /// Whether standard output belongs to this process alone: output that programs inherit then

@@ -4,7 +4,8 @@ use gossip_contracts::connector::MemoryConnector;
 use rstest::rstest;
 
 use super::batch_tests::{command, config, is_failed, process, stream, work};
-use super::{MAX_LINE_BYTES, Rendering, StreamProcessor};
+use super::{ExecConfig, MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Rendering, StreamProcessor};
+use crate::command_finding::CommandFinding;
 use crate::connectors::KeyFormat;
 use crate::job::StreamFormat;
 use crate::processor::{Broken, ItemResult, Processor as _};
@@ -239,21 +240,41 @@ fn lines(script: &str, window: usize) -> StreamProcessor {
     StreamProcessor::new(words, StreamFormat::Lines, rendering, config(window, Some(20_000)))
 }
 
+/// Returns the result of a reply with findings.
+fn found(number: u32, message: &str) -> ItemResult {
+    let found = CommandFinding::of_reply(number.try_into().unwrap(), message, MAX_MESSAGE_BYTES);
+    ItemResult::CommandFound(Box::new(found))
+}
+
+/// A longer message is cut, and a reply without findings has none.
+#[test]
+fn message_of_a_reply_with_findings_is_kept() {
+    let script = r#"while read -r line; do id=${line#*\"id\":}; id=${id%%,*}
+        case $line in *'"key":"a"'*) found=3;; *) found=0;; esac
+        echo "{\"type\":\"done\",\"id\":$id,\"findings\":$found,\"message\":\"line 7\"}"; done"#;
+    let config = ExecConfig { found_text_max: 4, ..config(1, None) };
+    let verdicts = process(&mut stream(script, config), &[b"a", b"b"]);
+    let cut = CommandFinding::of_reply(3.try_into().unwrap(), "line 7", 4);
+    assert!(cut.is_cut);
+    assert_eq!(verdicts, Ok(vec![ItemResult::CommandFound(Box::new(cut)), ItemResult::Done]));
+}
+
 #[rstest]
 #[case::one(1)]
 #[case::several(8)]
 fn plain_lines_are_answered_in_their_order(#[case] window: usize) {
     let script = "while read -r line; do case $line in
         a) echo;; b) echo ok;; c) echo found 2;; d) echo retry later;; e) echo error no such thing;;
-        f) echo error;; esac; done";
-    let verdicts = process(&mut lines(script, window), &[b"a", b"b", b"c", b"d", b"e", b"f"]);
+        f) echo error;; g) echo found 1 two words;; esac; done";
+    let verdicts = process(&mut lines(script, window), &[b"a", b"b", b"c", b"d", b"e", b"f", b"g"]);
     let expected = [
         ItemResult::Done,
         ItemResult::Done,
-        ItemResult::Found(2.try_into().unwrap()),
+        found(2, ""),
         ItemResult::Failed("later".into()),
         ItemResult::Hopeless("no such thing".into()),
         ItemResult::Hopeless("no message".into()),
+        found(1, "two words"),
     ];
     assert_eq!(verdicts, Ok(expected.into()));
 }

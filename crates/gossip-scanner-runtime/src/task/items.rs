@@ -235,6 +235,11 @@ impl ShardTask {
             ItemResult::Results { findings, content } => {
                 self.take_results(ticket, findings, content, context);
             }
+            ItemResult::CommandFound(found) => {
+                let place = context.processor.place(self.key_at(ticket)).unwrap_or_default();
+                let (findings, content) = (found.findings.get(), found.encode(&place));
+                self.take_results(ticket, findings, content, context);
+            }
             ItemResult::Unopened(error) => self.unopened(now, ticket, error, context),
             ItemResult::Failed(failure) => self.failed(now, ticket, &failure, context),
             ItemResult::Hopeless(failure) => self.hopeless(ticket, &failure, context),

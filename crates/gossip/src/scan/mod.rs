@@ -28,8 +28,8 @@ use gossip_coordination::{RunName, block_on};
 use gossip_scanner_runtime::connectors::{SourceFamily, SourceOptions, SourceRegistry};
 use gossip_scanner_runtime::exec::{CommandOutput, ExecConfig, Rendering, find_program};
 use gossip_scanner_runtime::{
-    Drain, Event, Finish, Inline, JobKey, Limits, Observer, OpenedState, Processor, STORE_PATIENCE,
-    StreamFormat, TaskConfig, Work,
+    CommandFinding, Drain, Event, Finish, Inline, JobKey, Limits, Observer, OpenedState, Processor,
+    STORE_PATIENCE, StreamFormat, TaskConfig, Work,
 };
 
 pub use self::error::ScanError;
@@ -128,6 +128,7 @@ impl<'a> Scan<'a> {
                 timeout: Some(Self::TIMEOUT),
                 ok_statuses: Vec::new(),
                 found_status: None,
+                found_text_max: CommandFinding::TEXT_MAX,
                 output: CommandOutput::Inherited,
                 keeps_stdout: false,
                 drain: Drain::new(),

@@ -47,6 +47,8 @@ pub(super) fn next_line<'a>(bytes: &mut &'a [u8], ended: bool) -> Option<Line<'a
 pub(super) struct Answer {
     pub(super) id: u64,
     pub(super) result: ItemResult,
+    /// What it says about its findings; empty without findings.
+    pub(super) message: Box<str>,
 }
 
 impl Answer {
@@ -55,8 +57,15 @@ impl Answer {
         let Fields { kind, id, message, retry, findings } = serde_json::from_slice(line).ok()?;
         let Some(Field::Number(id)) = id else { return None };
         let Some(Field::Text(kind)) = kind else { return None };
+        let mut said = Box::default();
         let result = match &*kind {
-            "done" => done(findings)?,
+            "done" => {
+                let result = done(findings)?;
+                if let (ItemResult::Found(_), Some(Field::Text(message))) = (&result, &message) {
+                    said = message.clone().into();
+                }
+                result
+            }
             "error" => {
                 let message = match &message {
                     Some(Field::Text(message)) => clip(message, MAX_MESSAGE_BYTES),
@@ -74,7 +83,7 @@ impl Answer {
             // An unknown type may mean anything, so it is not taken for success.
             _ => return None,
         };
-        Some(Self { id, result })
+        Some(Self { id, result, message: said })
     }
 }
 
@@ -93,12 +102,13 @@ fn found(number: u64) -> ItemResult {
     number.map_or(ItemResult::Done, ItemResult::Found)
 }
 
-/// Parses an answer to the oldest unanswered item; `None` if the line is no answer.
-pub(super) fn parse_plain(line: &[u8]) -> Option<ItemResult> {
+/// Parses an answer to the oldest unanswered item, which has the number `id`; `None` if the line is
+/// no answer.
+pub(super) fn parse_plain(line: &[u8], id: u64) -> Option<Answer> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() || line == b"ok" {
-        return Some(ItemResult::Done);
+        return Some(Answer { id, result: ItemResult::Done, message: Box::default() });
     }
     let space = memchr::memchr(b' ', line).unwrap_or(line.len());
     let (word, text) = line.split_at(space);
@@ -107,12 +117,16 @@ pub(super) fn parse_plain(line: &[u8]) -> Option<ItemResult> {
         "" => ItemFailure::new("no message"),
         message => ItemFailure::new(message),
     };
-    match word {
-        b"found" => text.parse().ok().map(found),
-        b"retry" => Some(ItemResult::Failed(failure())),
-        b"error" => Some(ItemResult::Hopeless(failure())),
-        _ => None,
-    }
+    let (result, message) = match word {
+        b"found" => {
+            let (number, message) = text.split_once(' ').unwrap_or((&text, ""));
+            (found(number.parse().ok()?), message.trim_start())
+        }
+        b"retry" => (ItemResult::Failed(failure()), ""),
+        b"error" => (ItemResult::Hopeless(failure()), ""),
+        _ => return None,
+    };
+    Some(Answer { id, result, message: message.into() })
 }
 
 /// Describes a line that is not a reply to an item of the program. `is_json` says whether it should

@@ -11,6 +11,7 @@
 //!
 //! ```text
 //! {"type":"done","id":7}
+//! {"type":"done","id":7,"findings":2,"message":"…"}
 //! {"type":"error","id":7,"message":"…","retry":false}
 //! ```
 //!
@@ -19,7 +20,7 @@
 //!
 //! With [`StreamFormat::Lines`] an item is a line with its text, the end of the input is the only
 //! request to finish, and each answer is for the oldest item without one: an empty line or `ok`,
-//! `found N`, `retry MESSAGE`, or `error MESSAGE`.
+//! `found N`, `found N MESSAGE`, `retry MESSAGE`, or `error MESSAGE`.
 //!
 //! A program that exits, hangs or writes invalid answers is killed and restarted. If it had several
 //! items, it is unknown which was at fault, so they are submitted again one at a time until it has
@@ -40,6 +41,7 @@ use self::answer::{Answer, Line, bad_line, next_line, parse_plain};
 use self::pipes::{Heard, Pipes};
 use super::child::{End, HANDLER_VARIABLES, Launcher, check_output};
 use super::{ExecConfig, MAX_BATCH, Rendering};
+use crate::command_finding::CommandFinding;
 use crate::job::StreamFormat;
 use crate::processor::{Broken, ItemFailure, ItemResult, Processor, Report, Silence, Work};
 use crate::worker::Drain;
@@ -108,6 +110,8 @@ pub struct StreamProcessor {
     rendering: Rendering,
     window: usize,
     timeout: Option<Duration>,
+    /// Maximum bytes of a message that are stored with a finding.
+    found_text_max: usize,
     drain: Drain,
     /// The program, once it was looked for.
     launcher: Option<Launcher>,
@@ -158,6 +162,7 @@ impl StreamProcessor {
             rendering,
             window: config.batch.clamp(1, MAX_BATCH),
             timeout: config.timeout,
+            found_text_max: config.found_text_max.min(MAX_MESSAGE_BYTES),
             drain: config.drain,
             launcher: None,
             talk: None,
@@ -217,9 +222,7 @@ impl StreamProcessor {
             (Line::Whole(line), StreamFormat::Lines) if !line.ends_with(b"\n") => {
                 return Ok(false);
             }
-            (Line::Whole(line), StreamFormat::Lines) => {
-                parse_plain(line).map(|result| Answer { id: oldest, result })
-            }
+            (Line::Whole(line), StreamFormat::Lines) => parse_plain(line, oldest),
         };
         let Some(answer) = answer.filter(|answer| answer.id < next_id) else {
             let complaint = bad_line(line, self.format == StreamFormat::Json);
@@ -230,7 +233,15 @@ impl StreamProcessor {
         if let Some(item) = self.given.take(answer.id) {
             talk.has_answered = true;
             self.cautious = self.cautious.saturating_sub(1);
-            self.ready.push(Report { ticket: item.ticket, result: answer.result });
+            let result = match answer.result {
+                ItemResult::Found(findings) => {
+                    let max = self.found_text_max;
+                    let found = CommandFinding::of_reply(findings, &answer.message, max);
+                    ItemResult::CommandFound(Box::new(found))
+                }
+                result => result,
+            };
+            self.ready.push(Report { ticket: item.ticket, result });
         }
         Ok(true)
     }
