@@ -116,3 +116,22 @@ fn search_for_secrets_is_refused_by_a_store_without_results() {
     assert!(matches!(refused, ScanError::NoResults), "{refused:?}");
     assert_eq!(refused.to_string(), text);
 }
+
+/// Their texts are cut: etcd holds all of its data in memory.
+#[test]
+fn findings_of_commands_are_stored_with_a_short_text() {
+    let (scratch, etcd) = (Scratch::new(), EtcdServer::single());
+    let store = &url(&etcd, "found");
+    let script = "printf %300s $1; case $1 in *0) exit 10;; esac";
+    let exec =
+        ["exec", "range:0..30", "--found-status", "10", "--", "sh", "-c", script, "sh", "{}"];
+    let ran = run(&scratch, store, &exec);
+    assert!(ran.stderr.contains("30 keys, 3 findings"), "{}", ran.stderr);
+    let shown = run(&scratch, store, &["findings", "@last", "-o", "jsonl"]);
+    let values: Vec<Value> =
+        shown.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [found @ .., summary] = &values[..] else { panic!("{}", shown.stderr) };
+    assert_eq!((found.len(), &summary["findings"]), (3, &Value::from(3)), "{}", shown.stdout);
+    let is_short = |it: &Value| it["text"].as_str().unwrap().len() == 256 && it["cut"] == true;
+    assert!(found.iter().all(is_short), "{}", shown.stdout);
+}
