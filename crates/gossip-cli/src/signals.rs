@@ -52,7 +52,7 @@ pub(crate) fn drain_on_signals(drain: &Drain, console: &Arc<Console>) -> Result<
 fn finishing(signal: i32) -> String {
     let again = if signal == SIGINT { "Ctrl-C again" } else { "signal again" };
     match running_programs() as u64 {
-        0 => format!("gossip: stopping, no command is running; {again} to end at once"),
+        0 => format!("gossip: stopping; {again} to end at once"),
         running => {
             let commands = count(running, "running command");
             let them = if running == 1 { "it" } else { "them" };
@@ -69,6 +69,6 @@ mod tests {
     #[test]
     fn no_command_is_not_counted() {
         let text = finishing(SIGINT);
-        assert_eq!(text, "gossip: stopping, no command is running; Ctrl-C again to end at once");
+        assert_eq!(text, "gossip: stopping; Ctrl-C again to end at once");
     }
 }

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use rstest::rstest;
 
@@ -30,7 +31,11 @@ fn run_unprivileged(scratch: &Scratch, args: &[&str]) -> Ran {
     // root is closed to others.
     let binary = scratch.path().join("gossip");
     if !binary.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_gossip"), &binary).expect("the binary was built");
+        // By another program: a child that another test starts meanwhile would hold our open file
+        // for a moment, and a file that is open for writing cannot be executed.
+        let mut copy = Command::new("cp");
+        let copied = copy.arg(env!("CARGO_BIN_EXE_gossip")).arg(&binary).status();
+        assert!(copied.expect("cp is installed").success(), "the binary was built");
     }
     let mut command = scratch.command(binary.to_str().expect("a path of ours is text"));
     // Another user may not read the key of the test.

@@ -108,7 +108,7 @@ fn ctrl_c_kills_no_git_and_fails_no_blob() {
     proceed(&scratch, "list");
     wait_for(&scratch, "read");
     terminal.press(CTRL_C);
-    wait_until("the drain", || terminal.screen().contains("finishing"));
+    wait_until("the drain", || terminal.screen().contains("stopping"));
     proceed(&scratch, "read");
     let (code, screen) = terminal.finish();
     assert_eq!(code, Some(130), "{screen}");
