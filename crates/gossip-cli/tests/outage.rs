@@ -27,8 +27,9 @@ const OUTAGE: Duration = DEFAULT_KEEP_ALIVE_INTERVAL
     .saturating_add(DEFAULT_KEEP_ALIVE_TIMEOUT)
     .saturating_add(DEFAULT_REQUEST_TIMEOUT);
 
-/// Number of keys; each takes some time, so that the outage happens in the middle of the run.
-const KEYS: usize = 200;
+/// Number of keys; each takes some time, so that the outage happens in the middle of the run, also
+/// if a busy machine takes seconds to fill a store.
+const KEYS: usize = 600;
 
 /// Keys that are done before the outage.
 const KEYS_BEFORE: usize = 10;
@@ -49,8 +50,8 @@ const USABLE: &str = "the store is usable again";
 /// Quota of an etcd that is filled in a moment and has room for a run.
 const QUOTA_BYTES: usize = 4 << 20;
 
-/// Value of one write that fills an etcd.
-const FILLER_BYTES: usize = 64 << 10;
+/// Value of one write that fills an etcd. An argument of a program has less than 128 KiB.
+const FILLER_BYTES: usize = 120 << 10;
 
 fn url(etcd: &EtcdServer) -> String {
     format!("etcd://127.0.0.1:{}/outage", etcd.client_port())
