@@ -423,6 +423,8 @@ fn events_before_a_restart_of_the_server_are_shown() {
     browser.open(&format!("{}/runs/{run}", served.base()));
     browser.until_text("#events td", "lease revoked, ");
     browser.until_text("#events td", "active, ");
+    browser.script("document.querySelector('#workers input[type=checkbox]').click()");
+    browser.until_text("#workers td", "takeover");
     browser.until_text("#events td", "every shard is done");
     assert_eq!(browser.console(), Vec::<String>::new());
 }

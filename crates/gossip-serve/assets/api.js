@@ -124,10 +124,14 @@ function open(runs) {
   if (lastId) query.set("last_event_id", lastId);
   const own = new EventSource(`/api/v1/stream?${query}`);
   source = own;
+  // Pages are read before the stream is open, and nothing is repeated to a new one.
+  let isBehind = !lastId;
   for (const event of EVENTS) {
     own.addEventListener(event, ({ data, lastEventId }) => {
       if (event === "hello" || event === "resync") share("connection", true);
       share(event, JSON.parse(data), lastEventId);
+      if (isBehind) share("resync", {});
+      isBehind = false;
     });
   }
   own.addEventListener("error", () => {

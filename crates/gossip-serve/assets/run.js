@@ -368,9 +368,14 @@ export function runPage(main, on, id) {
 
   const message = h("p", { role: "status" });
   let isLoading = false;
+  let isStale = false;
 
   async function load() {
-    if (isLoading) return;
+    // What is being read may be older than what was missed.
+    if (isLoading) {
+      isStale = true;
+      return;
+    }
     isLoading = true;
     try {
       const view = await get(`/api/v1/runs/${id}`);
@@ -387,6 +392,10 @@ export function runPage(main, on, id) {
       }
     } finally {
       isLoading = false;
+      if (isStale) {
+        isStale = false;
+        load();
+      }
     }
   }
 
