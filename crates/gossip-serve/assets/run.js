@@ -371,7 +371,7 @@ export function runPage(main, on, id) {
   let isStale = false;
 
   async function load() {
-    // What is being read may be older than what was missed.
+    // The response in flight may be older than the event that asks for this read.
     if (isLoading) {
       isStale = true;
       return;
