@@ -282,8 +282,13 @@ pub(crate) fn list(
 ) -> Result<(), Failure> {
     let registered = runs::registered(coordinator, tenant);
     // All of them, also with `--active`: a short id must not begin another run's.
-    let all = runs::ids(coordinator, tenant, false)?;
-    let chosen = if active { runs::ids(coordinator, tenant, true)? } else { all.clone() };
+    let all = runs::ids(coordinator, tenant)?;
+    let unfinished = if active { Some(runs::active(coordinator, tenant)?) } else { None };
+    let chosen = match unfinished {
+        Some(unfinished) if !unfinished.is_partial => unfinished.ids,
+        // A damaged run may be unfinished, and only the read of each run shows which one it is.
+        Some(_) | None => all.clone(),
+    };
     let (mut listed, mut unreadable) = (Vec::new(), Vec::new());
     for run in chosen {
         match RunFacts::read(coordinator, tenant, run, &registered) {
@@ -291,7 +296,12 @@ pub(crate) fn list(
             Err(failure) if failure.code == Code::Usage => {}
             // One damaged run must not hide the others.
             Err(failure) if failure.unreadable.is_some() => unreadable.push((run, failure)),
-            facts => listed.push(facts?),
+            facts => {
+                let facts = facts?;
+                if !active || !facts.look.status.is_terminal() {
+                    listed.push(facts);
+                }
+            }
         }
     }
     // One wait for all, and none if nothing would change meanwhile.

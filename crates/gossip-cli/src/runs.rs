@@ -89,25 +89,49 @@ pub(crate) fn run(
     Ok(Code::Complete)
 }
 
-/// Returns the runs of a tenant; with `active` the unfinished ones.
-pub(crate) fn ids(
-    coordinator: &mut Coordinator,
-    tenant: TenantId,
-    active: bool,
-) -> Result<Vec<RunId>, Failure> {
+/// Returns the runs of a tenant.
+pub(crate) fn ids(coordinator: &mut Coordinator, tenant: TenantId) -> Result<Vec<RunId>, Failure> {
     let (mut runs, mut after) = (Vec::new(), None);
     loop {
         let before = runs.len();
-        let listed = match active {
-            true => coordinator.list_active_runs_into(tenant, after, PAGE, &mut runs),
-            false => coordinator.list_runs_into(tenant, after, PAGE, &mut runs),
-        };
+        let listed = coordinator.list_runs_into(tenant, after, PAGE, &mut runs);
         listed.map_err(|error| Failure::store(&error))?;
         // A short page is the last; a full one may be followed by an empty one.
         if runs.len() - before < PAGE {
             return Ok(runs);
         }
         after = runs.last().copied();
+    }
+}
+
+/// The unfinished runs of a tenant.
+pub(crate) struct ActiveRuns {
+    pub(crate) ids: Vec<RunId>,
+    /// Whether the record of another run is damaged, which may be unfinished.
+    pub(crate) is_partial: bool,
+}
+
+/// Returns the unfinished runs of a tenant whose records can be read.
+pub(crate) fn active(
+    coordinator: &mut Coordinator,
+    tenant: TenantId,
+) -> Result<ActiveRuns, Failure> {
+    let mut active = ActiveRuns { ids: Vec::new(), is_partial: false };
+    loop {
+        let after = active.ids.last().copied();
+        let before = active.ids.len();
+        match coordinator.list_active_runs_into(tenant, after, PAGE, &mut active.ids) {
+            Ok(()) if active.ids.len() - before < PAGE => return Ok(active),
+            Ok(()) => {}
+            // The page lacks the damaged run, so a short one may be followed by another.
+            Err(error) if error.is_of_record() => {
+                active.is_partial = true;
+                if active.ids.len() == before {
+                    return Ok(active);
+                }
+            }
+            Err(error) => return Err(Failure::store(&error)),
+        }
     }
 }
 

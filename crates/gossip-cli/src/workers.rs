@@ -46,7 +46,8 @@ pub(crate) fn list(
     let sample = args.sample;
     let (backend, tenant) = (store::open_existing(global)?, store::tenant(global)?);
     let coordinator = &mut backend.coordinator();
-    let active = runs::ids(coordinator, tenant, true)?;
+    // The leases of a damaged run cannot be read, those of all others can.
+    let active = runs::active(coordinator, tenant)?.ids;
     let mut entries = Vec::new();
     // From the beginning of time: expired entries name the hosts of workers that hold shards.
     let listed = coordinator.list_workers_into(LogicalTime::ZERO, tenant, &mut entries);

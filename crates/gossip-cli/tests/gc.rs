@@ -138,6 +138,24 @@ fn damaged_run_is_listed_and_can_be_deleted(
     assert_ne!(id_of(&again).1, run);
 }
 
+/// A run whose head is damaged may be unfinished, and hides no other run.
+#[test]
+fn active_runs_are_listed_beside_a_damaged_head() {
+    let scratch = Scratch::new();
+    let other = ok(scratch.run(&["run", "create", "range:0..4", "--shards", "1", "--", "true"]));
+    let made = ok(scratch.run(&["run", "create", "range:0..8", "--shards", "2", "--", "true"]));
+    ok(scratch.run(&["exec", "range:0..2", "--name", "finished", "--", "true"]));
+    let (id, run) = id_of(&made);
+    let mut txn = Txn::new();
+    txn.put(Key::RunHead { tenant: tenant(), run }, b"damaged".to_vec());
+    coordinator(&scratch).store_mut().commit(vec![txn]).remove(0).unwrap();
+    let ran = scratch.run(&["run", "list", "--active", "-o", "jsonl"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.stdout.contains(id) && ran.stdout.contains(id_of(&other).0), "{ran:?}");
+    assert_eq!(ran.stdout.lines().count(), 2, "{}", ran.stdout);
+    ok(scratch.run(&["worker", "list"]));
+}
+
 /// A damaged shard makes no run unreadable: it is counted, and the run can be cancelled and
 /// deleted.
 #[rstest]

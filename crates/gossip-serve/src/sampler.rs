@@ -259,14 +259,9 @@ impl Sampler {
         let listed = self.coordinator.list_active_runs_into(self.tenant, None, PAGE, &mut runs);
         match listed.map_err(Stop::from) {
             Ok(()) => self.shared.warn(Warning::Runs, None),
-            // One damaged record hides which runs are unfinished, and not which runs there are.
-            // The read of its run shows which one it is.
+            // The other runs are listed all the same. The read of its run shows which one it is.
             Err(Stop::Run | Stop::Gone) => {
                 self.shared.warn(Warning::Runs, Some("a record of a run is damaged"));
-                if self.queue.len() < PAGE {
-                    self.all_due = Instant::now();
-                }
-                return Ok(());
             }
             Err(Stop::Store(why)) => return Err(why),
         }
