@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use gossip::coordination::{RunManagement as _, ShardFilter, WorkerEntry};
 use gossip::identity::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
-use gossip::runtime::{Clock as _, Host as _, Presence, SystemClock, SystemHost, fresh_op_id};
+use gossip::runtime::{Clock as _, Host as _, Presence, SystemClock, SystemHost, revoke_orphan};
 use gossip::store::Coordinator;
 
 use crate::runs;
@@ -41,8 +41,8 @@ pub(crate) fn release(
         let rows = runs::rows(coordinator, tenant, run, ShardFilter::active()).unwrap_or_default();
         for row in rows.iter().filter(|row| row.owner.is_some_and(|owner| gone.contains(&owner))) {
             let (now, key) = (SystemClock::new().now(), ShardKey::new(run, row.shard));
-            let fence = Some(row.fence_epoch);
-            drop(coordinator.revoke_lease(now, tenant, key, fence, fresh_op_id()));
+            // One that was granted since stays.
+            let _revoked = revoke_orphan(coordinator, now, tenant, key, row.fence_epoch);
         }
     }
     of(&[Presence::Gone, Presence::Ending])

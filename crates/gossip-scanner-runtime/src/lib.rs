@@ -211,6 +211,6 @@ pub use self::throttle::Limits;
 pub use self::token::{RuntimeToken, TokenError};
 pub use self::watermark::ItemWatermark;
 pub use self::worker::{
-    Drain, Finish, MAX_THREADS, Parts, RunWorkerError, STORE_PATIENCE, WorkerConfig, work,
-    worker_of,
+    Drain, Finish, MAX_THREADS, Parts, RunWorkerError, STORE_PATIENCE, WorkerConfig, revoke_orphan,
+    work, worker_of,
 };

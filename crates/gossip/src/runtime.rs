@@ -15,5 +15,5 @@ pub use gossip_scanner_runtime::{
     StoredResults, StreamFormat, SystemClock, SystemHost, TaskConfig, TaskOutcome, TokenError,
     UnreadableCommandFinding, Work, WorkerConfig, cells_touched, collect_abandoned, exec,
     for_each_result, fresh_op_id, initial_shards, job_of, list_failures, monotonic_ticks, open_run,
-    spread, stored_job_of, work, worker_of,
+    revoke_orphan, spread, stored_job_of, work, worker_of,
 };

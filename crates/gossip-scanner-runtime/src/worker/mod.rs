@@ -77,6 +77,7 @@ use gossip_coordination::{InfraError, RunStatus};
 use thiserror::Error;
 
 pub use self::handoff_thread::{HANDOFF_WAIT_MAX, HandoffThread, worker_of};
+pub use self::orphans::revoke_orphan;
 pub use self::renewer::Renewer;
 pub use self::shard_runner::{RUNNER_WAIT_MAX, Rest, ShardRunner};
 pub use self::worker_shared::{Drain, Parts, WorkerShared, work};

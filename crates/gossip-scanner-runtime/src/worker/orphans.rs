@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use gossip_contracts::identity::{LogicalTime, ShardKey};
+use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardKey, TenantId};
 use gossip_coordination::{CoordinationFacade, ShardFilter, ShardSummary, WorkerEntry};
 
 use super::sync::{Mutex, Ordering, PoisonError};
@@ -72,10 +72,9 @@ pub(super) fn revoke<B>(
     let Some(held) = look(shared, coordinator, now) else { return false };
     let mut revoked = false;
     for lease in held.iter().filter(|lease| lease.presence == Presence::Gone) {
-        let (tenant, fence) = (shared.config.tenant, lease.shard.fence_epoch);
         let key = ShardKey::new(shared.config.run, lease.shard.shard);
-        let op_id = op_ids::of_revocation(key, fence);
-        revoked |= coordinator.revoke_lease(now, tenant, key, Some(fence), op_id).is_ok();
+        let fence = lease.shard.fence_epoch;
+        revoked |= revoke_orphan(coordinator, now, shared.config.tenant, key, fence);
     }
     if revoked {
         looks.backoff.reset();
@@ -83,6 +82,21 @@ pub(super) fn revoke<B>(
         report(shared, now, &held);
     }
     revoked
+}
+
+/// Revokes the lease with this fence, whose holder is gone, unless the shard was granted since.
+/// Returns whether it did.
+///
+/// Every process that finds the same lease performs the same operation, with one id.
+pub fn revoke_orphan(
+    coordinator: &mut impl CoordinationFacade,
+    now: LogicalTime,
+    tenant: TenantId,
+    shard: ShardKey,
+    fence: FenceEpoch,
+) -> bool {
+    let op_id = op_ids::of_revocation(shard, fence);
+    coordinator.revoke_lease(now, tenant, shard, Some(fence), op_id).is_ok()
 }
 
 /// Returns the leases that other workers hold; `None` if they cannot be listed.
