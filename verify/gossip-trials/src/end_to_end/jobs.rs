@@ -30,6 +30,16 @@ fn ours<'a>(name: &'a str, words: Vec<String>) -> Contestant<'a> {
     })
 }
 
+/// Returns `gossip exec` with these words as a contestant whose output goes to a file.
+fn to_file<'a>(name: &'a str, words: &str) -> Contestant<'a> {
+    let words = words.to_owned();
+    Contestant::new(name, move |bench| {
+        bench.remove_store()?;
+        let (gossip, store) = (bench.gossip.display(), bench.sqlite());
+        Ok(bench.shell(&format!("exec '{gossip}' exec --quiet --store '{store}' {words} > out")))
+    })
+}
+
 fn shell<'a>(name: &'a str, script: String) -> Contestant<'a> {
     Contestant::new(name, move |bench| Ok(bench.shell(&script)))
 }
@@ -55,6 +65,12 @@ fn commands(bench: &Bench) -> Outcome<String> {
         shell("GNU parallel -j2, a tenth", format!("seq {} | parallel -j2 true", many / 10)),
     ];
     let each = rows(bench, &format!("{many} × `true`"), &contestants)?;
+    let contestants = [
+        to_file("gossip -j2", &format!("range:0..{many} -j2 -- echo")),
+        shell("xargs -P2 -n1", format!("seq {many} | xargs -P2 -n1 echo > out")),
+        to_file("gossip -j2 --ungroup", &format!("range:0..{many} -j2 --ungroup -- echo")),
+    ];
+    let grouped = rows(bench, &format!("{many} × `echo`, output to a file"), &contestants)?;
     std::fs::write(bench.directory.join("lines.txt"), numbered(lines))?;
     let contestants = [
         ours("gossip -j2 -b100", words("lines:lines.txt -j2 -b100 -- true")),
@@ -62,7 +78,7 @@ fn commands(bench: &Bench) -> Outcome<String> {
         shell("GNU parallel -j2 -n100", "parallel -j2 -n100 -a lines.txt true".to_owned()),
     ];
     let batches = rows(bench, &format!("{lines} lines, batches of 100"), &contestants)?;
-    Ok(each + &batches)
+    Ok(each + &grouped + &batches)
 }
 
 fn numbered(lines: usize) -> String {
