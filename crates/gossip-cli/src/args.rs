@@ -389,7 +389,7 @@ pub(crate) struct WorkArgs {
     #[arg(
         long,
         env = "GOSSIP_CHECKPOINT_KEYS",
-        default_value = "10000",
+        default_value = "100000",
         value_name = "N",
         value_parser = positive::<NonZeroU64>
     )]

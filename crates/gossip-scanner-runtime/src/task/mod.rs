@@ -134,7 +134,7 @@ impl Default for TaskConfig {
     /// their syncs take a small part of the time.
     fn default() -> Self {
         Self {
-            checkpoint_items: 10_000,
+            checkpoint_items: 100_000,
             checkpoint_ticks: 1000,
             // Fixed: the pace of a store is that of a real clock, and simulations have none.
             checkpoint_ticks_min: u64::MAX,

@@ -276,7 +276,7 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Sets after how many items and after which time progress is checkpointed, 10,000 and 1 s by
+    /// Sets after how many items and after which time progress is checkpointed, 100,000 and 1 s by
     /// default: a crash repeats at most so much per thread, and a batch of items. Items of 10 ms
     /// and more are checkpointed sooner, as often as costs 2 % of the time.
     #[must_use]
