@@ -369,6 +369,8 @@ export function runPage(main, on, id) {
   const message = h("p", { role: "status" });
   let isLoading = false;
   let isStale = false;
+  // Views that came by the stream.
+  let streamed = 0;
 
   async function load() {
     // The response in flight may be older than the event that asks for this read.
@@ -377,10 +379,12 @@ export function runPage(main, on, id) {
       return;
     }
     isLoading = true;
+    const before = streamed;
     try {
       const view = await get(`/api/v1/runs/${id}`);
       await loadHistory();
-      show(view);
+      // A view that came meanwhile may be newer, and the last one of a finished run.
+      if (streamed === before) show(view);
     } catch (problem) {
       const wait = { not_read_yet: 500, run_unreadable: 5000 }[problem.code];
       // The page may have been left in the meantime.
@@ -399,7 +403,11 @@ export function runPage(main, on, id) {
     }
   }
 
-  on(updates, "run", ({ detail }) => { if (detail.run === id) show(detail); });
+  on(updates, "run", ({ detail }) => {
+    if (detail.run !== id) return;
+    streamed += 1;
+    show(detail);
+  });
   on(updates, "runs", ({ detail }) => { if (detail.run === id && detail.status === "unreadable") load(); });
   on(updates, "gone", ({ detail }) => { if (detail.run === id) replace(main, h("h1", null, `Run ${id}`), h("p", null, "The run was deleted.")); });
   on(updates, "resync", load);
