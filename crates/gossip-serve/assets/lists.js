@@ -68,7 +68,12 @@ export function runsPage(main, on) {
     ], rows, (run) => run.run));
   }
 
+  // The updates that come while a page of runs is read, for each read.
+  const reads = new Set();
+
   async function load(cursor = null) {
+    const late = new Map();
+    reads.add(late);
     const query = new URLSearchParams();
     if (status.value) query.set("status", status.value);
     if (text.value) query.set("text", text.value);
@@ -77,17 +82,54 @@ export function runsPage(main, on) {
       const page = await get(`/api/v1/runs?${query}`);
       if (!cursor) runs = new Map();
       for (const run of page.runs) runs.set(run.run, run);
+      // They may be newer than the page.
+      for (const [id, run] of late) change(id, run);
       [isComplete, next] = [page.is_complete, page.next];
       draw();
       if (!isComplete) setTimeout(load, 1000);
     } catch (problem) {
       if (runs.size === 0) replace(body, h("p", null, problem.message));
+    } finally {
+      reads.delete(late);
     }
   }
 
-  on(updates, "runs", ({ detail }) => { runs.set(detail.run, detail); draw(); });
-  on(updates, "gone", ({ detail }) => { runs.delete(detail.run); draw(); });
+  // Replaces a run, or removes one that was deleted.
+  function change(id, run) {
+    if (run) runs.set(id, run);
+    else runs.delete(id);
+  }
+
+  function apply(id, run) {
+    for (const late of reads) late.set(id, run);
+    change(id, run);
+    draw();
+  }
+
+  on(updates, "runs", ({ detail }) => apply(detail.run, detail));
+  on(updates, "gone", ({ detail }) => apply(detail.run, null));
   on(updates, "resync", () => load());
+  load();
+}
+
+// Draws a list now and with each of its updates.
+function follow(on, name, body, draw) {
+  let streamed = 0;
+  const load = async () => {
+    const before = streamed;
+    try {
+      const list = await get(`/api/v1/${name}`);
+      // One that came by the stream meanwhile may be newer.
+      if (streamed === before) draw(list);
+    } catch (problem) {
+      replace(body, h("p", null, problem.message));
+    }
+  };
+  on(updates, name, ({ detail }) => {
+    streamed += 1;
+    draw(detail);
+  });
+  on(updates, "resync", load);
   load();
 }
 
@@ -116,10 +158,7 @@ export function workersPage(main, on) {
       ["Seen", (worker) => when(worker.last_seen), false, "wide"],
     ], workers, (worker) => worker.worker));
   };
-  const load = () => get("/api/v1/workers").then(draw).catch((problem) => replace(body, h("p", null, problem.message)));
-  on(updates, "workers", ({ detail }) => draw(detail));
-  on(updates, "resync", load);
-  load();
+  follow(on, "workers", body, draw);
 }
 
 export function storePage(main, on) {
@@ -146,9 +185,6 @@ export function storePage(main, on) {
       store.warnings.length > 0 ? h("section", { class: "attention warn", "aria-label": "Warnings" }, h("ul", null, store.warnings.map((it) => h("li", null, it)))) : null,
       h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", { class: name === "Place" ? "wide2" : null }, h("dt", null, name), h("dd", null, value)))));
   };
-  const load = () => get("/api/v1/store").then(draw).catch((problem) => replace(body, h("p", null, problem.message)));
-  on(updates, "store", ({ detail }) => draw(detail));
-  on(updates, "resync", load);
-  load();
+  follow(on, "store", body, draw);
 }
 
