@@ -528,6 +528,10 @@ impl Oracle {
                 let by = if collected { COLLECTION_DELETES } else { op.op_id };
                 let run = &mut self.runs[number as usize];
                 (run.deleted, run.deleted_by) = (true, Some(by));
+                // The mark of an unfinished purge: a root list of one name, if there was none.
+                if writes(txn, |key| matches!(key, Key::RunRoots { .. })) {
+                    run.chunks = vec![Some((0, 1))];
+                }
             } else if writes(txn, |key| matches!(key, Key::RunHead { .. })) {
                 let stale = run.status == Some(RunStatus::Initializing);
                 self.require(stale, Rule::RunOver, "a run was collected that was not stale")?;
