@@ -85,9 +85,14 @@ impl Oracle {
             run.unprotected |= is_lost;
             // The administrator does not create a run again.
             run.deleted |= is_lost;
-            let floor = floors.iter().find(|(of, run, _)| (*of, *run) == (tenant, id));
-            run.floor = floor.and_then(|(_, _, floor)| *floor).unwrap_or(0);
-            run.unprotected |= floor.is_some_and(|(_, _, floor)| floor.is_none());
+            let raised = floors.iter().find(|(of, run, _)| (*of, *run) == (tenant, id));
+            run.floor = match raised.map(|(_, _, floor)| *floor) {
+                Some(Some(floor)) => floor,
+                // Its root list is damaged, and its head keeps the floor of the restore before.
+                Some(None) => run.floor,
+                None => 0,
+            };
+            run.unprotected |= raised.is_some_and(|(_, _, floor)| floor.is_none());
         }
         for number in 0..self.shards.len() {
             let tenant = tenants[self.runs[self.shards[number].run as usize].tenant as usize];
