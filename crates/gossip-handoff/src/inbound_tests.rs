@@ -125,6 +125,19 @@ fn a_closed_inbound_accepts_nothing_and_acknowledges_the_rest() {
 }
 
 #[test]
+fn a_worker_without_capacity_searches_as_soon_as_it_has_some() {
+    let mut world = World::with_shards(1);
+    let mut inbound = Inbound::new(worker(2), CONFIG);
+    let (lease, mut source) = prepared(&mut world, 0, CONFIG);
+    offer(&mut world, &lease, &mut source, 12);
+    inbound.set_capacity(false);
+    assert_eq!(arrive(&mut world, &mut inbound, 13), (vec![], 13 + CONFIG.finish_ticks));
+    assert!(inbound.is_idle(), "the offer was not read");
+    inbound.set_capacity(true);
+    assert_eq!(arrive(&mut world, &mut inbound, 14).0, [0]);
+}
+
+#[test]
 fn a_missed_move_is_read_again_after_the_finish_timeout() {
     let mut world = World::with_shards(1);
     let mut inbound = Inbound::new(worker(2), CONFIG);

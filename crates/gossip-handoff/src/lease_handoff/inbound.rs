@@ -87,7 +87,8 @@ impl Inbound {
     }
 
     /// Sets whether this worker could process another shard now. While it could not, no offer is
-    /// accepted, so that a source whose offer expires continues its shard. Initially it could.
+    /// searched for or accepted, so that a source whose offer expires continues its shard, and a
+    /// busy worker sends no requests. Initially it could.
     pub const fn set_capacity(&mut self, has_capacity: bool) {
         self.has_capacity = has_capacity;
     }
@@ -101,7 +102,7 @@ impl Inbound {
         scratch: &'s mut AcquireScratch,
         now: LogicalTime,
     ) -> InboundNext<'s> {
-        if !self.is_closed && now >= self.find_at {
+        if self.searches() && now >= self.find_at {
             let found = self.find(driver, now).is_ok();
             // After a failure the store gets more time than between two searches.
             let ticks = if found { self.config.find_ticks } else { self.config.retry_ticks };
@@ -181,6 +182,11 @@ impl Inbound {
         }
     }
 
+    /// Returns whether new moves are searched for.
+    const fn searches(&self) -> bool {
+        !self.is_closed && self.has_capacity
+    }
+
     /// Returns the move to step next, one that can be accepted first.
     fn next(&self, now: LogicalTime) -> Option<usize> {
         let accepts =
@@ -213,10 +219,10 @@ impl Inbound {
             | DestinationRequest::Get
             | DestinationRequest::Done(_) => now,
         };
-        // A closed set searches no more, but its caller should look again at some time.
-        let search = match self.is_closed {
-            true => now.saturating_add(self.config.finish_ticks),
-            false => self.find_at,
+        // Without a search its caller should look again at some time.
+        let search = match self.searches() {
+            true => self.find_at,
+            false => now.saturating_add(self.config.finish_ticks),
         };
         self.expected.iter().map(until).min().map_or(search, |until| until.min(search))
     }

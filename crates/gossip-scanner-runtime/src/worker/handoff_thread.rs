@@ -55,6 +55,10 @@ const INBOX_TICKS: u64 = 1_000;
 /// in ticks.
 const RECOVERY_TICKS: u64 = 5_000;
 
+/// The time from the start to the first recovery, in ticks: nothing waits for the records, and a
+/// process that lives for seconds need not read them.
+const RECOVERY_FIRST_TICKS: u64 = 15_000;
+
 /// How long a worker that has ended still writes the records of accepted shards, in ticks. Recovery
 /// completes the ones that remain.
 const FINISH_TICKS: u64 = 2_000;
@@ -165,7 +169,12 @@ pub struct HandoffThread<'c, 'a, B> {
     inbound: Inbound,
     recovery: Recovery,
     config: HandoffConfig,
+    /// From when on offers are searched for: a runner that is free claims a shard first.
+    inbound_from: LogicalTime,
+    /// When the next recovery is due.
     recovery_at: LogicalTime,
+    /// Whether records of ended handoffs were collected.
+    has_collected: bool,
     /// A shard whose handoff was requested and that is not frozen yet, with the requested target.
     requested: Option<(Lease, Option<WorkerId>)>,
     /// The handoffs in flight, and whether they are the worker's drain.
@@ -182,6 +191,7 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
     pub fn new(shared: &'c WorkerShared<'a, B>) -> Option<Self> {
         let records = Records::new((shared.parts.records?)());
         let (worker, config) = (shared.config.worker, handoff_config(shared.config.lease_ticks));
+        let begun = shared.parts.clock.now();
         Some(Self {
             shared,
             coordinator: shared.coordinator(),
@@ -190,7 +200,9 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
             inbound: Inbound::new(worker, config),
             recovery: Recovery::new(worker, config),
             config,
-            recovery_at: LogicalTime::ZERO,
+            inbound_from: begun.saturating_add(HANDOFF.find_ticks),
+            recovery_at: begun.saturating_add(RECOVERY_FIRST_TICKS),
+            has_collected: false,
             requested: None,
             outbound: None,
             freezing: Vec::new(),
@@ -401,7 +413,10 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
         // Without a free runner an accepted shard would wait here, and be released without a
         // holder. Its source can continue it.
         let busy = self.shared.busy.load(Ordering::SeqCst) + self.shared.inbox.len();
-        self.inbound.set_capacity(busy < self.shared.slots.len());
+        if busy >= self.shared.slots.len() {
+            self.inbound_from = now.saturating_add(self.config.find_ticks);
+        }
+        self.inbound.set_capacity(now >= self.inbound_from);
         let tenant = self.shared.config.tenant;
         let (backend, records) = (&mut self.coordinator, &mut self.records);
         let mut driver = Driver { tenant, backend, records };
@@ -441,7 +456,7 @@ impl<'c, 'a, B: CoordinationFacade> HandoffThread<'c, 'a, B> {
             return Rest::Until(self.recovery_at);
         }
         let tenant = self.shared.config.tenant;
-        if self.recovery_at == LogicalTime::ZERO {
+        if !std::mem::replace(&mut self.has_collected, true) {
             // Once per process. If it fails, the next worker that starts does it: records of ended
             // handoffs only take space.
             drop(collect_ended(&mut self.records, None, now));

@@ -411,7 +411,7 @@ fn an_outage_beyond_the_leases_repeats_no_checkpointed_item(#[case] kind: Kind) 
 #[case::full(Kind::Full)]
 #[case::unreachable(Kind::Unreachable)]
 fn a_drain_during_an_outage_ends_at_once(#[case] kind: Kind) {
-    for from_call in 10..30 {
+    for from_call in 6..26 {
         let (world, weather) = (roots(LEASE), Weather::new(kind, from_call, None));
         let mut scene = Scene::new(&world, &weather);
         scene.drain_at = 20_000;
