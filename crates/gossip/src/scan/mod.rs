@@ -278,7 +278,8 @@ impl<'a> Scan<'a> {
 
     /// Sets after how many items and after which time progress is checkpointed, 100,000 and 1 s by
     /// default: a crash repeats at most so much per thread, and a batch of items. Items of 10 ms
-    /// and more are checkpointed sooner, as often as costs 2 % of the time.
+    /// and more are checkpointed sooner, as often as costs 2 % of the time; on a server at most
+    /// twice a second.
     #[must_use]
     pub fn checkpoint(mut self, items: u64, every: Duration) -> Self {
         self.work.task.checkpoint_items = items.max(1);

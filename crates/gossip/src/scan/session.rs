@@ -155,9 +155,15 @@ impl<'s> Session<'s> {
             worker: self.worker,
             lease_ticks: run.lease_duration(),
             threads: options.threads,
-            // All workers of a run count attempts against one limit, so it is the limit of the
-            // run.
-            task: TaskConfig { shard_retries: run.max_shard_retries(), ..options.task },
+            task: TaskConfig {
+                // All workers of a run count attempts against one limit, so it is that of the run.
+                shard_retries: run.max_shard_retries(),
+                checkpoint_ticks_min: options
+                    .task
+                    .checkpoint_ticks_min
+                    .max(self.backend.checkpoint_ticks_min()),
+                ..options.task
+            },
             limits: options.limits,
             max_parked: options.max_parked,
             auto_split: options.auto_split,

@@ -23,6 +23,10 @@ use super::url::StoreUrl;
 /// A coordinator on the selected store.
 pub type Coordinator = StoreCoordinator<AnyStore>;
 
+/// The shortest interval between checkpoints of a thread on a server, in ticks: a hundred busy
+/// threads then cause two hundred commits a second.
+const SERVER_CHECKPOINT_TICKS_MIN: u64 = 500;
+
 /// An open store.
 #[derive(Debug)]
 pub struct Backend {
@@ -98,6 +102,16 @@ impl Backend {
         match self.open {
             Open::Memory(..) | Open::Sqlite(_) | Open::Postgres(..) => true,
             Open::Etcd(..) => false,
+        }
+    }
+
+    /// Returns the shortest interval between checkpoints that this store asks for, in ticks. A
+    /// server is shared with other workers, so the time of a checkpoint here is not its only cost.
+    #[must_use]
+    pub(crate) const fn checkpoint_ticks_min(&self) -> u64 {
+        match self.open {
+            Open::Memory(..) | Open::Sqlite(_) => 0,
+            Open::Etcd(..) | Open::Postgres(..) => SERVER_CHECKPOINT_TICKS_MIN,
         }
     }
 

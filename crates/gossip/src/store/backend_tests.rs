@@ -94,11 +94,15 @@ fn a_file_works_and_is_found_again() {
 }
 
 #[test]
-fn a_cluster_works() {
+fn a_cluster_works_and_asks_for_fewer_checkpoints_than_a_file() {
     let server = EtcdServer::single();
     let host = server.endpoint();
     let host = host.trim_start_matches("http://");
-    check(&format!("etcd://{host}/blocking"));
+    let url = format!("etcd://{host}/blocking");
+    check(&url);
+    assert_eq!(Backend::open(&url.parse().unwrap()).unwrap().checkpoint_ticks_min(), 500);
+    let memory = Backend::open(&"memory:".parse().unwrap()).unwrap();
+    assert_eq!(memory.checkpoint_ticks_min(), 0);
 }
 
 #[test]
