@@ -1,5 +1,6 @@
 //! `exec` and `worker`: processing the items of a source.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use gossip::coordination::{ParkReason, RunStatus, ShardFilter, ShardSummary};
-use gossip::identity::{RunId, TenantId};
+use gossip::identity::{RunId, TenantId, WorkerId};
 use gossip::runtime::exec::{CommandOutput, ExecConfig, Handler, Rendering, prepare_programs};
 use gossip::runtime::{
     Broken, Clock as _, Drain, Finish, Limits, OpenedState, Processor, ProgressMeter, RunLook,
@@ -74,7 +75,11 @@ pub(crate) fn exec(
     }
     let handler = prepared.handler().expect("the scan was prepared with a command");
     if session.state() == OpenedState::Resumed {
-        console.note(&resumed(&session, &backend, tenant));
+        // Before the look, so that it shows their shards as free.
+        let gone = gone::release(&mut backend.coordinator(), tenant, session.run());
+        if !console.is_quiet() {
+            console.note(&resumed(&session, &backend, tenant, &gone));
+        }
     }
     let names = items::names(session.source(), Some(&source));
     let session = session.with_names(names);
@@ -91,12 +96,15 @@ pub(crate) fn exec(
     worker.run_command(&session, handler, &rendering)
 }
 
-/// Describes a run that exists: how far it is, or who works on it.
-fn resumed(session: &Session<'_>, backend: &Backend, tenant: TenantId) -> String {
+/// Describes a run that exists: how far it is, or who works on it besides those that are gone.
+fn resumed(
+    session: &Session<'_>,
+    backend: &Backend,
+    tenant: TenantId,
+    gone: &BTreeSet<WorkerId>,
+) -> String {
     let (run, coordinator) = (session.run(), &mut backend.coordinator());
     let id = format!("{:016x}", run.as_raw());
-    // Before the look, so that it shows their shards as free.
-    let gone = gone::release(coordinator, tenant, run);
     let now = SystemClock::new().now();
     // The first claim reports an error of the store.
     let Ok(look) = RunLook::take(coordinator, now, tenant, run) else {
@@ -105,7 +113,7 @@ fn resumed(session: &Session<'_>, backend: &Backend, tenant: TenantId) -> String
     // A worker without a lease is known by its registration only.
     let registered = runs::registered(coordinator, tenant);
     let others = listing::workers_of(run, look.shards(), &registered);
-    match others.difference(&gone).count() as u64 {
+    match others.difference(gone).count() as u64 {
         0 => {
             let density = watch::density(session.source(), session.connector());
             let percent = ProgressMeter::new(density).observe(&look).percent;

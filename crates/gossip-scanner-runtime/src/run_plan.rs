@@ -61,6 +61,8 @@ pub struct OpenedRun {
     pub generation: u32,
     /// Its state.
     pub state: OpenedState,
+    /// Its settings, if it was found by them: its id is derived from all of them but the name.
+    pub config: Option<RunConfig>,
 }
 
 /// The state of a run when it is opened.
@@ -158,7 +160,8 @@ pub fn open_run<B: CoordinationFacade>(
     // From the first on: ids are derived, and nothing stores the current generation.
     for generation in 0..MAX_GENERATIONS {
         if let Some(state) = opening.generation(plan.run_id(generation))? {
-            return Ok(OpenedRun { run: plan.run_id(generation), generation, state });
+            let (run, config) = (plan.run_id(generation), Some(plan.config));
+            return Ok(OpenedRun { run, generation, state, config });
         }
     }
     Err(OpenRunError::TooManyGenerations)

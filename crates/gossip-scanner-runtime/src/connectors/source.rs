@@ -243,6 +243,14 @@ impl Source {
         }
     }
 
+    /// Returns whether a source of this kind may have a stamp.
+    pub(crate) const fn may_have_stamp(&self) -> bool {
+        match self {
+            Self::Lines { .. } | Self::Manifest { .. } | Self::Registered(_) => true,
+            Self::Tree { .. } | Self::Integers(_) | Self::Git { .. } => false,
+        }
+    }
+
     /// Returns whether the file behind it is as it was when its stamp was taken. Keys of rows are
     /// positions, so a run over another state of the file must not continue: they mean other rows
     /// now.

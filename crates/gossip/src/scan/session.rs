@@ -8,7 +8,7 @@ use std::time::Duration;
 use gossip_contracts::connector::Connector;
 use gossip_contracts::identity::{RunId, TenantId, WorkerId};
 use gossip_coordination::store::fresh_nonce;
-use gossip_coordination::{GetRunError, InfraError, RunManagement as _, ShardFilter};
+use gossip_coordination::{GetRunError, InfraError, RunConfig, RunManagement as _, ShardFilter};
 use gossip_handoff::{Repository, StoreRepository};
 use gossip_scanner_runtime::connectors::{ItemNames, Source, SourceRegistry};
 use gossip_scanner_runtime::exec::Handler;
@@ -44,6 +44,8 @@ pub struct Session<'s> {
     tenant: TenantId,
     run: RunId,
     state: OpenedState,
+    /// The settings of the run, if they are known.
+    config: Option<RunConfig>,
     worker: WorkerId,
     source: &'s Source,
     connector: &'s dyn Connector,
@@ -58,12 +60,12 @@ impl<'s> Session<'s> {
         source: &'s Source,
         connector: &'s dyn Connector,
     ) -> Self {
-        let (run, state) = (opened.run, opened.state);
+        let OpenedRun { run, state, config, generation: _ } = opened;
         // A new id for each session: under the id of a dead process its leases would look like our
         // own.
         let worker = worker_of(run, fresh_nonce());
         let names = Arc::new(ItemNames::of(source));
-        Self { backend, tenant, run, state, worker, source, connector, names }
+        Self { backend, tenant, run, state, config, worker, source, connector, names }
     }
 
     /// Names items in another way, such as by the path that the user typed.
@@ -147,8 +149,11 @@ impl<'s> Session<'s> {
         drain: &Drain,
         observer: &dyn Observer,
     ) -> Result<Finish, ScanError> {
-        // From the store, because the run may have been created by a process with other settings.
-        let run = self.backend.coordinator().get_run(self.tenant, self.run)?.config();
+        let run = match self.config {
+            Some(config) => config,
+            // Created by a process with other settings.
+            None => self.backend.coordinator().get_run(self.tenant, self.run)?.config(),
+        };
         let config = WorkerConfig {
             tenant: self.tenant,
             run: self.run,
@@ -296,7 +301,8 @@ impl Joined {
     pub fn open<'s>(&'s self, backend: &'s Backend, tenant: TenantId) -> Session<'s> {
         // The worker finds out itself whether the run is over. Its generation matters only to a
         // process that creates runs.
-        let opened = OpenedRun { run: self.run, generation: 0, state: OpenedState::Resumed };
+        let (run, state) = (self.run, OpenedState::Resumed);
+        let opened = OpenedRun { run, generation: 0, state, config: None };
         Session::new(backend, tenant, opened, &self.source, &*self.connector)
     }
 }
