@@ -262,6 +262,8 @@ pub struct ShardTask {
     pending: Option<(Operation, OpId)>,
     /// Whether the store may be used in this step.
     store: StoreAccess,
+    /// When the lease was granted.
+    begun: LogicalTime,
     saved_at: LogicalTime,
     /// How soon a checkpoint follows the last one.
     pace: CheckpointPace,
@@ -385,6 +387,7 @@ impl ShardTask {
             session: Some(session),
             pending: None,
             store: StoreAccess::Usable,
+            begun: now,
             saved_at: now,
             pace: CheckpointPace::default(),
             backoff: Backoff::new(config.retry_first, config.retry_longest, seed),
@@ -656,7 +659,7 @@ impl ShardTask {
             return TaskStep::Continue;
         }
         match self.decision.clone() {
-            None => self.serve_split(context),
+            None => self.serve_split(now, context),
             Some(Decision::Release | Decision::GiveUp(_)) => {
                 self.begin(Operation::Release(ReleaseMode::Clean));
             }

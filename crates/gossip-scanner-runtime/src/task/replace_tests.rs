@@ -121,3 +121,21 @@ fn a_shard_that_may_crash_its_workers_is_not_replaced() {
     assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), TaskOutcome::Completed);
     assert!(!statuses(&mut world).contains(&ShardStatus::Split));
 }
+
+/// Few keys that take long are as much work as many fast ones.
+#[rstest]
+#[case::slow_keys(400, 4)]
+#[case::fast_keys(40, 2)]
+fn a_shard_with_much_work_left_is_cut_into_many_parts(#[case] lasted: u64, #[case] parts: usize) {
+    let mut world = World::new();
+    let mut handle = world.handle();
+    let connector = numbered(40);
+    let mut task = world.claim(&mut handle, TaskConfig::default(), 1).unwrap();
+    step_until_finished(&mut world, &mut task, &mut handle, &connector, 4);
+    world.now += lasted;
+    task.request(&ShardAction::Split(None));
+    assert_eq!(world.run_to_end(&mut task, &mut handle, &connector), TaskOutcome::Completed);
+    assert_eq!(statuses(&mut world).len(), parts);
+    world.work_everything(&connector);
+    assert!((0..40).all(|number| world.times_done(&key(number)) == 1));
+}

@@ -13,6 +13,10 @@ use crate::split_specs;
 /// The parts of a split of [`TaskConfig::many_parts_from`](super::TaskConfig) keys or more.
 const MANY_PARTS: usize = 4;
 
+/// A split makes so many parts also if the remaining work takes this many ticks: each part is then
+/// worth a claim.
+const MANY_PARTS_TICKS: u64 = 2_000;
+
 /// From this many cuts on, an untouched shard is replaced. With one cut a residual split is one
 /// operation, too, and the rest needs no further claim.
 const REPLACE_CUTS_MIN: usize = 2;
@@ -159,11 +163,11 @@ impl ShardTask {
     /// Serves a split, if there is an admissible split point. An untouched shard is replaced in one
     /// operation. Otherwise several cuts are made from the last to the first, one operation each,
     /// so that each leaves the range before it to this shard.
-    pub(super) fn serve_split<B>(&mut self, context: &TaskContext<'_, B>) {
+    pub(super) fn serve_split<B>(&mut self, now: LogicalTime, context: &TaskContext<'_, B>) {
         if let Some(ShardAction::Split(asked)) = self.split.take() {
             self.cuts = match asked {
                 Some(asked) => self.admissible(asked.as_bytes()).into_iter().collect(),
-                None => self.cuts_of_rest(context),
+                None => self.cuts_of_rest(now, context),
             };
         }
         if self.cuts.len() >= REPLACE_CUTS_MIN && self.is_untouched() {
@@ -193,9 +197,9 @@ impl ShardTask {
 
     /// Returns split points in ascending order that divide the remaining keys evenly, as far as the
     /// keys are known.
-    fn cuts_of_rest<B>(&self, context: &TaskContext<'_, B>) -> Vec<Box<[u8]>> {
+    fn cuts_of_rest<B>(&self, now: LogicalTime, context: &TaskContext<'_, B>) -> Vec<Box<[u8]>> {
         match self.config.cut {
-            Cut::Learned => self.cuts_by_keys(context).unwrap_or_default(),
+            Cut::Learned => self.cuts_by_keys(now, context).unwrap_or_default(),
             Cut::Bytes => self.middle_by_bytes().into_iter().collect(),
         }
     }
@@ -204,12 +208,18 @@ impl ShardTask {
     /// remain, and otherwise by a sample of the range after the last started item.
     ///
     /// A source that has no samples is cut in the middle by bytes. `None` if sampling failed.
-    fn cuts_by_keys<B>(&self, context: &TaskContext<'_, B>) -> Option<Vec<Box<[u8]>>> {
+    fn cuts_by_keys<B>(
+        &self,
+        now: LogicalTime,
+        context: &TaskContext<'_, B>,
+    ) -> Option<Vec<Box<[u8]>>> {
+        let many_from = self.many_parts_from(now);
         if self.page.is_exhausted() && self.listing.is_some() {
             let open = self.mark.mark();
             let started = self.mark.next().unwrap_or(self.page.len()) - open;
             let key = |index| self.page.item(open + index);
-            return Some(self.even_cuts(self.page.len() - open, started, true, key));
+            let count = self.page.len() - open;
+            return Some(self.even_cuts((count, many_from), started, true, key));
         }
         let limits = PageLimits::try_new(SPLIT_SAMPLE_KEYS, SPLIT_SAMPLE_BYTES);
         let mut sample = Page::with_limits(limits.expect("constants within the limits of a page"));
@@ -218,24 +228,36 @@ impl ShardTask {
         if sample.is_empty() && !sample.is_exhausted() {
             return self.middle_by_bytes().map(|middle| vec![middle]);
         }
-        Some(self.even_cuts(sample.len(), 0, sample.is_exhausted(), |index| sample.item(index)))
+        let is_all = sample.is_exhausted();
+        Some(self.even_cuts((sample.len(), many_from), 0, is_all, |index| sample.item(index)))
+    }
+
+    /// Returns from how many remaining keys on a split makes [`MANY_PARTS`].
+    fn many_parts_from(&self, now: LogicalTime) -> usize {
+        // A sample has at most `SPLIT_SAMPLE_KEYS` keys, so a larger setting could never be
+        // reached.
+        let by_keys = self.config.many_parts_from.min(SPLIT_SAMPLE_KEYS);
+        let lasted = now.as_raw().saturating_sub(self.begun.as_raw());
+        // By the keys that were finished under this lease; of none nothing is known.
+        let by_time = MANY_PARTS_TICKS.saturating_mul(self.covered.finished).checked_div(lasted);
+        let by_time = by_time.filter(|_| self.covered.finished > 0);
+        let by_time =
+            by_time.map_or(usize::MAX, |keys| usize::try_from(keys).unwrap_or(usize::MAX));
+        by_keys.min(by_time.max(MANY_PARTS))
     }
 
     /// Returns cuts in ascending order that divide `count` keys evenly, of which the first
-    /// `started` are in flight or finished. `is_all` says whether the keys are all of the remaining
-    /// ones.
+    /// `started` are in flight or finished: into [`MANY_PARTS`] from `many_from` keys on. `is_all`
+    /// says whether the keys are all of the remaining ones.
     ///
     /// Empty if they are all and too few, or if no cut is admissible.
     fn even_cuts<'p>(
         &self,
-        count: usize,
+        (count, many_from): (usize, usize),
         started: usize,
         is_all: bool,
         key: impl Fn(usize) -> Option<PageItem<'p>>,
     ) -> Vec<Box<[u8]>> {
-        // A sample has at most `SPLIT_SAMPLE_KEYS` keys, so a larger setting could never be
-        // reached.
-        let many_from = self.config.many_parts_from.min(SPLIT_SAMPLE_KEYS);
         let parts = match count {
             0..SPLIT_KEYS_MIN if is_all => 1,
             _ if count < many_from => 2,
