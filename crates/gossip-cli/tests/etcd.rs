@@ -5,6 +5,8 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
 
 use gossip::prelude::*;
@@ -134,4 +136,31 @@ fn findings_of_commands_are_stored_with_a_short_text() {
     assert_eq!((found.len(), &summary["findings"]), (3, &Value::from(3)), "{}", shown.stdout);
     let is_short = |it: &Value| it["text"].as_str().unwrap().len() == 256 && it["cut"] == true;
     assert!(found.iter().all(is_short), "{}", shown.stdout);
+}
+
+/// Nothing is read again and again while a worker is busy: neither offers of other workers nor the
+/// run. Of the requests counted here, about 25 are those of start and end.
+#[test]
+fn a_busy_worker_sends_few_requests() {
+    let (scratch, etcd) = (Scratch::new(), EtcdServer::single());
+    let before = requests(&etcd);
+    let args = ["exec", "range:0..1", "-q", "-j1", "--lease", "60s", "--", "sleep", "4"];
+    let ran = run(&scratch, &url(&etcd, "busy"), &args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let sent = requests(&etcd) - before;
+    assert!(sent <= 40, "{sent} requests");
+}
+
+/// Returns how many requests of keys and leases the server has received.
+fn requests(etcd: &EtcdServer) -> u64 {
+    let mut connection = TcpStream::connect(("127.0.0.1", etcd.client_port())).unwrap();
+    connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).unwrap();
+    let is_ours = |line: &&str| {
+        line.starts_with("grpc_server_msg_received_total{")
+            && (line.contains("etcdserverpb.KV") || line.contains("etcdserverpb.Lease"))
+    };
+    let number = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
+    text.lines().filter(is_ours).filter_map(number).sum()
 }

@@ -168,6 +168,8 @@ mod results_tests;
 #[cfg(test)]
 mod run_plan_tests;
 #[cfg(test)]
+mod split_policy_tests;
+#[cfg(test)]
 mod start_tests;
 #[cfg(test)]
 mod test_support;

@@ -67,12 +67,24 @@ pub(crate) struct Situation<'a> {
     pub(crate) roots: usize,
     /// All of its shards.
     pub(crate) shards: &'a [ShardSummary],
-    /// Ticks per key of this worker, if it has finished any.
+    /// Ticks per key of this worker, in all of its shards or the last one, whichever is more, if it
+    /// has finished any.
     pub(crate) ticks_per_key: Option<f64>,
     /// How many ticks a move between processes takes, if one was measured.
     pub(crate) move_ticks: Option<f64>,
-    /// For a shard of the same process: whether it has progressed.
-    pub(crate) near: &'a dyn Fn(ShardId) -> Option<bool>,
+    /// For a shard of the same process: how far it is.
+    pub(crate) near: &'a dyn Fn(ShardId) -> Option<NearShard>,
+}
+
+/// A shard that is held by a thread of the same process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NearShard {
+    /// Whether it has progressed since it was claimed or last split.
+    pub(crate) moved: bool,
+    /// When it was claimed.
+    pub(crate) since: LogicalTime,
+    /// How many keys were finished since then.
+    pub(crate) keys: u64,
 }
 
 /// Chooses shards by their observed progress.
@@ -145,7 +157,7 @@ impl SplitPolicy {
 
     fn has_moved(&self, shard: &ShardSummary, situation: &Situation<'_>) -> bool {
         let seen = || self.eras.get(&shard.shard).is_some_and(|era| era.moved);
-        (situation.near)(shard.shard).unwrap_or_else(seen)
+        (situation.near)(shard.shard).map_or_else(seen, |near| near.moved)
     }
 
     /// Returns how long a shard will take its holder; infinity if its keys or its speed are
@@ -161,7 +173,14 @@ impl SplitPolicy {
             return f64::MAX;
         }
         let (keys, left) = (counted(shard).0, keys_left(shard, density, scale));
-        let seen = self.speed.seen(shard.shard, keys);
+        // Of a shard of this process the speed since its claim is known, and not only that since it
+        // was first listed.
+        let seen = match (situation.near)(shard.shard) {
+            Some(NearShard { since, keys, .. }) if keys > 0 => {
+                (situation.now.as_raw().saturating_sub(since.as_raw()), keys)
+            }
+            Some(_) | None => self.speed.seen(shard.shard, keys),
+        };
         match (seen, situation.ticks_per_key) {
             ((ticks, done), _) if done > 0 => left * ticks as f64 / done as f64,
             // No key in all this time: assume that the next one is finished right now.

@@ -5,11 +5,12 @@
 //! has moved on to another lease is dropped.
 
 use gossip_contracts::coordination::Cursor;
-use gossip_contracts::identity::{ShardId, ShardKey, WorkerId};
+use gossip_contracts::identity::{LogicalTime, ShardId, ShardKey, WorkerId};
 use gossip_coordination::{Lease, RenewError, RenewResult, ShardAction};
 use gossip_handoff::lease_handoff::DrainEnd;
 
 use super::sync::{Mutex, MutexGuard, PoisonError};
+use crate::split_policy::NearShard;
 use crate::task::{ShardTask, TaskOutcome};
 
 /// Holds a runner's current lease and the pending messages for it.
@@ -20,6 +21,10 @@ pub(super) struct LeaseSlot(Mutex<Option<HeldLease>>);
 #[derive(Debug)]
 struct HeldLease {
     lease: Lease,
+    /// When the runner got it.
+    since: LogicalTime,
+    /// Items finished since then.
+    finished: u64,
     /// The renewer found that the lease is gone.
     lost: bool,
     /// The run is paused, so the shard must be released.
@@ -52,9 +57,11 @@ struct Transit {
 
 impl LeaseSlot {
     /// Puts a lease into the slot.
-    pub(super) fn take(&self, lease: Lease) {
+    pub(super) fn take(&self, lease: Lease, now: LogicalTime) {
         *self.lock() = Some(HeldLease {
             lease,
+            since: now,
+            finished: 0,
             lost: false,
             release: false,
             request: None,
@@ -87,6 +94,7 @@ impl LeaseSlot {
         let Some(held) = slot.as_mut() else { return };
         task.renewed(held.lease.deadline());
         held.progressed = task.has_progressed();
+        held.finished = task.finished();
         if held.lost {
             task.lost();
         }
@@ -144,11 +152,12 @@ impl LeaseSlot {
         }
     }
 
-    /// Returns whether `shard` has progressed, if this slot holds it.
-    pub(super) fn progress_of(&self, shard: ShardId) -> Option<bool> {
+    /// Returns how far `shard` is, if this slot holds it.
+    pub(super) fn progress_of(&self, shard: ShardId) -> Option<NearShard> {
         let slot = self.lock();
         let held = slot.as_ref().filter(|held| held.lease.key().shard() == shard)?;
-        Some(held.progressed)
+        let (moved, since, keys) = (held.progressed, held.since, held.finished);
+        Some(NearShard { moved, since, keys })
     }
 
     /// Requests a split of `shard`. Returns `false` if this slot does not hold it, it has not

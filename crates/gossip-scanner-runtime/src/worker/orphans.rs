@@ -13,7 +13,9 @@
 use std::time::Duration;
 
 use gossip_contracts::identity::{FenceEpoch, LogicalTime, ShardKey, TenantId};
-use gossip_coordination::{CoordinationFacade, ShardFilter, ShardSummary, WorkerEntry};
+use gossip_coordination::{
+    CoordinationFacade, ShardFilter, ShardStatus, ShardSummary, WorkerEntry,
+};
 
 use super::sync::{Mutex, Ordering, PoisonError};
 use super::{WorkerShared, renewer};
@@ -37,12 +39,20 @@ pub(super) struct Orphans(Mutex<Looks>);
 struct Looks {
     next: LogicalTime,
     backoff: Backoff,
+    /// The workers of the tenant when they were last listed.
+    workers: Vec<WorkerEntry>,
 }
 
 impl Orphans {
     pub(super) fn new(seed: u64) -> Self {
         let backoff = Backoff::new(LOOK_FIRST, LOOK_LONGEST, seed);
-        Self(Mutex::new(Looks { next: LogicalTime::ZERO, backoff }))
+        Self(Mutex::new(Looks { next: LogicalTime::ZERO, backoff, workers: Vec::new() }))
+    }
+
+    /// Puts the next look off.
+    pub(super) fn not_before(&self, time: LogicalTime) {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.next = looks.next.max(time);
     }
 }
 
@@ -56,12 +66,14 @@ struct Held {
 }
 
 /// Revokes the leases of workers that are gone, if a look is due. Returns whether there were any.
+/// `listed` are all shards of the run, if they were just listed for another reason.
 ///
 /// Failures are ignored: the leases expire anyway.
 pub(super) fn revoke<B>(
     shared: &WorkerShared<'_, B>,
     coordinator: &mut impl CoordinationFacade,
     now: LogicalTime,
+    listed: Option<&[ShardSummary]>,
 ) -> bool {
     // One look for all idle runners of the process, as for splits.
     let mut looks = shared.orphans.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +81,7 @@ pub(super) fn revoke<B>(
         return false;
     }
     looks.next = now.saturating_add(looks.backoff.wait());
-    let Some(held) = look(shared, coordinator, now) else { return false };
+    let Some(held) = looks.held(shared, coordinator, now, listed) else { return false };
     let mut revoked = false;
     for lease in held.iter().filter(|lease| lease.presence == Presence::Gone) {
         let key = ShardKey::new(shared.config.run, lease.shard.shard);
@@ -99,30 +111,79 @@ pub fn revoke_orphan(
     coordinator.revoke_lease(now, tenant, shard, Some(fence), op_id).is_ok()
 }
 
-/// Returns the leases that other workers hold; `None` if they cannot be listed.
-fn look<B>(
-    shared: &WorkerShared<'_, B>,
-    coordinator: &mut impl CoordinationFacade,
-    now: LogicalTime,
-) -> Option<Vec<Held>> {
-    let config = &shared.config;
-    let (mut shards, filter) = (Vec::new(), ShardFilter::active());
-    coordinator.list_shards_into(now, config.tenant, config.run, filter, &mut shards).ok()?;
-    shards.retain(|shard| shard.owner.is_some_and(|owner| owner != config.worker));
-    if shards.is_empty() {
-        return None;
+impl Looks {
+    /// Returns the leases that other workers hold; `None` if there is nothing to do about any of
+    /// them, or they cannot be listed.
+    fn held<B>(
+        &mut self,
+        shared: &WorkerShared<'_, B>,
+        coordinator: &mut impl CoordinationFacade,
+        now: LogicalTime,
+        listed: Option<&[ShardSummary]>,
+    ) -> Option<Vec<Held>> {
+        let config = &shared.config;
+        let (mut own, filter) = (Vec::new(), ShardFilter::active());
+        let shards = match listed {
+            Some(shards) => shards,
+            None => {
+                coordinator
+                    .list_shards_into(now, config.tenant, config.run, filter, &mut own)
+                    .ok()?;
+                &own
+            }
+        };
+        let is_other = |shard: &&ShardSummary| {
+            let is_active = shard.status == ShardStatus::Active || shard.damage.is_some();
+            is_active && shard.owner.is_some_and(|owner| owner != config.worker)
+        };
+        let shards: Vec<_> = shards.iter().filter(is_other).collect();
+        if shards.is_empty() {
+            return None;
+        }
+        // An entry changes when the process that ends the commands of its worker is started. So an
+        // earlier listing never shows that a worker is gone.
+        let is_known = |shard: &&ShardSummary| {
+            let known = |entry: &WorkerEntry| Some(entry.worker) == shard.owner;
+            self.workers.iter().any(known)
+        };
+        if shards.iter().all(is_known) {
+            let held = self.of_entries(shared, &shards);
+            let is_fine = |held: &Held| {
+                let may_exist = matches!(held.presence, Presence::Present | Presence::Unknown);
+                may_exist && !is_late(shared, now, held)
+            };
+            if held.iter().all(is_fine) {
+                return None;
+            }
+        }
+        // All entries that are stored: a lease may last longer than the entry of its holder.
+        self.workers.clear();
+        coordinator.list_workers_into(LogicalTime::ZERO, config.tenant, &mut self.workers).ok()?;
+        Some(self.of_entries(shared, &shards))
     }
-    // All entries that are stored: a lease may last longer than the entry of its holder.
-    let mut workers = Vec::new();
-    coordinator.list_workers_into(LogicalTime::ZERO, config.tenant, &mut workers).ok()?;
-    let held = shards.into_iter().filter_map(|shard| {
-        let entry = workers.iter().find(|entry| Some(entry.worker) == shard.owner).copied();
-        let process = entry.and_then(|entry| entry.process);
-        let presence =
-            process.map_or(Presence::Unknown, |process| shared.parts.host.presence(&process));
-        Some(Held { deadline: shard.lease_deadline?, shard, entry, presence })
-    });
-    Some(held.collect())
+
+    fn of_entries<B>(&self, shared: &WorkerShared<'_, B>, shards: &[&ShardSummary]) -> Vec<Held> {
+        let held = shards.iter().filter_map(|shard| {
+            let entry = self.workers.iter().find(|entry| Some(entry.worker) == shard.owner);
+            let entry = entry.copied();
+            let process = entry.and_then(|entry| entry.process);
+            let presence =
+                process.map_or(Presence::Unknown, |process| shared.parts.host.presence(&process));
+            let deadline = shard.lease_deadline?;
+            Some(Held { deadline, shard: (*shard).clone(), entry, presence })
+        });
+        held.collect()
+    }
+}
+
+/// Returns whether the holder of a lease has not renewed it in time.
+fn is_late<B>(shared: &WorkerShared<'_, B>, now: LogicalTime, held: &Held) -> bool {
+    let lease = shared.config.lease_ticks;
+    // Listed times are wall times.
+    let now = shared.parts.clock.offset().to_wall(now);
+    // Half a period late: the lease holder and its store are slow at times.
+    let overdue = renewer::period(lease) * 3 / 2;
+    held.deadline.as_raw().saturating_sub(now.as_raw()).saturating_add(overdue) < lease
 }
 
 /// Reports the wait for the first lease that is not renewed in time, if this worker has nothing
@@ -131,18 +192,15 @@ fn report<B>(shared: &WorkerShared<'_, B>, now: LogicalTime, held: &[Held]) {
     if shared.busy.load(Ordering::SeqCst) > 0 {
         return;
     }
+    let is_waited_for =
+        |held: &&Held| held.presence == Presence::Ending || is_late(shared, now, held);
+    let late = held.iter().filter(is_waited_for);
     let lease = shared.config.lease_ticks;
     // Listed times are wall times.
     let now = shared.parts.clock.offset().to_wall(now);
-    // Half a period late: the lease holder and its store are slow at times.
-    let overdue = renewer::period(lease) * 3 / 2;
     let ticks =
         |later: LogicalTime, earlier: LogicalTime| later.as_raw().saturating_sub(earlier.as_raw());
-    let is_late = |held: &&Held| {
-        held.presence == Presence::Ending
-            || ticks(held.deadline, now).saturating_add(overdue) < lease
-    };
-    let first = held.iter().filter(is_late).min_by_key(|held| held.deadline);
+    let first = late.min_by_key(|held| held.deadline);
     let Some((held, worker)) = first.and_then(|held| Some((held, held.shard.owner?))) else {
         return;
     };

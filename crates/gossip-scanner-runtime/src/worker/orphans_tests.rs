@@ -1,6 +1,7 @@
 //! Leases of a worker that is gone: revoked if it was a process of this host, waited for otherwise.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gossip_contracts::identity::{ShardKey, WorkerId};
@@ -140,6 +141,48 @@ fn wait_for_a_holder_that_does_not_renew_is_reported_with_its_end(
 fn lease_is_kept_while_commands_are_being_ended_and_the_wait_is_reported_at_once() {
     let (keeps, waits) = looks(Presence::Ending, true, &[2_000]);
     assert_eq!((keeps, waits), (true, vec![(599_000, Some(1_000), true)]));
+}
+
+/// A second look uses the entry of the first one only to find that the holder exists.
+#[test]
+fn an_earlier_entry_of_the_registry_never_shows_that_a_worker_is_gone() {
+    const GROWN: WorkerProcess =
+        WorkerProcess { watcher: Some(ProcessId { pid: 7, started: 8 }), ..PROCESS };
+    struct Grown(AtomicBool);
+    impl Host for Grown {
+        fn process(&self) -> Option<WorkerProcess> {
+            None
+        }
+
+        fn presence(&self, process: &WorkerProcess) -> Presence {
+            let is_gone = *process == PROCESS && self.0.load(Ordering::Relaxed);
+            if is_gone { Presence::Gone } else { Presence::Ending }
+        }
+    }
+    let mut world = World::lasting(LEASE, &[(b"a", b"z")]);
+    let (mut handle, shard) = (world.handle(), world.rows()[0].shard);
+    handle.register_worker(at(1_000), TENANT, HOLDER, Some(PROCESS)).unwrap();
+    let (key, mut scratch) = (ShardKey::new(RUN, shard), AcquireScratch::default());
+    let held = handle.acquire_and_restore_into(at(1_000), TENANT, key, HOLDER, &mut scratch);
+    let lease = held.unwrap().lease;
+    let (host, clock, drain) = (Grown(AtomicBool::new(false)), SystemClock::new(), Drain::new());
+    let parts = Parts {
+        coordinator: &|| world.handle(),
+        connector: &numbered(9),
+        processor: &|_| Box::new(Inline::new(|_: Work<'_>, _: &mut Vec<u8>| ItemResult::Done)),
+        records: None,
+        clock: &clock,
+        host: &host,
+        drain: &drain,
+        observer: &(),
+    };
+    let shared = WorkerShared::new(&config(WorkerId::from_raw(8)), parts);
+    let mut runner = ShardRunner::new(&shared, 0);
+    runner.step(at(2_000));
+    handle.register_worker(at(2_500), TENANT, HOLDER, Some(GROWN)).unwrap();
+    host.0.store(true, Ordering::Relaxed);
+    runner.step(at(9_000));
+    handle.renew(at(9_500), TENANT, &lease).unwrap();
 }
 
 /// The process that ends commands is started with the first of them.

@@ -36,12 +36,14 @@ const STATE_SHORTEST: Duration = Duration::from_millis(500);
 /// released waits for so long.
 const WATCH_EVERY: Duration = Duration::from_millis(20);
 
-/// The first and the longest time between two early renewals, which fetch the requests of idle
-/// workers. It grows while they bring none: nothing may be worth a request.
-const EARLY_FIRST: Duration = Duration::from_millis(100);
+/// Early renewals fetch the requests of idle workers. They take at most one part in so many of the
+/// time, because they may bring nothing. One that takes long has waited for other writers.
+const EARLY_SHARE: u32 = 50;
+
+/// The longest time between two early renewals, however long they take.
 const EARLY_LONGEST: Duration = Duration::from_secs(1);
 
-const _: () = assert!(EARLY_FIRST.as_millis() < EARLY_LONGEST.as_millis());
+const _: () = assert!(WATCH_EVERY.as_millis() < EARLY_LONGEST.as_millis());
 
 /// The shortest time between two changes of state in the registry of a store that counts changes.
 const WATCHED_STATE_SHORTEST: Duration = Duration::from_millis(50);
@@ -66,8 +68,12 @@ pub struct Renewer<'c, 'a, B> {
     reported: Option<WorkerState>,
     /// The process with which the worker is registered.
     process: Option<WorkerProcess>,
+    /// Whether the worker was ever registered.
+    has_registered: bool,
     /// The changes of the store when they were last looked at; `None` if it does not count them.
     changes: Option<u64>,
+    /// When a round last renewed all leases.
+    renewed_at: Option<LogicalTime>,
     /// When the leases were last renewed because another worker was idle, and how long after that
     /// they are not.
     renewed_early: Option<Instant>,
@@ -84,9 +90,11 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
             has_failed,
             reported: None,
             process: None,
+            has_registered: false,
             changes: None,
+            renewed_at: None,
             renewed_early: None,
-            early_pause: EARLY_FIRST,
+            early_pause: WATCH_EVERY,
         }
     }
 
@@ -113,17 +121,15 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
 
     /// If another worker is idle, renews the leases and has progress stored.
     fn renew_for_idle(&mut self, now: LogicalTime) {
-        self.renewed_early = Some(Instant::now());
-        if !self.is_other_idle(now) {
-            self.early_pause = EARLY_FIRST;
-            return;
+        let begun = Instant::now();
+        if self.is_other_idle(now) {
+            self.shared.slots.iter().for_each(LeaseSlot::save_soon);
+            renew(self.shared, &mut self.coordinator, now);
+            // The commit of the renewal is no news for this worker.
+            self.changes = self.coordinator.change_count();
         }
-        self.shared.slots.iter().for_each(LeaseSlot::save_soon);
-        let is_requested = renew(self.shared, &mut self.coordinator, now);
-        self.early_pause =
-            if is_requested { EARLY_FIRST } else { (self.early_pause * 2).min(EARLY_LONGEST) };
-        // The commit of the renewal is no news for this worker.
-        self.changes = self.coordinator.change_count();
+        self.renewed_early = Some(Instant::now());
+        self.early_pause = (begun.elapsed() * EARLY_SHARE).clamp(WATCH_EVERY, EARLY_LONGEST);
     }
 
     /// Returns whether another worker of the run has a thread without a shard.
@@ -137,8 +143,8 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         listed.is_ok() && workers.iter().any(is_idle)
     }
 
-    /// Renews every lease once. Returns after how many ticks from the end of this call the next
-    /// round is due.
+    /// Sends a heartbeat, and renews every lease once, unless that was done less than half a period
+    /// ago. Returns after how many ticks from the end of this call the next round is due.
     ///
     /// If the store failed in the last round, it waits like the other parts of the worker. If only
     /// other parts failed, it continues, because the leases depend on it.
@@ -147,7 +153,15 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         if let Some(ticks) = self.wait(now) {
             return ticks;
         }
-        renew(shared, &mut self.coordinator, now);
+        let period = period(shared.config.lease_ticks);
+        let is_recent = |at: &LogicalTime| now.as_raw().saturating_sub(at.as_raw()) < period / 2;
+        let renewed_at = match self.renewed_at.filter(is_recent) {
+            Some(renewed_at) => renewed_at,
+            None => {
+                renew(shared, &mut self.coordinator, now);
+                now
+            }
+        };
         // After failed renewals a heartbeat fails too, or is answered and hides that they failed.
         if !self.coordinator.has_failed() {
             // The process that ends commands may be started after this worker.
@@ -158,12 +172,12 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
             self.reported = self.heartbeat(now);
         }
         self.has_failed = self.coordinator.has_failed();
+        self.renewed_at = Some(renewed_at).filter(|_| !self.has_failed);
         shared.report(shared.slots.len(), now, self.coordinator.take_report());
-        let ticks = period(shared.config.lease_ticks);
-        let ticks = self.wait(now).map_or(ticks, |retry| retry.min(ticks));
+        let ticks = self.wait(now).map_or(period, |retry| retry.min(period));
         // A renewal extends the lease from its request on. A period counted from the reply would
         // leave too little time for the next one after a reply that took long.
-        let spent = shared.parts.clock.now().as_raw().saturating_sub(now.as_raw());
+        let spent = shared.parts.clock.now().as_raw().saturating_sub(renewed_at.as_raw());
         ticks.saturating_sub(spent).max(RENEW_SHORTEST)
     }
 
@@ -182,6 +196,10 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         let coordinator = &mut self.coordinator;
         if self.reported.is_none() {
             coordinator.register_worker(now, tenant, worker, process).ok()?;
+            // A new entry is idle, so a heartbeat would change nothing.
+            if !std::mem::replace(&mut self.has_registered, true) && state == WorkerState::Idle {
+                return Some(state);
+            }
         }
         match coordinator.heartbeat(now, tenant, worker, state) {
             Ok(()) => Some(state),
@@ -206,12 +224,20 @@ impl<'c, 'a, B: CoordinationFacade> Renewer<'c, 'a, B> {
         }
     }
 
-    /// Returns whether the next round is due early, because the worker became idle or busy and the
-    /// last round was `since` ago, or to find out whether the store is usable again.
+    /// Returns whether the next round is due early, because the worker became idle or busy and that
+    /// or the last round was `since` ago, or to find out whether the store is usable again.
     pub fn has_news(&self, since: Duration) -> bool {
-        let shortest = if self.changes.is_some() { WATCHED_STATE_SHORTEST } else { STATE_SHORTEST };
-        let is_new = since >= shortest && self.reported != Some(state(self.shared));
-        is_new || self.shared.store.needs_probe()
+        let is_new = since >= self.state_shortest() && self.is_state_new();
+        // No other worker has a use for the state of a process that is about to exit.
+        (is_new && !self.shared.has_ended()) || self.shared.store.needs_probe()
+    }
+
+    fn is_state_new(&self) -> bool {
+        self.reported != Some(state(self.shared))
+    }
+
+    const fn state_shortest(&self) -> Duration {
+        if self.changes.is_some() { WATCHED_STATE_SHORTEST } else { STATE_SHORTEST }
     }
 }
 
@@ -228,9 +254,16 @@ fn rest<B: CoordinationFacade>(
     period: Duration,
 ) {
     let (begun, shared) = (Instant::now(), renewer.shared);
+    let mut changed: Option<Instant> = None;
     while !runners_done.load(Ordering::SeqCst) {
         let is_watched = renewer.watch(shared.parts.clock.now());
-        if renewer.has_news(begun.elapsed()) {
+        // An entry that could not be made is tried again with the next renewal.
+        let is_new = renewer.reported.is_some() && renewer.is_state_new();
+        changed = is_new.then(|| changed.unwrap_or_else(Instant::now));
+        // A change is reported to a server when it has lasted: at the end of a run no worker has a
+        // use for it.
+        let since = if is_watched { Some(begun) } else { changed };
+        if renewer.has_news(since.map_or(Duration::ZERO, |since| since.elapsed())) {
             return;
         }
         let Some(remaining) =
@@ -245,33 +278,36 @@ fn rest<B: CoordinationFacade>(
         if runners_done.load(Ordering::SeqCst) {
             return;
         }
-        let shortest = if is_watched { WATCH_EVERY } else { remaining };
+        let shortest = match changed {
+            _ if is_watched => WATCH_EVERY,
+            Some(_) => renewer.state_shortest(),
+            None => remaining,
+        };
         shared.notify().wait(seen, remaining.min(shortest));
     }
 }
 
-/// Renews the leases of all slots in one call, and delivers each result to its slot. Returns
-/// whether a request came with one.
+/// Renews the leases of all slots in one call, and delivers each result to its slot.
 fn renew<B>(
     shared: &WorkerShared<'_, B>,
     coordinator: &mut impl CoordinationFacade,
     now: LogicalTime,
-) -> bool {
+) {
     // The leases are copied: the store call below must not hold the locks that runners need.
     let held = shared.slots.iter().filter_map(|slot| Some((slot, slot.lease()?)));
     let (slots, leases): (Vec<_>, Vec<Lease>) = held.unzip();
     if leases.is_empty() {
-        return false;
+        return;
     }
     let mut results = Vec::with_capacity(leases.len());
     coordinator.renew_many(now, shared.config.tenant, &leases, &mut results);
     for ((slot, lease), result) in slots.iter().zip(&leases).zip(&results) {
         slot.renewed(lease, result);
     }
-    results.iter().flatten().any(|renewed| renewed.request.is_some())
 }
 
-/// Returns the state for the registry. A worker is idle while at least one runner has no shard.
+/// Returns the state for the registry. A worker is idle while at least one runner has nothing to
+/// claim.
 fn state<B>(shared: &WorkerShared<'_, B>) -> WorkerState {
     if shared.is_stopping() {
         WorkerState::Draining

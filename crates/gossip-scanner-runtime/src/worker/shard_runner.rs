@@ -34,6 +34,10 @@ const IDLE_LONGEST: u64 = 1_000;
 /// The longest time between two steps of a runner that waits, in ticks, whatever it waits for.
 pub const RUNNER_WAIT_MAX: u64 = 500;
 
+/// On a server an idle runner lists the shards of the run no sooner than this after it had one, in
+/// ticks.
+const FIRST_LOOK: u64 = 50;
+
 const _: () = assert!(IDLE_FIRST < IDLE_LONGEST);
 
 /// A time that is never reached.
@@ -81,6 +85,9 @@ pub struct ShardRunner<'c, 'a, B> {
     scratch: Box<AcquireScratch>,
     /// The shard it processes, and when it got the shard.
     task: Option<(Box<ShardTask>, LogicalTime)>,
+    /// Whether it counts as busy. Between two shards it does: a worker is idle only when there is
+    /// nothing to claim.
+    is_busy: bool,
     idle: Backoff,
     /// How many shards it was given; part of the seed of each task.
     given: u64,
@@ -99,6 +106,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             processor: (shared.parts.processor)(number),
             scratch: Box::default(),
             task: None,
+            is_busy: false,
             idle: Backoff::new(IDLE_FIRST, IDLE_LONGEST, shared.config.seed ^ number as u64),
             given: 0,
         }
@@ -110,7 +118,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
             Some((task, since)) => self.work(now, task, since),
             None if self.shared.is_stopping() => self.shut_down(now),
             None => match self.shared.store_access(now) {
-                StoreAccess::Wait(until) => Rest::Until(until),
+                StoreAccess::Wait(until) => self.wait_without_shard(until),
                 StoreAccess::Usable | StoreAccess::Retry | StoreAccess::Last => self.enter(now),
             },
         };
@@ -118,10 +126,29 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         rest
     }
 
+    fn wait_without_shard(&mut self, until: LogicalTime) -> Rest {
+        self.set_busy(false);
+        Rest::Until(until)
+    }
+
+    fn set_busy(&mut self, is_busy: bool) {
+        let shared = self.shared;
+        match (std::mem::replace(&mut self.is_busy, is_busy), is_busy) {
+            (false, true) => drop(shared.busy.fetch_add(1, Ordering::SeqCst)),
+            // The first idle runner makes the worker idle, which the renewer reports.
+            (true, false) => {
+                if shared.busy.fetch_sub(1, Ordering::SeqCst) == shared.slots.len() {
+                    shared.notify().wake_all();
+                }
+            }
+            (false, false) | (true, true) => {}
+        }
+    }
+
     /// Claims a shard, unless the quarantine of a suspect makes it wait.
     fn enter(&mut self, now: LogicalTime) -> Rest {
         match self.shared.quarantine.enter(self.number, now) {
-            Entry::Wait(until) => Rest::Until(until),
+            Entry::Wait(until) => self.wait_without_shard(until),
             entry @ (Entry::Shared | Entry::Exclusive) => self.seek(now, entry == Entry::Exclusive),
         }
     }
@@ -137,6 +164,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         }
         self.shared.store.gave_up(self.number);
         self.leave_quarantine();
+        self.set_busy(false);
         Rest::Over
     }
 
@@ -166,6 +194,7 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                 // Another thread has the exclusive phase, or it is too early for one. There is work
                 // left, so the run is not settled, and no deadline to wait for.
                 self.leave_quarantine();
+                self.set_busy(false);
                 self.nothing_to_do(now, Some(NEVER))
             }
             Err(error) => {
@@ -235,8 +264,8 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         self.idle.reset();
         // After the release decision above: as soon as the lease is in the slot, the renewer and
         // the handoff thread see it.
-        self.shared.slots[self.number].take(task.lease().clone());
-        self.shared.busy.fetch_add(1, Ordering::SeqCst);
+        self.shared.slots[self.number].take(task.lease().clone(), now);
+        self.set_busy(true);
         self.task = Some((Box::new(task), now));
         Rest::No
     }
@@ -244,6 +273,13 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
     /// Handles a claim that returned no shard. Returns when to claim again; ends the worker if the
     /// run has ended, does not exist, or the store fails for good.
     fn claim_refused(&mut self, now: LogicalTime, error: ClaimError) -> Rest {
+        if self.is_busy && self.coordinator.change_count().is_none() {
+            // A shard may come free at once, and at the end of a run nothing is left to look for.
+            let soon = now.saturating_add(FIRST_LOOK);
+            self.shared.sharing.not_before(soon);
+            self.shared.orphans.not_before(soon);
+        }
+        self.set_busy(false);
         match error {
             ClaimError::NoneAvailable { earliest_deadline } => {
                 self.nothing_to_do(now, earliest_deadline)
@@ -290,11 +326,16 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
                 Err(error) => return self.store_failed(now, error),
             }
         }
-        if earliest.is_some() && orphans::revoke(shared, &mut self.coordinator, now) {
+        // One listing for both.
+        let listed = sharing::list_if_due(shared, &mut self.coordinator, now);
+        let shards = listed.as_deref();
+        if earliest.is_some() && orphans::revoke(shared, &mut self.coordinator, now, shards) {
             self.idle.reset();
             return Rest::No;
         }
-        sharing::ask(shared, &mut self.coordinator, now);
+        if let Some(shards) = shards {
+            sharing::ask(shared, &mut self.coordinator, now, shards);
+        }
         let wait = now.saturating_add(self.idle.wait());
         Rest::Until(earliest.map_or(wait, |deadline| wait.min(deadline.max(retry_time(now)))))
     }
@@ -376,7 +417,6 @@ impl<'c, 'a, B: CoordinationFacade> ShardRunner<'c, 'a, B> {
         // its items before the slot is reused.
         self.processor.abandon();
         shared.slots[self.number].leave();
-        shared.busy.fetch_sub(1, Ordering::SeqCst);
         self.leave_quarantine();
         shared.sharing.learn(now.as_raw().saturating_sub(since.as_raw()), task.finished());
         if outcome == TaskOutcome::Damaged {

@@ -13,7 +13,7 @@ use gossip_coordination::{
 
 use super::WorkerShared;
 use super::lease_slot::LeaseSlot;
-use super::sync::{Instant, Mutex, MutexGuard, PoisonError};
+use super::sync::{Instant, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::backoff::Backoff;
 use crate::density::Density;
 use crate::op_ids;
@@ -33,6 +33,10 @@ const REQUEST_TICKS: u64 = 4_000;
 
 /// A search on a store of this machine takes at most one part in so many of a thread's time.
 const LOOK_SHARE: u64 = 50;
+
+/// How long a move between processes takes on a store that counts changes, in ticks, while none was
+/// measured: its workers are woken and need not poll.
+const WATCHED_MOVE: f64 = 150.0;
 
 const _: () = assert!(LOOK_FIRST < LOOK_LONGEST);
 
@@ -56,13 +60,16 @@ pub(super) struct SharingState {
     begun: LogicalTime,
     /// How many shards the run was created with.
     roots: Option<usize>,
+    /// Whether the store counts changes.
+    is_watched: bool,
     /// The earliest time of the next search.
     next_look: LogicalTime,
     backoff: Backoff,
     /// How many requests this worker has made.
     requests: u64,
-    /// Ticks and keys of the shards that this worker has finished.
+    /// Ticks and keys of the shards that this worker has finished, and of the last one.
     spent: (u64, u64),
+    last_spent: (u64, u64),
 }
 
 /// How long it takes from a request to another process until a shard comes.
@@ -98,10 +105,12 @@ impl Sharing {
             density: None,
             begun,
             roots: None,
+            is_watched: false,
             next_look: LogicalTime::ZERO,
             backoff: Backoff::new(LOOK_FIRST, LOOK_LONGEST, seed),
             requests: 0,
             spent: (0, 0),
+            last_spent: (0, 0),
         };
         Self { state: Mutex::new(state), moves: Mutex::new(Moves::default()) }
     }
@@ -116,6 +125,13 @@ impl Sharing {
         let mut state = self.lock();
         state.spent.0 += ticks;
         state.spent.1 += keys;
+        state.last_spent = (ticks, keys);
+    }
+
+    /// Puts the next search off.
+    pub(super) fn not_before(&self, time: LogicalTime) {
+        let mut state = self.lock();
+        state.next_look = state.next_look.max(time);
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, SharingState> {
@@ -127,45 +143,59 @@ impl Sharing {
     }
 }
 
-/// Requests a split of a held shard, if a search is due and it finds a shard worth splitting.
-///
-/// Failures are ignored: the next search tries again, and correctness does not depend on it.
-pub(super) fn ask<B>(
+/// Lists the shards of the run, if a search for one to split is due. `None` also if they cannot be
+/// listed: the next search tries again, and correctness does not depend on it.
+pub(super) fn list_if_due<B>(
     shared: &WorkerShared<'_, B>,
     coordinator: &mut impl CoordinationFacade,
     now: LogicalTime,
-) {
+) -> Option<Vec<ShardSummary>> {
     if !shared.config.auto_split || shared.is_stopping() {
-        return;
+        return None;
     }
     // One search for all idle runners of the process: the lock is held during the listing, and the
     // next runner finds `next_look` in the future.
     let mut state = shared.sharing.lock();
     if now < state.next_look {
-        return;
+        return None;
     }
-    let (is_watched, begun) = (coordinator.change_count().is_some(), Instant::now());
-    let candidates = state.look(shared, coordinator, now);
-    let wait = match is_watched {
+    let begun = Instant::now();
+    state.is_watched = coordinator.change_count().is_some();
+    let shards = state.list(shared, coordinator, now);
+    let wait = match state.is_watched {
         // A store that counts changes lies on this machine: only the time of the look counts.
         true => LOOK_FIRST.max(millis(begun.elapsed()).saturating_mul(LOOK_SHARE)),
         false => state.backoff.wait(),
     };
     state.next_look = now.saturating_add(wait);
-    let Some(candidates) = candidates else { return };
-    if candidates.into_iter().any(|shard| state.ask_owner(shared, coordinator, now, shard)) {
+    shards
+}
+
+/// Requests splits of held shards, of those that were just listed and are worth splitting: as many
+/// as there are idle runners.
+pub(super) fn ask<B>(
+    shared: &WorkerShared<'_, B>,
+    coordinator: &mut impl CoordinationFacade,
+    now: LogicalTime,
+    shards: &[ShardSummary],
+) {
+    let mut state = shared.sharing.lock();
+    let idle = shared.slots.len().saturating_sub(shared.busy.load(Ordering::SeqCst));
+    let candidates = state.candidates(shared, now, shards).into_iter();
+    let asked = candidates.filter(|shard| state.ask_owner(shared, coordinator, now, *shard));
+    if asked.take(idle.max(1)).count() > 0 {
         state.backoff.reset();
     }
 }
 
 impl SharingState {
-    /// Returns the shards to request a split of, best first; `None` if there is no listing.
-    fn look<B>(
+    /// Returns all shards; `None` if there are too many or they cannot be listed.
+    fn list<B>(
         &mut self,
         shared: &WorkerShared<'_, B>,
         coordinator: &mut impl CoordinationFacade,
         now: LogicalTime,
-    ) -> Option<Vec<ShardId>> {
+    ) -> Option<Vec<ShardSummary>> {
         let (tenant, run) = (shared.config.tenant, shared.config.run);
         let roots = match self.roots {
             Some(roots) => roots,
@@ -179,23 +209,36 @@ impl SharingState {
         }
         let mut shards = Vec::new();
         coordinator.list_shards_into(now, tenant, run, ShardFilter::all(), &mut shards).ok()?;
+        Some(shards)
+    }
+
+    /// Returns the shards to request a split of, best first.
+    fn candidates<B>(
+        &mut self,
+        shared: &WorkerShared<'_, B>,
+        now: LogicalTime,
+        shards: &[ShardSummary],
+    ) -> Vec<ShardId> {
         let density = self.density.get_or_insert_with(|| density(shared));
-        let (ticks, keys) = self.spent;
-        let move_ticks = shared.sharing.moves().ticks;
+        // The last shard, too: keys at the end of a run may take longer than most of it did.
+        let per_key = [self.spent, self.last_spent].into_iter().filter(|(_, keys)| *keys > 0);
+        let per_key = per_key.map(|(ticks, keys)| ticks as f64 / keys as f64);
+        let measured = shared.sharing.moves().ticks;
+        let move_ticks = measured.or_else(|| self.is_watched.then_some(WATCHED_MOVE));
         let situation = Situation {
             now,
             begun: self.begun,
-            roots,
-            shards: &shards,
-            ticks_per_key: (keys > 0).then(|| ticks as f64 / keys as f64),
+            roots: self.roots.unwrap_or_default(),
+            shards,
+            ticks_per_key: per_key.reduce(f64::max),
             move_ticks,
             near: &|shard| shared.slots.iter().find_map(|slot| slot.progress_of(shard)),
         };
         let mut candidates = self.policy.candidates(situation, density);
         let is_ours = |shard| shared.slots.iter().any(|slot| slot.progress_of(shard).is_some());
-        let too_far = too_far_ahead(shared, now, &shards);
+        let too_far = too_far_ahead(shared, now, shards);
         candidates.retain(|shard| is_ours(*shard) || !too_far.contains(shard));
-        Some(candidates)
+        candidates
     }
 
     /// Requests a split of `shard` from its lease holder. Returns whether the request was made.

@@ -159,7 +159,7 @@ pub struct WorkerShared<'a, B> {
     pub(super) process: Arc<ProcessName>,
     /// Whether a draining worker releases the shards that it still holds.
     pub(super) releasing: AtomicBool,
-    /// How many runners hold a shard.
+    /// How many runners hold a shard, or are about to claim one after another.
     pub(super) busy: AtomicUsize,
     /// How many shards this worker has parked.
     pub(super) parked: AtomicUsize,
