@@ -108,8 +108,13 @@ impl Oracle {
             (shard.attempts, shard.received, shard.granted) = (0, 0, 0);
             (shard.done, shard.reason) = (shard.range.0, None);
         }
-        // The metadata of a derived range are those of another shard.
-        shard.foreign |= damage != ShardDamage::Hot;
+        if damage != ShardDamage::Hot {
+            // The metadata of a derived range are those of another shard.
+            shard.foreign = true;
+            // Children are found by their parent, in the order of ids. No retry asks for another
+            // order, because the log is gone.
+            shard.spawned.sort_unstable();
+        }
         Ok(())
     }
 }
