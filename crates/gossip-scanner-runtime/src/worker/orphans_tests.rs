@@ -32,6 +32,23 @@ const PROCESS: WorkerProcess = WorkerProcess {
     label: None,
 };
 
+/// Returns the settings of a worker of one thread.
+pub(super) fn config(worker: WorkerId, lease_ticks: u64) -> WorkerConfig {
+    WorkerConfig {
+        tenant: TENANT,
+        run: RUN,
+        worker,
+        lease_ticks,
+        store_patience: lease_ticks,
+        threads: 1,
+        task: TaskConfig::default(),
+        limits: Limits::default(),
+        max_parked: 0,
+        auto_split: false,
+        seed: 1,
+    }
+}
+
 /// A host with one other worker.
 struct OneOther(Presence);
 
@@ -62,22 +79,6 @@ impl Observer for Waits {
     }
 }
 
-fn config(worker: WorkerId) -> WorkerConfig {
-    WorkerConfig {
-        tenant: TENANT,
-        run: RUN,
-        worker,
-        lease_ticks: LEASE,
-        store_patience: LEASE,
-        threads: 1,
-        task: TaskConfig::default(),
-        limits: Limits::default(),
-        max_parked: 0,
-        auto_split: false,
-        seed: 1,
-    }
-}
-
 /// Runs an idle runner at each of `times`, after the holder was registered with its process, if
 /// `known`, and acquired the shard at 1,000. Returns whether the holder still has the lease, and
 /// the waits.
@@ -102,7 +103,7 @@ fn looks(presence: Presence, known: bool, times: &[u64]) -> (bool, Vec<(u64, Opt
         drain: &drain,
         observer: &waits,
     };
-    let shared = WorkerShared::new(&config(WorkerId::from_raw(8)), parts);
+    let shared = WorkerShared::new(&config(WorkerId::from_raw(8), LEASE), parts);
     let mut runner = ShardRunner::new(&shared, 0);
     for time in times {
         let rest = runner.step(at(*time));
@@ -176,7 +177,7 @@ fn an_earlier_entry_of_the_registry_never_shows_that_a_worker_is_gone() {
         drain: &drain,
         observer: &(),
     };
-    let shared = WorkerShared::new(&config(WorkerId::from_raw(8)), parts);
+    let shared = WorkerShared::new(&config(WorkerId::from_raw(8), LEASE), parts);
     let mut runner = ShardRunner::new(&shared, 0);
     runner.step(at(2_000));
     handle.register_worker(at(2_500), TENANT, HOLDER, Some(GROWN)).unwrap();
@@ -212,7 +213,7 @@ fn worker_registers_again_when_its_process_has_got_a_watcher() {
         drain: &drain,
         observer: &(),
     };
-    let shared = WorkerShared::new(&config(HOLDER), parts);
+    let shared = WorkerShared::new(&config(HOLDER, LEASE), parts);
     let mut renewer = Renewer::new(&shared);
     let registered = || {
         let mut workers = Vec::new();
